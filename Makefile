@@ -1,0 +1,53 @@
+# Every target makes the environment it needs, so `make demo` and `make test` work on a fresh clone.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEBUG_VENV ?= .venv-debug
+OUT ?= demo-output
+KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint test-debug bench datasets clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+$(VENV)/.built: setup.py pyproject.toml $(KERNELS)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	@touch $@
+
+build: $(VENV)/.built ## make the environment and compile the kernels
+
+demo: build ## verify and evaluate a model that ships with the project
+	@BIN=$(BIN) OUT=$(OUT) sh scripts/demo.sh
+
+test: build ## run the tests
+	$(BIN)/python -m pytest
+
+lint: build ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
+	test -x $(DEBUG_VENV)/bin/python || $(PYTHON) -m venv $(DEBUG_VENV)
+	METASILVAE_DEBUG=1 $(DEBUG_VENV)/bin/python -m pip install --quiet --force-reinstall --no-deps .
+	$(DEBUG_VENV)/bin/python -m pip install --quiet '.[test]'
+	@touch $@
+
+test-debug: $(DEBUG_VENV)/.built ## run the tests on kernels with bounds checks
+	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest
+
+bench: build ## measure loading and verifying (SILVA=path/to/silva adds the comparison)
+	$(BIN)/python scripts/bench_load.py
+	$(BIN)/python scripts/bench_verify.py $(if $(SILVA),--silva $(SILVA))
+
+datasets: build ## make the shipped data sets again (needs scikit-learn)
+	$(BIN)/python -m pip install --quiet '.[datasets]'
+	$(BIN)/python scripts/make_datasets.py
+
+clean: ## remove environments and build products
+	rm -rf $(VENV) $(DEBUG_VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find metasilvae -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

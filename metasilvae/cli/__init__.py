@@ -1,0 +1,125 @@
+"""The command line: a thin skin over the library. A command loads, calls and prints.
+
+Commands are imported when they are run, so that ``metasilvae --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import click
+
+from metasilvae._version import VERSION
+from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+INTERRUPTED = 128 + signal.SIGINT
+# Name: (module of this package, function in it, line for the overview).
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "verify": ("verify", "verify", "Prove for each row whether a perturbation can change the answer."),
+    "evaluate": ("evaluate", "evaluate", "Table of accuracy, stability, robustness and size of models."),
+    "predict": ("predict", "predict", "Classify the rows of a data set."),
+    "info": ("info", "info", "Size and shape of a model."),
+    "similarity": ("similarity", "similarity", "Share of rows on which two models answer the same."),
+    "assemble": ("forest_files", "assemble", "Join trees into a forest."),
+    "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
+    "export": ("export", "export", "Write a model as Graphviz, JSON or readable text."),
+    "data": ("data", "data", "Check, convert, split and list data sets."),
+}
+
+
+class FailedRun(click.ClickException):
+    """A data or run-time error: one line on standard error, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.format_message()}", file=file, err=file is None)
+
+
+def _print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    click.echo(f"warning: {message}", err=True)
+
+
+class CommandGroup(click.Group):
+    """A group whose commands are imported when used, and which speaks plainly when something fails."""
+
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, tuple[str, str, str]] | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.lazy_commands = lazy_commands or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy_commands, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.lazy_commands:
+            return super().get_command(ctx, cmd_name)
+        module, function, _ = self.lazy_commands[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self.lazy_commands:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in self.lazy_commands.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if ctx.parent is not None:
+            return super().invoke(ctx)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", MetasilvaeWarning)
+            warnings.showwarning = _print_warning
+            try:
+                return super().invoke(ctx)
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
+                raise
+            except RequestError as error:
+                raise click.UsageError(str(error)) from None
+            except MetasilvaeError as error:
+                raise FailedRun(str(error)) from None
+            except KeyboardInterrupt:
+                click.echo("interrupted", err=True)
+                ctx.exit(INTERRUPTED)
+            except MemoryError as error:
+                raise FailedRun(f"not enough memory ({error or 'allocation failed'}); use fewer rows or jobs") from None
+            except Exception as error:
+                # A closed pipe is the reader's choice, click leaves quietly; anything else is a fault of ours.
+                if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                    raise
+                if os.environ.get("METASILVAE_TRACEBACK"):
+                    raise
+                if isinstance(error, OSError):
+                    raise FailedRun(str(error)) from None
+                raise FailedRun(
+                    f"internal fault: {type(error).__name__}: {error}; this is a bug in metasilvae, please report it "
+                    "(METASILVAE_TRACEBACK=1 shows where)"
+                ) from None
+
+
+@click.group(cls=CommandGroup, lazy_commands=COMMANDS, context_settings=CONTEXT_SETTINGS)
+@click.version_option(VERSION, prog_name="metasilvae", message="%(prog)s %(version)s")
+def main() -> None:
+    """Decision trees that are accurate and provably hard to fool.
+
+    Verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for standard
+    input or output, compressed files, or shipped data sets such as builtin:wine/test.
+    """
+    # The exit code of a killed writer at the end of a pipe is not ours to report.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")

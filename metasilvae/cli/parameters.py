@@ -1,0 +1,132 @@
+"""Parameter types and options that several commands share.
+
+The C programs let the words of one option follow each other as separate arguments (``--perturbation l_inf 0.1``);
+click knows only a fixed number of values. `Phrase` describes such an option, and `PhraseCommand` glues its words
+together before click sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+SEPARATOR = "\x1f"
+
+
+class Phrase(click.ParamType):
+    """A keyword followed by a number of words that depends on the keyword.
+
+    Parameters
+    ----------
+    forms : mapping from keyword to the names of the words that follow it
+    aliases : other spellings of keywords
+    """
+
+    name = "phrase"
+
+    def __init__(self, forms: Mapping[str, Sequence[str]], aliases: Mapping[str, str] | None = None) -> None:
+        self.forms = forms
+        self.aliases = aliases or {}
+
+    def words_after(self, first: str) -> int:
+        """How many arguments after the given one belong to the option."""
+        return len(self.forms.get(self.aliases.get(first, first), ()))
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "[" + "|".join(" ".join((key, *words)) for key, words in self.forms.items()) + "]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
+        keyword = self.aliases.get(parts[0], parts[0]) if parts else ""
+        if keyword not in self.forms:
+            self.fail(f"{value.split(SEPARATOR)[0]!r} is not one of {', '.join(self.forms)}.", param, ctx)
+        words = self.forms[keyword]
+        if len(parts) - 1 != len(words):
+            wanted = " ".join((keyword, *words))
+            self.fail(f"{' '.join(parts)!r}: expected {wanted!r}.", param, ctx)
+        return (keyword, *parts[1:])
+
+
+class CountedList(click.ParamType):
+    """A number N followed by N numbers, as in ``--tiers 4 0 1 1 0``."""
+
+    name = "list"
+
+    def words_after(self, first: str) -> int:
+        return int(first) if first.isdigit() else 0
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "N T1 .. TN"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
+        try:
+            count, *items = (int(part) for part in parts)
+        except ValueError:
+            self.fail(f"{' '.join(parts)!r}: expected whole numbers, the first one telling how many follow.", param, ctx)
+        if count != len(items):
+            self.fail(f"{count} numbers announced, {len(items)} follow.", param, ctx)
+        return tuple(items)
+
+
+class PhraseCommand(click.Command):
+    """A command whose phrase options may be typed as separate words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        openers = {
+            name: parameter.type
+            for parameter in self.params
+            if isinstance(parameter.type, Phrase | CountedList)
+            for name in parameter.opts
+        }
+        return super().parse_args(ctx, _glue(args, openers))
+
+
+def _glue(args: Sequence[str], openers: Mapping[str, Phrase | CountedList]) -> list[str]:
+    glued: list[str] = []
+    rest = list(args)
+    while rest:
+        argument = rest.pop(0)
+        option, has_value, value = argument.partition("=")
+        if argument == "--":
+            return [*glued, argument, *rest]
+        if option not in openers or (not has_value and not rest):
+            glued.append(argument)
+            continue
+        first = value if has_value else rest.pop(0)
+        n_words = openers[option].words_after(first)
+        glued += [option, SEPARATOR.join([first, *rest[:n_words]])]
+        del rest[:n_words]
+    return glued
+
+
+def shared_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Apply several option decorators, shown in the help in the given order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
+
+data_options = shared_options(
+    click.option("--input-format", type=click.Choice(INPUT_FORMATS), default="auto", help="Format of the data file."),
+    click.option(
+        "--label-column",
+        default="first",
+        metavar="first|last|NAME|N",
+        help="Column of the labels in CSV data; N counts from 1.",
+    ),
+    click.option("--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"),
+    click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
+)

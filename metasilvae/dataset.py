@@ -1,0 +1,63 @@
+"""The one in-memory form of a data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples with their labels.
+
+    Attributes
+    ----------
+    X : float64 array, C-contiguous, shape (n_samples, n_features)
+        Finite values.
+    y : int32 array, shape (n_samples,)
+        Position of each sample's label in `labels`.
+    labels : tuple of str
+        Distinct labels in order of first appearance.
+    feature_names : tuple of str or None
+        Column names, where the file had any.
+    source : str
+        Name for messages and reports.
+    line_of_row : int64 array, shape (n_samples,), or None
+        Line of the file on which each sample starts, where the format has lines.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int32]
+    labels: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
+    source: str = "<memory>"
+    line_of_row: NDArray[np.int64] | None = None
+
+    @property
+    def n_samples(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.labels)
+
+    def feature_name(self, feature: int) -> str:
+        """Column name, or ``x[3]`` for a column without one."""
+        return self.feature_names[feature] if self.feature_names else f"x[{feature}]"
+
+    def subset(self, rows: NDArray[np.intp]) -> Dataset:
+        """The same data set with the given rows only; labels keep their positions."""
+        return Dataset(
+            np.ascontiguousarray(self.X[rows]),
+            self.y[rows],
+            self.labels,
+            self.feature_names,
+            self.source,
+            None if self.line_of_row is None else self.line_of_row[rows],
+        )

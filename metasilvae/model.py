@@ -1,0 +1,227 @@
+"""The one in-memory form of a tree or forest.
+
+All nodes of all trees lie in one contiguous array, each tree in pre-order, so that kernels walk memory forwards.
+A leaf does not carry its answer but its position in a table of leaf values; equal answers (label *sets*, because
+counts can tie) get equal numbers, so comparing two answers is comparing two integers for any number of labels.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import structure
+from metasilvae.errors import ModelError
+
+# The same record as Node in cython_ext/ms_node.pxd.
+NODE_DTYPE = np.dtype(
+    [("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")]
+)
+LEAF = -1
+LabelSet = tuple[int, ...]
+
+
+class LeafKind(enum.Enum):
+    """What the numbers in a leaf are; the value is the word of silva's format."""
+
+    COUNTS = "LEAF"
+    SCORES = "LEAF_LOGARITHMIC"
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """Label sets numbered from 0.
+
+    Attributes
+    ----------
+    sets : tuple of tuple of int
+        Distinct label sets; each is an increasing tuple of label positions.
+    ids : int32 array
+        Number of the set that each item (leaf or sample) answers.
+    """
+
+    sets: tuple[LabelSet, ...]
+    ids: NDArray[np.int32]
+
+    @classmethod
+    def of_best(cls, is_best: NDArray[np.bool_]) -> AnswerTable:
+        """Number the label sets given as rows of a membership matrix, shape (n_items, n_labels)."""
+        packed, first, inverse = np.unique(
+            np.packbits(is_best, axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        del packed
+        sets = tuple(tuple(map(int, np.flatnonzero(is_best[item]))) for item in first)
+        return cls(sets, inverse.reshape(-1).astype(np.int32))
+
+    @cached_property
+    def only_label(self) -> NDArray[np.int32]:
+        """For each set its label if it is the only one, else -1."""
+        return np.array([s[0] if len(s) == 1 else -1 for s in self.sets], dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A decision tree or a forest.
+
+    Attributes
+    ----------
+    nodes : array of NODE_DTYPE, shape (n_nodes,)
+        Trees one after another, each in pre-order. ``left`` and ``right`` are positions in this array.
+    roots : int32 array, shape (n_trees,)
+        Position of each tree's root.
+    leaf_values : array, shape (n_leaves, n_labels)
+        int64 class counts, or float64 scores.
+    leaf_kind : LeafKind
+    n_features : int
+    labels : tuple of str
+    is_forest : bool
+        Whether the file declares a forest (of one tree, perhaps).
+    source : str
+        Name for messages and reports.
+    """
+
+    nodes: np.ndarray
+    roots: NDArray[np.int32]
+    leaf_values: np.ndarray
+    leaf_kind: LeafKind
+    n_features: int
+    labels: tuple[str, ...]
+    is_forest: bool = False
+    source: str = "<memory>"
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.roots)
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.leaf_values)
+
+    @cached_property
+    def leaf_answers(self) -> AnswerTable:
+        """Answer of each leaf: the set of labels with the largest value."""
+        values = self.leaf_values
+        return AnswerTable.of_best(values == values.max(axis=1, keepdims=True))
+
+    @cached_property
+    def parents(self) -> NDArray[np.int32]:
+        """Parent of each node, -1 for roots."""
+        parents = np.full(self.n_nodes, -1, dtype=np.int32)
+        inner = np.flatnonzero(self.nodes["feature"] >= 0)
+        parents[self.nodes["left"][inner]] = inner
+        parents[self.nodes["right"][inner]] = inner
+        return parents
+
+    @cached_property
+    def depths(self) -> NDArray[np.int32]:
+        """Number of splits above each node."""
+        depths = np.empty(self.n_nodes, dtype=np.int32)
+        structure.fill_depths(self.nodes, self.roots, depths)
+        return depths
+
+    @property
+    def max_depth(self) -> int:
+        return int(self.depths.max())
+
+    @cached_property
+    def tested_features(self) -> NDArray[np.int32]:
+        """Features that some split tests, increasing."""
+        return np.unique(self.nodes["feature"][self.nodes["feature"] >= 0])
+
+    @cached_property
+    def feasible(self) -> Model:
+        """The same classifier without branches that no sample can take.
+
+        In such a tree the tests on a path never contradict each other, so that a box reaches a leaf if and only
+        if it passes each test on the path by itself. Leaf numbers are those of this model.
+        """
+        kept = np.empty_like(self.nodes)
+        roots = np.empty_like(self.roots)
+        n_kept = structure.drop_contradictions(self.nodes, self.roots, self.n_features, kept, roots)
+        if n_kept == self.n_nodes:
+            return self
+        return Model(
+            kept[:n_kept].copy(),
+            roots,
+            self.leaf_values,
+            self.leaf_kind,
+            self.n_features,
+            self.labels,
+            self.is_forest,
+            self.source,
+        )
+
+    def tree(self, position: int) -> Model:
+        """One tree of the model, as a model of its own."""
+        start = int(self.roots[position])
+        end = int(self.roots[position + 1]) if position + 1 < self.n_trees else self.n_nodes
+        nodes = self.nodes[start:end].copy()
+        inner = nodes["feature"] >= 0
+        nodes["left"][inner] -= start
+        nodes["right"][inner] -= start
+        leaves = nodes["leaf"][~inner]
+        nodes["leaf"][~inner] = np.arange(len(leaves), dtype=np.int32)
+        return Model(
+            nodes,
+            np.zeros(1, dtype=np.int32),
+            self.leaf_values[leaves],
+            self.leaf_kind,
+            self.n_features,
+            self.labels,
+            False,
+            self.source,
+        )
+
+
+def join_trees(models: Sequence[Model], source: str = "<memory>") -> Model:
+    """Make a forest of all trees of the given models, in order."""
+    first = models[0]
+    for model in models[1:]:
+        for what, ours, theirs in (
+            ("number of features", first.n_features, model.n_features),
+            ("labels", first.labels, model.labels),
+            ("kind of leaves", first.leaf_kind.value, model.leaf_kind.value),
+        ):
+            if ours != theirs:
+                raise ModelError(
+                    f"{model.source}: its {what} ({_listed(theirs)}) differs from that of {first.source} "
+                    f"({_listed(ours)}); a forest needs trees that were trained on the same data"
+                )
+    node_starts = np.cumsum([0, *(m.n_nodes for m in models)])
+    leaf_starts = np.cumsum([0, *(m.n_leaves for m in models)])
+    nodes = np.concatenate([m.nodes for m in models])
+    for model, node_start, leaf_start in zip(models, node_starts, leaf_starts, strict=False):
+        part = nodes[node_start : node_start + model.n_nodes]
+        inner = part["feature"] >= 0
+        part["left"][inner] += node_start
+        part["right"][inner] += node_start
+        part["leaf"][~inner] += leaf_start
+    roots = np.concatenate([m.roots + start for m, start in zip(models, node_starts, strict=False)])
+    return Model(
+        nodes,
+        roots.astype(np.int32),
+        np.concatenate([m.leaf_values for m in models]),
+        first.leaf_kind,
+        first.n_features,
+        first.labels,
+        True,
+        source,
+    )
+
+
+def _listed(value: object) -> str:
+    text = " ".join(value) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

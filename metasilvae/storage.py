@@ -1,0 +1,223 @@
+"""Where bytes come from and go to: paths, standard input and output, compressed files, shipped data sets.
+
+Readers get a binary stream that is already decompressed; the compression is recognized by its first bytes, not
+by the file name, so that it works for standard input too. Writers get a file that appears under its final name
+only when it is complete.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from metasilvae.errors import DataError, OutputError
+
+STANDARD_STREAM = "-"
+BUILTIN_PREFIX = "builtin:"
+# An installed package carries the data sets inside; a checkout has them beside the package.
+_BUILTIN_FOLDERS = (Path(__file__).parent / "_datasets", Path(__file__).parent.parent / "datasets")
+_BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def display_name(source: str) -> str:
+    """Name of a source in messages."""
+    return "<stdin>" if source == STANDARD_STREAM else source
+
+
+def builtin_folder() -> Path:
+    """Folder of the data sets that ship with the project."""
+    for folder in _BUILTIN_FOLDERS:
+        if folder.is_dir():
+            return folder
+    raise DataError("the shipped data sets are missing from this installation; install metasilvae again")
+
+
+def resolve(source: str) -> str:
+    """Turn ``builtin:NAME/SPLIT`` into a path; leave everything else as it is."""
+    if not source.startswith(BUILTIN_PREFIX):
+        return source
+    name = source[len(BUILTIN_PREFIX) :]
+    folder = builtin_folder()
+    for suffix in ("", ".csv.gz"):
+        path = folder / (name + suffix)
+        if path.is_file() and folder.resolve() in path.resolve().parents:
+            return str(path)
+    raise DataError(
+        f"{source}: no such data set ships with metasilvae; `metasilvae data list` shows them, "
+        "and a name looks like builtin:wine/train"
+    )
+
+
+class _PrefixedStream(io.RawIOBase):
+    """A stream whose first bytes were already read to recognize what it is."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer)).cast("B")
+        piece = self._head[: len(view)] if self._head else self._rest.read(len(view))
+        self._head = self._head[len(piece) :]
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+def _open_raw(source: str) -> BinaryIO:
+    if source == STANDARD_STREAM:
+        if sys.stdin is None or sys.stdin.closed:
+            raise DataError("<stdin>: standard input is closed; give a path or pipe a file in")
+        return sys.stdin.buffer
+    path = resolve(source)
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise DataError(f"{source}: no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{source}: is a folder, a file was expected") from None
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise DataError(f"{source!r}: not a usable path") from None
+
+
+def _open_zip_member(source: str, raw: BinaryIO) -> BinaryIO:
+    archive = zipfile.ZipFile(raw if raw.seekable() else io.BytesIO(raw.read()))
+    members = [info for info in archive.infolist() if not info.is_dir()]
+    if len(members) != 1:
+        raise DataError(
+            f"{display_name(source)}: the zip archive holds {len(members)} files, exactly one was expected; "
+            "unpack it and name the file"
+        )
+    if members[0].flag_bits & 1:
+        raise DataError(f"{display_name(source)}: the zip archive is encrypted; unpack it first")
+    try:
+        return cast(BinaryIO, archive.open(members[0]))
+    except NotImplementedError as error:
+        raise DataError(f"{display_name(source)}: {error}; unpack it first") from None
+
+
+@contextlib.contextmanager
+def open_source(source: str) -> Iterator[BinaryIO]:
+    """Open a path, ``-`` or ``builtin:NAME/SPLIT`` for reading bytes, decompressed if need be.
+
+    Every failure to read, at opening or later, is a `DataError` that names the source.
+    """
+    name = display_name(source)
+    raw = _open_raw(source)
+    stream: BinaryIO
+    try:
+        head = raw.read(6)
+        stream = raw
+        if raw.seekable():
+            raw.seek(-len(head), os.SEEK_CUR)
+        else:
+            stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
+        if head.startswith(b"\x1f\x8b"):
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+        elif head.startswith(b"BZh"):
+            stream = cast(BinaryIO, bz2.BZ2File(stream))
+        elif head.startswith(b"\xfd7zXZ\x00"):
+            stream = cast(BinaryIO, lzma.LZMAFile(stream))
+        elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            stream = _open_zip_member(source, stream)
+        yield stream
+    except _BROKEN_ARCHIVE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{name}: cannot be read: {error.strerror}") from None
+        raise DataError(f"{name}: the compressed file is damaged or cut short ({error})") from None
+    finally:
+        if source != STANDARD_STREAM:
+            raw.close()
+
+
+def read_source(source: str) -> bytes:
+    """All bytes of a source, decompressed."""
+    with open_source(source) as stream:
+        return stream.read()
+
+
+def check_output(path: str) -> None:
+    """Refuse an output path that cannot be written, before any work is done for it."""
+    if path == STANDARD_STREAM:
+        return
+    if not path:
+        raise OutputError("the output path is empty; give a file name, or - for standard output")
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise OutputError(f"{path}: is a folder; give a file name inside it")
+        folder = target.resolve().parent
+        if not folder.is_dir():
+            raise OutputError(f"{path}: the folder {folder} does not exist; make it first")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise OutputError(f"{path}: is write-protected; choose another name")
+        if not (target.exists() and not target.is_file()):
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"{path}: cannot be written: {reason}") from None
+
+
+def _file_mode(target: Path) -> int:
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+@contextlib.contextmanager
+def open_output(path: str) -> Iterator[IO[bytes]]:
+    """Open an output for writing bytes; under its name it appears whole or not at all.
+
+    ``-`` is standard output; devices and named pipes are written to directly.
+    """
+    if path == STANDARD_STREAM:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    check_output(path)
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        with target.open("wb") as stream:
+            yield stream
+        return
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, _file_mode(target))
+        os.replace(temporary, target)
+        temporary = None
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def write_output(path: str, content: str | bytes) -> None:
+    """Write a whole text (as UTF-8) or byte string to an output."""
+    with open_output(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)

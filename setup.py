@@ -1,0 +1,43 @@
+"""Build of the compiled kernels; everything declarative is in pyproject.toml.
+
+``METASILVAE_DEBUG=1`` builds the kernels with bounds checks, without optimization, in a build folder of
+their own, so that a checked and an optimized build never share a file.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+
+DEBUG = os.environ.get("METASILVAE_DEBUG", "") not in ("", "0")
+BUILD_FOLDER = "build/debug" if DEBUG else "build"
+KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
+# -ffp-contract=off: a fused multiply-add would make float64 results differ between machines.
+COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *(["-O0", "-g"] if DEBUG else ["-O3"])]
+
+extensions = [
+    Extension(f"metasilvae._core.{path.stem}", [path.as_posix()], extra_compile_args=COMPILER_FLAGS)
+    for path in KERNELS
+]
+
+setup(
+    packages=[*find_packages(include=["metasilvae*"]), "metasilvae._datasets"],
+    package_dir={"metasilvae._datasets": "datasets"},
+    package_data={"metasilvae": ["py.typed"], "metasilvae._datasets": ["README.md", "*.tsv", "*/*.csv.gz", "*/*.silva"]},
+    ext_modules=cythonize(
+        extensions,
+        include_path=["cython_ext"],
+        build_dir=f"{BUILD_FOLDER}/cython",
+        force=DEBUG,
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": DEBUG,
+            "wraparound": False,
+            "initializedcheck": DEBUG,
+            "cdivision": not DEBUG,
+            "embedsignature": True,
+        },
+    ),
+    options={"build": {"build_base": BUILD_FOLDER}},
+)
