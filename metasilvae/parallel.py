@@ -1,0 +1,35 @@
+"""Rows shared out to threads. Kernels release the GIL; results never depend on the number of threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+MIN_ROWS_PER_CHUNK = 256
+
+
+def available_cores() -> int:
+    """Cores this process may use; a batch system may grant fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None = None) -> None:
+    """Call ``work(start, stop)`` for consecutive pieces that cover all rows.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Number of threads; None means one for each available core.
+    """
+    jobs = available_cores() if jobs is None else jobs
+    n_chunks = max(1, min(4 * jobs, n_rows // MIN_ROWS_PER_CHUNK)) if jobs > 1 else 1
+    starts = [n_rows * chunk // n_chunks for chunk in range(n_chunks + 1)]
+    if n_chunks == 1:
+        work(0, n_rows)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work, a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]:
+            done.result()
