@@ -12,7 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -44,15 +44,16 @@ class FailedRun(click.ClickException):
         click.echo(f"error: {self.format_message()}", file=file, err=file is None)
 
 
-def _print_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    click.echo(f"warning: {message}", err=True)
+class WarningPrinter:
+    """Prints each warning once, on standard error."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __call__(self, message: Warning | str, *args: object, **kwargs: object) -> None:
+        if str(message) not in self.seen:
+            self.seen.add(str(message))
+            click.echo(f"warning: {message}", err=True)
 
 
 class CommandGroup(click.Group):
@@ -84,7 +85,7 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         with warnings.catch_warnings():
             warnings.simplefilter("always", MetasilvaeWarning)
-            warnings.showwarning = _print_warning
+            warnings.showwarning = WarningPrinter()
             try:
                 return super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -120,6 +121,6 @@ def main() -> None:
     Verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for standard
     input or output, compressed files, or shipped data sets such as builtin:wine/test.
     """
-    # The exit code of a killed writer at the end of a pipe is not ours to report.
+    # Labels and column names may hold characters that the terminal cannot show.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -130,3 +130,18 @@ data_options = shared_options(
     click.option("--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"),
     click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
 )
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Threads; the result does not depend on it.  [default: all available cores]",
+)
+output_option = click.option(
+    "--output", "-o", default="-", metavar="FILE", help="Where to write the result, - for standard output."
+)
+
+
+def refuse_two_pipes(*sources: str | None) -> None:
+    """Standard input can be read once only."""
+    if sum(source == "-" for source in sources) > 1:
+        raise click.UsageError("standard input (-) can be used for one of the files only")

@@ -1,0 +1,64 @@
+"""``metasilvae evaluate``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from metasilvae.cli.inputs import load_data_for
+from metasilvae.cli.parameters import data_options, jobs_option, output_option, refuse_two_pipes
+from metasilvae.evaluation import Evaluation, classify, confusion
+from metasilvae.evaluation import evaluate as evaluate_model
+from metasilvae.formats.silva_models import read_model
+from metasilvae.perturbation import parse_perturbation
+from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
+from metasilvae.storage import check_output, write_output
+from metasilvae.voting import VOTINGS
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("data")
+@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
+@click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
+@click.option(
+    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+)
+@click.option("--format", "table_format", type=click.Choice(list(EVALUATION_FORMATS)), default="text", help="Form of the table.")
+@output_option
+@jobs_option
+@data_options
+def evaluate(
+    models: tuple[str, ...],
+    data: str,
+    epsilons: tuple[str, ...],
+    wants_confusion: bool,
+    voting: str | None,
+    table_format: str,
+    output: str,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Accuracy, stability, robustness and size of each MODEL on DATA.
+
+    Stability and robustness need at least one --epsilon. Efficiency is the metric divided by the number of leaves.
+
+    \b
+    Example:
+      metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
+    """
+    refuse_two_pipes(*models, data)
+    perturbations = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
+    check_output(output)
+    loaded = [read_model(model) for model in models]
+    # Sparse data are as wide as the widest model; the models are checked against them one by one.
+    dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
+    evaluations: list[Evaluation] = []
+    tables: list[ConfusionTable] = []
+    for model in loaded:
+        evaluations += evaluate_model(model, dataset, perturbations, voting=voting, jobs=jobs)
+        if wants_confusion:
+            answers = classify(model, dataset, voting=voting, jobs=jobs)
+            tables.append(ConfusionTable(model, dataset, confusion(model, dataset, answers)))
+    write_output(output, EVALUATION_FORMATS[table_format](EvaluationReport(evaluations, tables)))

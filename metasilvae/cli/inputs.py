@@ -1,0 +1,20 @@
+"""Loading what a command works on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metasilvae.dataset import Dataset
+from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.silva_models import read_model
+from metasilvae.model import Model
+
+
+def load_data_for(model: Model, source: str, data_options: dict[str, Any]) -> Dataset:
+    """Read data that a model is to work on; sparse data are as wide as the model."""
+    return read_dataset(source, libsvm_width=model.n_features, **data_options)
+
+
+def load_model_and_data(model: str, data: str, data_options: dict[str, Any]) -> tuple[Model, Dataset]:
+    loaded = read_model(model)
+    return loaded, load_data_for(loaded, data, data_options)

@@ -1,0 +1,159 @@
+"""``metasilvae verify``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.parameters import (
+    CountedList,
+    Phrase,
+    PhraseCommand,
+    data_options,
+    jobs_option,
+    refuse_two_pipes,
+)
+from metasilvae.gates import Gate, combine
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, parse_perturbation
+from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
+from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, VerificationReport
+from metasilvae.storage import STANDARD_STREAM, check_output, open_output
+from metasilvae.verification import ask, find_witnesses
+from metasilvae.verification import verify as verify_rows
+from metasilvae.voting import VOTINGS
+
+
+@click.command(cls=PhraseCommand)
+@click.argument("model")
+@click.argument("data")
+@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
+@click.option(
+    "--perturbation",
+    type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
+    help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
+    "from a file.  [default: l_inf 0]",
+)
+@click.option("--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them.")
+@click.option(
+    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+)
+@click.option(
+    "--format",
+    "report_format",
+    type=click.Choice(list(VERDICT_FORMATS)),
+    help="Form of the report.  [default: by the suffix of --output; text on a terminal; silva in a pipe]",
+)
+@click.option("--output", "-o", metavar="FILE", help="Write the report to a file and print a summary.")
+@click.option(
+    "--require",
+    "requirements",
+    multiple=True,
+    metavar="GATE",
+    help="Fail unless this holds, for example 'stability>=0.8' (also accuracy, robustness; repeatable). "
+    "Exit code 0: all hold, 3: one is violated, 4: one is undecided.",
+)
+@click.option("--counterexamples", metavar="FILE", help="For each unstable row write a perturbed row with another answer.")
+@click.option(
+    "--counterexamples-format",
+    type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),
+    default="csv",
+    help="csv: rows that can be loaded as data; silva: boxes.",
+)
+@click.option(
+    "--sample-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time limit for each row. Single trees are decided at once and never reach it.",
+)
+@click.option(
+    "--abstraction",
+    type=click.Choice(["hyperrectangle", "interval"]),
+    default="hyperrectangle",
+    help="Abstract domain; both are exact for a single tree.",
+)
+@click.option(
+    "--max-print-length",
+    type=int,
+    default=DEFAULT_PRINT_LENGTH,
+    metavar="N",
+    help="Longest path in the silva report, -1 for no limit.",
+)
+@click.option("--seed", type=int, default=42, help="Accepted for silva's sake: nothing here is random.")
+@jobs_option
+@data_options
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    model: str,
+    data: str,
+    epsilon: str | None,
+    perturbation: tuple[str, ...] | None,
+    tiers: tuple[int, ...] | None,
+    voting: str | None,
+    report_format: str | None,
+    output: str | None,
+    requirements: tuple[str, ...],
+    counterexamples: str | None,
+    counterexamples_format: str,
+    sample_timeout: float | None,
+    abstraction: str,
+    max_print_length: int,
+    seed: int,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Prove for each row of DATA whether a perturbation can change the answer of MODEL.
+
+    A row is ROBUST (correct, cannot change), FRAGILE (correct, can change), VULNERABLE (wrong, cannot change) or
+    BROKEN (wrong, can change). The verdicts are exact.
+
+    \b
+    Example:
+      metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
+    """
+    if epsilon is not None and perturbation is not None:
+        raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
+    if max_print_length < -1 or 0 <= max_print_length < 4:
+        raise click.BadParameter("must be at least 4, or -1 for no limit", param_hint="--max-print-length")
+    refuse_two_pipes(model, data)
+    if output is not None and output == counterexamples:
+        raise click.UsageError("--output and --counterexamples name the same file")
+    gates = [Gate.parse(text) for text in requirements]
+    attack = parse_perturbation(perturbation or ("l_inf", epsilon if epsilon is not None else "0"))
+    for path in (output, counterexamples):
+        if path is not None:
+            check_output(path)
+
+    loaded, dataset = load_model_and_data(model, data, data_options)
+    question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
+    outcome = verify_rows(question, jobs)
+    checked = [(gate, gate.check(outcome)) for gate in gates]
+    report = VerificationReport(question, attack.describe(), outcome, checked, max_print_length)
+
+    if counterexamples is not None:
+        write = COUNTEREXAMPLE_FORMATS[counterexamples_format]
+        _write(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
+    _write(output or STANDARD_STREAM, VERDICT_FORMATS[report_format or _usual_format(output)](report))
+    if output not in (None, STANDARD_STREAM):
+        _write(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
+    elif (report_format or _usual_format(output)) != "text":
+        for gate, result in checked:
+            click.echo(f"required {gate.explain(outcome, result)}", err=True)
+    ctx.exit(combine(result for _, result in checked))
+
+
+def _usual_format(output: str | None) -> str:
+    if output in (None, STANDARD_STREAM):
+        return "text" if sys.stdout.isatty() else "silva"
+    suffix = Path(output or "").suffix.lstrip(".")
+    return suffix if suffix in VERDICT_FORMATS else "silva"
+
+
+def _write(path: str, pieces: Any) -> None:
+    with open_output(path) as stream:
+        for piece in pieces:
+            stream.write(piece.encode(errors="surrogateescape"))

@@ -1,0 +1,95 @@
+"""How good, how stable and how large a model is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.matching import check_width, match_labels
+from metasilvae.model import AnswerTable, Model
+from metasilvae.outcome import Tally
+from metasilvae.perturbation import Perturbation
+from metasilvae.prediction import predict
+from metasilvae.verification import ask, verify
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of one model on one data set, under one perturbation or under none.
+
+    Attributes
+    ----------
+    n_correct : int
+    tally : Tally or None
+        Verdict counts, where there was a perturbation.
+    """
+
+    model: Model
+    dataset: Dataset
+    n_correct: int
+    perturbation: Perturbation | None = None
+    tally: Tally | None = None
+
+    @property
+    def accuracy(self) -> float:
+        return self.n_correct / self.dataset.n_samples
+
+    @property
+    def stability(self) -> float | None:
+        return None if self.tally is None else float(self.tally.stability)
+
+    @property
+    def robustness(self) -> float | None:
+        return None if self.tally is None else float(self.tally.robustness)
+
+    @property
+    def accuracy_efficiency(self) -> float:
+        """Accuracy for each leaf."""
+        return self.accuracy / self.model.n_leaves
+
+    @property
+    def stability_efficiency(self) -> float | None:
+        """Stability for each leaf."""
+        return None if self.stability is None else self.stability / self.model.n_leaves
+
+
+def evaluate(
+    model: Model,
+    dataset: Dataset,
+    perturbations: Sequence[Perturbation] = (),
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+) -> list[Evaluation]:
+    """Evaluate under each perturbation, or accuracy alone where none is given."""
+    if not perturbations:
+        answers = classify(model, dataset, voting=voting, jobs=jobs)
+        true_labels = match_labels(model, dataset)
+        is_correct = (true_labels >= 0) & (answers.only_label[answers.ids] == true_labels)
+        return [Evaluation(model, dataset, int(is_correct.sum()))]
+    evaluations = []
+    for perturbation in perturbations:
+        tally = verify(ask(model, dataset, perturbation, voting=voting), jobs).tally
+        evaluations.append(Evaluation(model, dataset, tally.correct, perturbation, tally))
+    return evaluations
+
+
+def classify(
+    model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None
+) -> AnswerTable:
+    """Answers for the rows of a data set that belongs to the model."""
+    check_width(model, dataset)
+    return predict(model, dataset.X, voting, jobs)
+
+
+def confusion(model: Model, dataset: Dataset, answers: AnswerTable) -> dict[tuple[str, str], int]:
+    """Number of rows for each pair of true label and answer; the labels of a tied answer are joined by commas."""
+    named = [",".join(model.labels[label] for label in label_set) for label_set in answers.sets]
+    pairs, counts = np.unique(np.stack([dataset.y, answers.ids]), axis=1, return_counts=True)
+    return {
+        (dataset.labels[label], named[answer]): int(count)
+        for (label, answer), count in zip(pairs.T, counts, strict=True)
+    }

@@ -1,0 +1,187 @@
+"""What an attacker may do to a sample: move it anywhere inside a box, with one-hot groups kept one-hot.
+
+Every perturbation comes down to `Boxes`: a centre, radii and limits for each feature. That form is what the kernels
+take; it needs no memory of its own for the usual case, a ball around each sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import reach
+from metasilvae.dataset import Dataset
+from metasilvae.errors import PerturbationError
+from metasilvae.formats.boxes import read_boxes
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """One box for each sample: low_center - radius_down to high_center + radius_up, cut to minimum and maximum.
+
+    Attributes
+    ----------
+    low_center, high_center : float64 arrays, C-contiguous, shape (n_samples, n_features)
+    radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+    """
+
+    low_center: FloatArray
+    high_center: FloatArray
+    radius_down: FloatArray
+    radius_up: FloatArray
+    minimum: FloatArray
+    maximum: FloatArray
+
+    @property
+    def arrays(self) -> tuple[FloatArray, ...]:
+        """The six arrays in the order in which kernels take them."""
+        return (
+            self.low_center,
+            self.high_center,
+            self.radius_down,
+            self.radius_up,
+            self.minimum,
+            self.maximum,
+        )
+
+    def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corner of one box."""
+        lower = np.maximum(self.low_center[row] - self.radius_down, self.minimum)
+        upper = np.minimum(self.high_center[row] + self.radius_up, self.maximum)
+        return lower, upper
+
+
+class Perturbation(Protocol):
+    """A rule that gives each sample its box."""
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        """Boxes for all samples, none of them empty."""
+        ...
+
+    def describe(self) -> str:
+        """The rule in the words of the command line."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ball:
+    """x[f] +- epsilon in every feature, cut to [minimum, maximum]."""
+
+    epsilon: float
+    minimum: float = -np.inf
+    maximum: float = np.inf
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.epsilon < np.inf):
+            raise PerturbationError(f"epsilon is {self.epsilon:g}; it must be a number that is not negative")
+        if not self.minimum <= self.maximum:
+            raise PerturbationError(
+                f"the range to cut to, [{self.minimum:g}, {self.maximum:g}], is empty; give the smaller bound first"
+            )
+
+    @property
+    def is_cut(self) -> bool:
+        return self.minimum > -np.inf or self.maximum < np.inf
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        def each(value: float) -> FloatArray:
+            return np.full(dataset.n_features, value)
+
+        radius = each(self.epsilon)
+        boxes = Boxes(dataset.X, dataset.X, radius, radius, each(self.minimum), each(self.maximum))
+        empty = reach.find_empty_box(*boxes.arrays) if self.is_cut else None
+        if empty is not None:
+            row, feature = empty
+            raise PerturbationError(
+                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
+                f"within {self.epsilon:g} of it lies in [{self.minimum:g}, {self.maximum:g}]; widen the range"
+            )
+        return boxes
+
+    def describe(self) -> str:
+        if self.is_cut:
+            return f"l_inf-clip-all {self.epsilon:g} {self.minimum:g} {self.maximum:g}"
+        return f"l_inf {self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class BoxFile:
+    """One absolute box for each sample, read from a file."""
+
+    path: str
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        lower, upper = read_boxes(self.path, dataset.n_samples, dataset.n_features)
+        nothing = np.zeros(dataset.n_features)
+        endless = np.full(dataset.n_features, np.inf)
+        return Boxes(lower, upper, nothing, nothing, -endless, endless)
+
+    def describe(self) -> str:
+        return f"from-file {self.path}"
+
+
+# Keyword of the command line: the words that follow it.
+PERTURBATIONS: dict[str, tuple[str, ...]] = {
+    "l_inf": ("E",),
+    "l_inf-clip-all": ("E", "MIN", "MAX"),
+    "from-file": ("PATH",),
+}
+PERTURBATION_ALIASES = {"from_file": "from-file"}
+
+
+def parse_perturbation(phrase: Sequence[str]) -> Perturbation:
+    """Make the perturbation that a phrase such as ``("l_inf", "0.1")`` names."""
+    keyword, *words = phrase
+    if keyword == "from-file":
+        return BoxFile(words[0])
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        raise PerturbationError(
+            f"perturbation '{' '.join(phrase)}': expected numbers, as in "
+            f"'{' '.join((keyword, *PERTURBATIONS[keyword]))}'"
+        ) from None
+    return Ball(*numbers)
+
+
+@dataclass(frozen=True)
+class OneHotGroups:
+    """Features of which exactly one is 1 and the others are 0, in every admissible sample.
+
+    Attributes
+    ----------
+    members : int32 array
+        Features of the first group, then of the second, and so on.
+    starts : int32 array, shape (n_groups + 1,)
+        Where each group begins in `members`.
+    """
+
+    members: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def none(cls) -> OneHotGroups:
+        return cls(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int32))
+
+    @classmethod
+    def of_tiers(cls, tiers: Sequence[int], n_features: int) -> OneHotGroups:
+        """Groups from the number of each feature's group, 0 for a feature in none."""
+        if len(tiers) != n_features:
+            raise PerturbationError(
+                f"{len(tiers)} tiers were given for {n_features} features; give one number for each feature, 0 for none"
+            )
+        if min(tiers, default=0) < 0:
+            raise PerturbationError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
+        groups = [[f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})]
+        members = np.array([f for group in groups for f in group], dtype=np.int32)
+        return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))

@@ -1,0 +1,182 @@
+"""Printed reports of a verification. Each format is a function from a report to pieces of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from metasilvae.gates import Gate, GateResult
+from metasilvae.outcome import Outcome, Verdict
+from metasilvae.verification import Question
+
+# Rows formatted at a time, so that a long report needs little memory.
+ROWS_PER_PIECE = 4096
+DEFAULT_PRINT_LENGTH = 32
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """Everything that a report may want to say."""
+
+    question: Question
+    perturbation: str
+    outcome: Outcome
+    gates: list[tuple[Gate, GateResult]] = field(default_factory=list)
+    print_length: int = DEFAULT_PRINT_LENGTH
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """For each row: its number, label, answer, verdict, and for an undecided one the reason."""
+        model, dataset, outcome = self.question.model, self.question.dataset, self.outcome
+        answers = [[model.labels[label] for label in label_set] for label_set in outcome.answers.sets]
+        words = [verdict.word for verdict in Verdict]
+        columns = zip(dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True)
+        for row, (label, answer, verdict) in enumerate(columns):
+            record = {
+                "row": row,
+                "label": dataset.labels[label],
+                "answer": answers[answer],
+                "verdict": words[verdict],
+            }
+            if row in outcome.reasons:
+                record["reason"] = outcome.reasons[row]
+            yield record
+
+    def summary(self) -> dict[str, Any]:
+        model, dataset, outcome = self.question.model, self.question.dataset, self.outcome
+        tally = outcome.tally
+        summary: dict[str, Any] = {
+            "model": model.source,
+            "data": dataset.source,
+            "perturbation": self.perturbation,
+            "voting": self.question.voting,
+            "seconds": outcome.seconds,
+            "accuracy": float(tally.accuracy),
+            "stability": float(tally.stability),
+            "robustness": float(tally.robustness),
+            "counts": tally.as_dict(),
+        }
+        if self.gates:
+            summary["requirements"] = [
+                {"requirement": gate.text, "result": result.name.lower()} for gate, result in self.gates
+            ]
+        return summary
+
+
+def _in_pieces(lines: Iterator[str]) -> Iterator[str]:
+    piece: list[str] = []
+    for line in lines:
+        piece.append(line)
+        if len(piece) == ROWS_PER_PIECE:
+            yield "".join(piece)
+            piece = []
+    yield "".join(piece)
+
+
+def write_text(report: VerificationReport) -> Iterator[str]:
+    """A short summary for people."""
+    model, dataset, tally = report.question.model, report.question.dataset, report.outcome.tally
+    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
+    yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
+    yield f"perturbation  {report.perturbation}\n\n"
+    for name, count in (("accuracy", tally.correct), ("stability", tally.stable), ("robustness", tally.robust)):
+        yield f"{name:12}  {100 * count / tally.size:6.2f} %  {count:>8} of {tally.size}\n"
+    yield "\n"
+    yield f"ROBUST        {tally.robust:>8}   correct, no perturbation changes the answer\n"
+    yield f"FRAGILE       {tally.fragile:>8}   correct, some perturbation changes the answer\n"
+    yield f"VULNERABLE    {tally.vulnerable:>8}   wrong, no perturbation changes the answer\n"
+    yield f"BROKEN        {tally.broken:>8}   wrong, some perturbation changes the answer\n"
+    if tally.no_info:
+        yield f"NO-INFO       {tally.no_info:>8}   not decided within the limits\n"
+    yield f"\nanalysed in {report.outcome.seconds:.3g} s\n"
+    for gate, result in report.gates:
+        yield f"required {gate.explain(report.outcome, result)}\n"
+
+
+def _cut(name: str, length: int) -> str:
+    """silva's way to shorten a path; a negative length keeps it whole."""
+    if length < 0 or len(name) <= length - 3:
+        return name
+    return "..." + name[len(name) - max(length - 3, 0) :]
+
+
+def write_silva(report: VerificationReport) -> Iterator[str]:
+    """silva's report, column by column."""
+    length = report.print_length
+    model, data = (_cut(part.source, length) for part in (report.question.model, report.question.dataset))
+    width = max(length, 0)
+    # One row takes less than the clock can tell; each gets its share of the whole.
+    seconds = f"{report.outcome.seconds / report.outcome.n_samples:10g}"
+
+    def lines() -> Iterator[str]:
+        yield (
+            f"{'Classifier':<{width}} {'Dataset':<{width}} {'ID':>8} {'Label':>8} {'Concrete':>16} "
+            f"{'Result':>10} {'Time (s)':>10}\n"
+        )
+        for record in report.rows():
+            answer = record["answer"]
+            padding = " " * max(0, 17 - 2 * len(answer))
+            yield (
+                f"{model} {data} {record['row']:>8} {record['label']:>8} {padding}{','.join(answer)} "
+                f"{record['verdict']:>10} {seconds}\n"
+            )
+
+    yield from _in_pieces(lines())
+    tally = report.outcome.tally
+    columns = (
+        ("Size", str(tally.size)),
+        ("Time (s)", f"{report.outcome.seconds:g}"),
+        ("Correct", str(tally.correct)),
+        ("Wrong", str(tally.wrong)),
+        ("Stable", str(tally.stable)),
+        ("Unstable", str(tally.unstable)),
+        ("No info", str(tally.no_info)),
+        ("Robust", str(tally.robust)),
+        ("Fragile", str(tally.fragile)),
+        ("Vulnerable", str(tally.vulnerable)),
+        ("Broken", str(tally.broken)),
+    )
+    for position in (0, 1):
+        cells = (f"{pair[position]:>{12 if pair[0] == 'Vulnerable' else 10}}" for pair in columns)
+        yield f"[SUMMARY] {' '.join(cells)}\n"
+
+
+def write_json(report: VerificationReport) -> Iterator[str]:
+    """One document: the summary and a list of rows."""
+    yield json.dumps({**report.summary(), "rows": list(report.rows())}, indent=1) + "\n"
+
+
+def write_jsonl(report: VerificationReport) -> Iterator[str]:
+    """One line for each row, the last one with the summary."""
+    yield from _in_pieces(json.dumps(record) + "\n" for record in report.rows())
+    yield json.dumps({"summary": report.summary()}) + "\n"
+
+
+def write_csv(report: VerificationReport) -> Iterator[str]:
+    """One line for each row; labels of a tied answer are joined by commas."""
+    names = ["row", "label", "answer", "verdict", "reason"]
+
+    def lines() -> Iterator[str]:
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
+        writer.writeheader()
+        for record in report.rows():
+            writer.writerow({**record, "answer": ",".join(record["answer"])})
+            yield stream.getvalue()
+            stream.seek(0)
+            stream.truncate()
+
+    yield from _in_pieces(lines())
+
+
+VERDICT_FORMATS: dict[str, Callable[[VerificationReport], Iterator[str]]] = {
+    "text": write_text,
+    "silva": write_silva,
+    "json": write_json,
+    "jsonl": write_jsonl,
+    "csv": write_csv,
+}

@@ -1,0 +1,176 @@
+"""Proving, for each row, whether a perturbation can change the answer, and showing how where it can.
+
+A single tree is decided exactly: the answer for a row can change if and only if its box reaches a leaf with another
+answer (see cython_ext/reach.pyx).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import reach
+from metasilvae.dataset import Dataset
+from metasilvae.errors import ModelError, PerturbationError
+from metasilvae.matching import check_width, match_labels
+from metasilvae.model import LabelSet, Model
+from metasilvae.outcome import Outcome, Stability
+from metasilvae.parallel import over_rows
+from metasilvae.perturbation import Boxes, OneHotGroups, Perturbation
+from metasilvae.prediction import predict
+from metasilvae.voting import choose_voting
+
+# Witnesses held in memory at a time.
+WITNESS_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Question:
+    """One model on one data set under one perturbation; checked to fit together when made by `ask`."""
+
+    model: Model
+    dataset: Dataset
+    true_labels: NDArray[np.int32]
+    boxes: Boxes
+    groups: OneHotGroups
+    voting: str
+
+
+def ask(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    *,
+    voting: str | None = None,
+    tiers: Sequence[int] | None = None,
+) -> Question:
+    """Put a question together, or say why its parts do not fit.
+
+    Parameters
+    ----------
+    voting : str or None
+        One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
+    tiers : sequence of int or None
+        Number of each feature's one-hot group, 0 for none.
+    """
+    if model.n_trees > 1:
+        raise ModelError(
+            f"{model.source}: verifying a forest ({model.n_trees} trees) is not supported yet; "
+            "`metasilvae disassemble` takes it apart into trees that can be verified one by one"
+        )
+    check_width(model, dataset)
+    groups = OneHotGroups.none() if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features)
+    return Question(
+        model,
+        dataset,
+        match_labels(model, dataset),
+        perturbation.boxes(dataset),
+        groups,
+        choose_voting(model, voting),
+    )
+
+
+def verify(question: Question, jobs: int | None = None) -> Outcome:
+    """Decide every row.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Threads; None means all available cores. The verdicts do not depend on it.
+    """
+    tree, X = question.model.feasible, question.dataset.X
+    start = time.perf_counter()
+    answers = predict(tree, X, question.voting, jobs)
+    if question.groups.n_groups:
+        rows = np.arange(len(X), dtype=np.int64)
+        found = _search(question, answers.ids, rows, np.empty((3, 0, X.shape[1])), jobs)
+        _refuse_inadmissible(question, rows[found == reach.NO_ADMISSIBLE_POINT])
+        stability = np.where(found == reach.WITNESS, Stability.UNSTABLE, Stability.STABLE).astype(np.uint8)
+    else:
+        stability = np.empty(len(X), dtype=np.uint8)
+
+        def check(first: int, last: int) -> None:
+            reach.check_stability(
+                tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays, answers.ids,
+                first, last, stability,
+            )  # fmt: skip
+
+        over_rows(check, len(X), jobs)
+    is_known = question.true_labels >= 0
+    is_correct = is_known & (answers.only_label[answers.ids] == question.true_labels)
+    return Outcome(answers, is_correct, stability, time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A perturbed sample that gets another answer.
+
+    Attributes
+    ----------
+    row : int
+    point : float64 array, shape (n_features,)
+        Inside the box of the row and as near to the sample as possible in the maximum norm.
+    lower, upper : float64 arrays, shape (n_features,)
+        The part of the row's box in which every sample gets this other answer for the same reason.
+    answer, perturbed_answer : tuple of int
+        Label sets for the sample and for the point.
+    """
+
+    row: int
+    point: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    answer: LabelSet
+    perturbed_answer: LabelSet
+
+
+def find_witnesses(question: Question, outcome: Outcome, jobs: int | None = None) -> Iterator[Witness]:
+    """A witness for every unstable row, in order; each is classified again before it is handed out."""
+    unstable = np.flatnonzero(outcome.stability == Stability.UNSTABLE)
+    for start in range(0, len(unstable), WITNESS_BATCH):
+        rows = unstable[start : start + WITNESS_BATCH].astype(np.int64)
+        regions = np.empty((3, len(rows), question.dataset.n_features))
+        found = _search(question, outcome.answers.ids, rows, regions, jobs)
+        points, lowers, uppers = regions
+        perturbed = predict(question.model, points, question.voting)
+        for item, row in enumerate(rows):
+            answer = outcome.answers.sets[outcome.answers.ids[row]]
+            perturbed_answer = perturbed.sets[perturbed.ids[item]]
+            box_lower, box_upper = question.boxes.bounds(row)
+            is_inside = bool((box_lower <= points[item]).all() and (points[item] <= box_upper).all())
+            if found[item] != reach.WITNESS or answer == perturbed_answer or not is_inside:
+                raise AssertionError(f"row {row}: the witness does not bear out the verdict UNSTABLE")
+            yield Witness(int(row), points[item], lowers[item], uppers[item], answer, perturbed_answer)
+
+
+def _search(
+    question: Question,
+    expected: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    regions: NDArray[np.float64],
+    jobs: int | None,
+) -> NDArray[np.uint8]:
+    tree = question.model.feasible
+    found = np.empty(len(rows), dtype=np.uint8)
+
+    def search(first: int, last: int) -> None:
+        reach.find_witnesses(
+            tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays,
+            question.groups.members, question.groups.starts,
+            question.dataset.X, expected, rows, first, last, found, *regions,
+        )  # fmt: skip
+
+    over_rows(search, len(rows), jobs)
+    return found
+
+
+def _refuse_inadmissible(question: Question, rows: NDArray[np.int64]) -> None:
+    if len(rows):
+        raise PerturbationError(
+            f"{question.dataset.source}: row {rows[0]}: no point of its box has one-hot groups (in each tier one "
+            "feature 1, the others 0); check --tiers, or enlarge the perturbation"
+        )
