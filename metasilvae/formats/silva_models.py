@@ -15,7 +15,6 @@ shortest decimal that reads back to the same float64.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
@@ -26,15 +25,13 @@ import numpy as np
 from metasilvae import storage
 from metasilvae._core import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
+from metasilvae.formats import silva_faults
+from metasilvae.formats.silva_faults import FOREST_WORD, TREE_WORD, label_problem
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 
-TREE_WORD = "classifier-decision-tree"
-FOREST_WORD = "classifier-forest"
-LONGEST_LABEL = 31  # bytes
 MAX_FEATURES = 1 << 24
 MAX_NODES = 2**31 - 1
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_NODE_WORDS = "SPLIT, LEAF or LEAF_LOGARITHMIC"
 
 
 def read_model(source: str) -> Model:
@@ -78,11 +75,11 @@ class _Parser:
         if is_forest:
             self.n_trees = self._read_size("number of trees", 1, None)
         elif word != TREE_WORD:
-            self._refuse_first_word(word)
+            self._refuse(silva_faults.describe_first_word(word))
         roots = []
         for position in range(self.n_trees):
             if is_forest and (word := self._token()) != TREE_WORD:
-                self._refuse_missing_tree(word, position)
+                self._refuse(silva_faults.describe_missing_tree(word, position, self.n_trees))
             self.tree_line = self.scan.line
             if position == 0:
                 self._read_first_header()
@@ -93,7 +90,10 @@ class _Parser:
                 self.n_features, len(self.labels), self.nodes, self.counts, self.scores
             )
             if fault != model_text.NO_FAULT:
-                self._refuse_node(fault)
+                header = silva_faults.Header(
+                    self.tree_line, self.head_line, self.n_features, len(self.labels)
+                )
+                self._refuse(silva_faults.describe_node_fault(self.scan, fault, header))
         self._warn_of_rest(is_forest)
         n_values = self.scan.n_leaves * len(self.labels)
         has_scores = self.scan.leaf_kind == model_text.SCORES
@@ -108,8 +108,6 @@ class _Parser:
             is_forest,
             self.name,
         )
-
-    # Reading
 
     def _token(self) -> str:
         token: bytes = self.scan.next_token()
@@ -165,7 +163,8 @@ class _Parser:
         except UnicodeDecodeError:
             found = shorten(token.decode("utf-8", "backslashreplace"))
             self._refuse(
-                f"label {position + 1} of {n_labels}, {found}, is not UTF-8 text; convert the file, or is it damaged?"
+                f"label {position + 1} of {n_labels}, {found}, is not UTF-8 text; convert the file, "
+                "or is it damaged?"
             )
         problem = label_problem(label)
         if problem:
@@ -193,8 +192,8 @@ class _Parser:
             label = self._read_label(number, n_labels)
             if label != expected:
                 self._refuse(
-                    f"label {number + 1} of {tree} is {shorten(label)}, the first tree has {shorten(expected)} there; "
-                    "the trees of a forest must have the same labels in the same order"
+                    f"label {number + 1} of {tree} is {shorten(label)}, the first tree has {shorten(expected)} "
+                    "there; the trees of a forest must have the same labels in the same order"
                 )
 
     def _warn_of_rest(self, is_forest: bool) -> None:
@@ -211,137 +210,8 @@ class _Parser:
         message = f"more tokens follow the end of the model, beginning with {shorten(rest)}; {advice}"
         warnings.warn(at_line(self.name, self.scan.line, message), MetasilvaeWarning, stacklevel=4)
 
-    # Messages
-
     def _refuse(self, found: str) -> NoReturn:
         raise ModelError(at_line(self.name, self.scan.line, found))
-
-    def _refuse_first_word(self, word: str) -> NoReturn:
-        if not word:
-            self._refuse("the file is empty, expected a model; was it written completely?")
-        expected = f"expected {TREE_WORD} or {FOREST_WORD}"
-        if not word.isprintable() or "\\x" in word:
-            self._refuse(f"the file begins with {shorten(word)}, {expected}; this is not a text file")
-        hint = (
-            "is this a data file instead of a model?"
-            if word == "#" or "," in word or ":" in word
-            else "is this a model?"
-        )
-        self._refuse(f"the file begins with {shorten(word)}, {expected}; {hint}")
-
-    def _refuse_missing_tree(self, word: str, position: int) -> NoReturn:
-        if not word:
-            self._refuse(f"the file ends after {position} of {self.n_trees} trees; it is cut short")
-        after = "the number of trees" if position == 0 else f"the end of tree {position}"
-        self._refuse(
-            f"found {shorten(word)} after {after}, expected {TREE_WORD} (tree {position + 1} of "
-            f"{self.n_trees}); does a leaf have more numbers than there are labels?"
-        )
-
-    def _refuse_node(self, fault: int) -> NoReturn:
-        scan = self.scan
-        token = scan.text[scan.start : scan.end].decode("utf-8", "backslashreplace")
-        n_labels = len(self.labels)
-        if fault == model_text.MISSING:
-            n_missing = scan.n_open + 1
-            subtrees = "1 subtree is" if n_missing == 1 else f"{n_missing} subtrees are"
-            self._refuse(
-                f"the file ends inside the tree of line {self.tree_line}, {subtrees} missing or incomplete; "
-                "it is cut short"
-            )
-        elif fault == model_text.BAD_WORD:
-            hint = "does the leaf before it have too many numbers, or the file a damaged line?"
-            if scan.n_open == 0:
-                hint = f"are there {n_labels} labels, as line {self.head_line} says?"
-            self._refuse(f"found {shorten(token)}, expected {_NODE_WORDS}; {hint}")
-        elif fault == model_text.BAD_FEATURE:
-            if _whole_number(token) is None:
-                self._refuse(
-                    f"feature {shorten(token)} is not a whole number as written (digits only, from 0)"
-                )
-            self._refuse(
-                f"feature {shorten(token)} is out of range: line {self.tree_line} announces {self.n_features} "
-                f"features, numbered from 0 to {self.n_features - 1}"
-            )
-        elif fault == model_text.BAD_THRESHOLD:
-            self._refuse(f"threshold {shorten(token)} {_real_problem(token)}")
-        elif fault == model_text.MIXED_LEAVES:
-            other = LeafKind.SCORES.value if token == LeafKind.COUNTS.value else LeafKind.COUNTS.value
-            self._refuse(
-                f"{token} in a model whose first leaf is a {other}; all leaves of a model must be of one kind"
-            )
-        elif fault == model_text.ZERO_LEAF:
-            self._refuse(
-                "all counts of this leaf are zero, so that it has no answer; prune it or give it a count"
-            )
-        kind = "count" if fault == model_text.BAD_COUNT else "score"
-        place = f"{kind} {scan.n_read + 1} of {n_labels}"
-        if token in _NODE_WORDS or token == TREE_WORD:
-            self._refuse(
-                f"found {shorten(token)} where {place} of a leaf was expected; "
-                f"each leaf needs {n_labels} of them"
-            )
-        problem = _count_problem(token) if kind == "count" else _real_problem(token)
-        self._refuse(f"{place}, {shorten(token)}, {problem}")
-
-
-def label_problem(label: str) -> str | None:
-    """Why the format cannot hold a label, or None if it can."""
-    try:
-        n_bytes = len(label.encode("utf-8"))
-    except UnicodeEncodeError:
-        return "cannot be written as UTF-8"
-    if n_bytes > LONGEST_LABEL:
-        return f"has {n_bytes} bytes, at most {LONGEST_LABEL} are allowed; use a shorter name"
-    if not label:
-        return "is empty"
-    if "," in label:
-        return "contains a comma; use another character"
-    if any(c in label for c in " \t\n\r\v\f"):
-        return "contains a blank; use another character"
-    if any(c < " " or c == "\x7f" for c in label):
-        return "contains a control character; use letters and digits"
-    return None
-
-
-def _whole_number(token: str) -> int | None:
-    digits = token[1:] if token.startswith("-") else token
-    return int(token[:30]) if digits.isascii() and digits.isdigit() else None
-
-
-def _real_problem(token: str) -> str:
-    try:
-        number = float(token) if token.isascii() and "_" not in token else None
-    except ValueError:
-        number = None
-    if number is None:
-        return "is not a number"
-    if math.isfinite(number):
-        return "is not a decimal number"
-    written_out = token.lstrip("+-")[:1].isalpha()
-    return (
-        "is not a finite number"
-        if written_out
-        else "is too large for a float64 number (about 1.8e308 at most)"
-    )
-
-
-def _count_problem(token: str) -> str:
-    whole = _whole_number(token)
-    if whole is not None:
-        return (
-            "is negative"
-            if token.startswith("-")
-            else "is larger than 2^53, the largest count that stays exact"
-        )
-    try:
-        float(token)
-    except ValueError:
-        return "is not a whole number"
-    return (
-        "is not a whole number as written; counts are written with digits only, "
-        f"scores belong into {LeafKind.SCORES.value}"
-    )
 
 
 def format_model(model: Model) -> str:
@@ -409,7 +279,7 @@ def _check_same(model: Model, again: Model, name: str) -> None:
 
 
 def same_model(one: Model, other: Model) -> bool:
-    """Whether two models are the same, bit for bit, apart from the numbers of their leaves and their source."""
+    """Whether two models are the same, bit for bit; how their leaves are numbered does not matter."""
 
     def facts(model: Model) -> tuple[object, ...]:
         nodes = model.nodes
