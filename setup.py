@@ -24,7 +24,10 @@ extensions = [
 setup(
     packages=[*find_packages(include=["metasilvae*"]), "metasilvae._datasets"],
     package_dir={"metasilvae._datasets": "datasets"},
-    package_data={"metasilvae": ["py.typed"], "metasilvae._datasets": ["README.md", "*.tsv", "*/*.csv.gz", "*/*.silva"]},
+    package_data={
+        "metasilvae": ["py.typed"],
+        "metasilvae._datasets": ["README.md", "*.tsv", "*/*.csv.gz", "*/*.silva"],
+    },
     ext_modules=cythonize(
         extensions,
         include_path=["cython_ext"],

@@ -20,12 +20,24 @@ from metasilvae.voting import VOTINGS
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
-@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
-@click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
 @click.option(
-    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+    "--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable."
 )
-@click.option("--format", "table_format", type=click.Choice(list(EVALUATION_FORMATS)), default="text", help="Form of the table.")
+@click.option(
+    "--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers."
+)
+@click.option(
+    "--voting",
+    type=click.Choice(list(VOTINGS)),
+    help="How trees are counted.  [default: by the kind of leaves]",
+)
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(list(EVALUATION_FORMATS)),
+    default="text",
+    help="Form of the table.",
+)
 @output_option
 @jobs_option
 @data_options

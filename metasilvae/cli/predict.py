@@ -18,7 +18,9 @@ from metasilvae.voting import VOTINGS
 @click.argument("model")
 @click.argument("data")
 @click.option(
-    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+    "--voting",
+    type=click.Choice(list(VOTINGS)),
+    help="How trees are counted.  [default: by the kind of leaves]",
 )
 @click.option(
     "--format",

@@ -30,16 +30,22 @@ from metasilvae.voting import VOTINGS
 @click.command(cls=PhraseCommand)
 @click.argument("model")
 @click.argument("data")
-@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
+@click.option(
+    "--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E)."
+)
 @click.option(
     "--perturbation",
     type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
     help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
     "from a file.  [default: l_inf 0]",
 )
-@click.option("--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them.")
 @click.option(
-    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+    "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
+)
+@click.option(
+    "--voting",
+    type=click.Choice(list(VOTINGS)),
+    help="How trees are counted.  [default: by the kind of leaves]",
 )
 @click.option(
     "--format",
@@ -56,7 +62,11 @@ from metasilvae.voting import VOTINGS
     help="Fail unless this holds, for example 'stability>=0.8' (also accuracy, robustness; repeatable). "
     "Exit code 0: all hold, 3: one is violated, 4: one is undecided.",
 )
-@click.option("--counterexamples", metavar="FILE", help="For each unstable row write a perturbed row with another answer.")
+@click.option(
+    "--counterexamples",
+    metavar="FILE",
+    help="For each unstable row write a perturbed row with another answer.",
+)
 @click.option(
     "--counterexamples-format",
     type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),

@@ -33,7 +33,9 @@ class VerificationReport:
         model, dataset, outcome = self.question.model, self.question.dataset, self.outcome
         answers = [[model.labels[label] for label in label_set] for label_set in outcome.answers.sets]
         words = [verdict.word for verdict in Verdict]
-        columns = zip(dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True)
+        columns = zip(
+            dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True
+        )
         for row, (label, answer, verdict) in enumerate(columns):
             record = {
                 "row": row,
@@ -83,7 +85,11 @@ def write_text(report: VerificationReport) -> Iterator[str]:
     yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
     yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
     yield f"perturbation  {report.perturbation}\n\n"
-    for name, count in (("accuracy", tally.correct), ("stability", tally.stable), ("robustness", tally.robust)):
+    for name, count in (
+        ("accuracy", tally.correct),
+        ("stability", tally.stable),
+        ("robustness", tally.robust),
+    ):
         yield f"{name:12}  {100 * count / tally.size:6.2f} %  {count:>8} of {tally.size}\n"
     yield "\n"
     yield f"ROBUST        {tally.robust:>8}   correct, no perturbation changes the answer\n"

@@ -1,0 +1,300 @@
+"""silva's text format of trees and forests: strict reader, lossless writer.
+
+::
+
+    model  = tree | forest
+    forest = "classifier-forest" n_trees tree{n_trees}
+    tree   = "classifier-decision-tree" n_features n_labels label{n_labels} node
+    node   = "SPLIT" feature threshold node(left) node(right)
+           | "LEAF" count{n_labels}
+           | "LEAF_LOGARITHMIC" score{n_labels}
+
+Tokens are separated by any white space. The writer puts one node on each line and writes every number as the
+shortest decimal that reads back to the same float64.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NoReturn
+
+import numpy as np
+
+from metasilvae import storage
+from metasilvae._core import model_text
+from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
+from metasilvae.formats import silva_faults
+from metasilvae.formats.silva_faults import FOREST_WORD, TREE_WORD, label_problem
+from metasilvae.model import NODE_DTYPE, LeafKind, Model
+
+MAX_FEATURES = 1 << 24
+MAX_NODES = 2**31 - 1
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_model(source: str) -> Model:
+    """Read a model from a path, ``-`` or any other source that `storage` knows.
+
+    Anything that the grammar does not allow is a `ModelError` with path and line; tokens after the model are
+    a warning.
+    """
+    return parse_model(storage.read_source(source), storage.display_name(source))
+
+
+def parse_model(text: bytes, name: str = "<memory>") -> Model:
+    """Read a model from the bytes of a file; `name` stands for it in messages."""
+    if text.startswith(_BYTE_ORDER_MARK):
+        text = text[len(_BYTE_ORDER_MARK) :]
+    return _Parser(text, name).parse()
+
+
+class _Parser:
+    """Turns the kernel's tokens into a model, and its faults into messages."""
+
+    def __init__(self, text: bytes, name: str) -> None:
+        self.name = name
+        self.scan = model_text.Scanner(text)
+        n_leaves = text.count(b"LEAF")
+        n_nodes = text.count(b"SPLIT") + n_leaves
+        if n_nodes > MAX_NODES:
+            raise ModelError(f"{name}: {n_nodes} nodes are more than the {MAX_NODES} that fit")
+        self.n_leaves_at_most = n_leaves
+        self.nodes = np.empty(n_nodes, dtype=NODE_DTYPE)
+        self.n_trees = 1
+        self.tree_line = 1
+        self.head_line = 1
+        self.labels: tuple[str, ...] = ()
+        self.label_block = b""
+        self.n_features = 0
+
+    def parse(self) -> Model:
+        word = self._token()
+        is_forest = word == FOREST_WORD
+        if is_forest:
+            self.n_trees = self._read_size("number of trees", 1, None)
+        elif word != TREE_WORD:
+            self._refuse(silva_faults.describe_first_word(word))
+        roots = []
+        for position in range(self.n_trees):
+            if is_forest and (word := self._token()) != TREE_WORD:
+                self._refuse(silva_faults.describe_missing_tree(word, position, self.n_trees))
+            self.tree_line = self.scan.line
+            if position == 0:
+                self._read_first_header()
+            else:
+                self._read_header_again(position)
+            roots.append(self.scan.n_nodes)
+            fault = self.scan.read_tree(
+                self.n_features, len(self.labels), self.nodes, self.counts, self.scores
+            )
+            if fault != model_text.NO_FAULT:
+                header = silva_faults.Header(
+                    self.tree_line, self.head_line, self.n_features, len(self.labels)
+                )
+                self._refuse(silva_faults.describe_node_fault(self.scan, fault, header))
+        self._warn_of_rest(is_forest)
+        n_values = self.scan.n_leaves * len(self.labels)
+        has_scores = self.scan.leaf_kind == model_text.SCORES
+        values = (self.scores if has_scores else self.counts)[:n_values]
+        return Model(
+            self.nodes[: self.scan.n_nodes].copy(),
+            np.array(roots, dtype=np.int32),
+            values.reshape(-1, len(self.labels)).copy(),
+            LeafKind.SCORES if has_scores else LeafKind.COUNTS,
+            self.n_features,
+            self.labels,
+            is_forest,
+            self.name,
+        )
+
+    def _token(self) -> str:
+        token: bytes = self.scan.next_token()
+        return token.decode("utf-8", "backslashreplace")
+
+    def _read_size(self, what: str, least: int, most: int | None) -> int:
+        token = self._token()
+        if not token:
+            self._refuse(f"the file ends where the {what} was expected; it is cut short")
+        # More than 18 digits are absurd for anything counted here, and int() limits their number itself.
+        if not (token.isascii() and token.isdigit()) or len(token) > 18:
+            self._refuse(f"found {shorten(token)}, expected the {what}, a whole number from {least} on")
+        size = int(token)
+        if size < least:
+            self._refuse(f"the {what} is {size}, at least {least} is needed")
+        if most is not None and size > most:
+            self._refuse(
+                f"the {what} is {size}, more than the {most} that are possible here; is the file damaged?"
+            )
+        return size
+
+    def _read_first_header(self) -> None:
+        self.n_features = self._read_size("number of features", 1, MAX_FEATURES)
+        # Each label takes a byte and a separator, so that an absurd number is seen before any memory is used.
+        n_labels = self._read_size("number of labels", 1, (len(self.scan.text) - self.scan.end) // 2)
+        self.head_line = self.scan.line
+        start, first_line = 0, 0
+        labels: dict[str, int] = {}
+        for position in range(n_labels):
+            label = self._read_label(position, n_labels)
+            if position == 0:
+                start, first_line = self.scan.start, self.scan.line
+            if label in labels:
+                self._refuse(
+                    f"label {shorten(label)} occurs twice (labels {labels[label] + 1} and {position + 1} of "
+                    f"{n_labels}); labels must differ"
+                )
+            labels[label] = position
+        self.labels = tuple(labels)
+        self.label_block = self.scan.text[start : self.scan.end]
+        self.label_lines = self.scan.line - first_line
+        # A value takes a digit and a separator too.
+        n_values = min(self.n_leaves_at_most * n_labels, len(self.scan.text) // 2 + 1)
+        self.counts = np.empty(n_values, dtype=np.int64)
+        self.scores = self.counts.view(np.float64)
+
+    def _read_label(self, position: int, n_labels: int) -> str:
+        token: bytes = self.scan.next_token()
+        if not token:
+            self._refuse(f"the file ends after {position} of {n_labels} labels; it is cut short")
+        try:
+            label = token.decode("utf-8")
+        except UnicodeDecodeError:
+            found = shorten(token.decode("utf-8", "backslashreplace"))
+            self._refuse(
+                f"label {position + 1} of {n_labels}, {found}, is not UTF-8 text; convert the file, "
+                "or is it damaged?"
+            )
+        problem = label_problem(label)
+        if problem:
+            self._refuse(f"label {position + 1} of {n_labels}, {shorten(label)}, {problem}")
+        return label
+
+    def _read_header_again(self, position: int) -> None:
+        tree = f"tree {position + 1} of {self.n_trees}"
+        n_features = self._read_size("number of features", 1, MAX_FEATURES)
+        if n_features != self.n_features:
+            self._refuse(
+                f"{tree} has {n_features} features, the first tree has {self.n_features}; "
+                "the trees of a forest must agree"
+            )
+        n_labels = self._read_size("number of labels", 1, None)
+        if n_labels != len(self.labels):
+            self._refuse(
+                f"{tree} has {n_labels} labels, the first tree has {len(self.labels)}; "
+                "the trees of a forest must agree"
+            )
+        self.head_line = self.scan.line
+        if self.scan.skip_block(self.label_block, self.label_lines):
+            return
+        for number, expected in enumerate(self.labels):
+            label = self._read_label(number, n_labels)
+            if label != expected:
+                self._refuse(
+                    f"label {number + 1} of {tree} is {shorten(label)}, the first tree has {shorten(expected)} "
+                    "there; the trees of a forest must have the same labels in the same order"
+                )
+
+    def _warn_of_rest(self, is_forest: bool) -> None:
+        rest = self._token()
+        if not rest:
+            return
+        advice = "they are ignored"
+        if rest == TREE_WORD:
+            advice = (
+                f"the forest announces {self.n_trees} trees, the ones after them are ignored"
+                if is_forest
+                else f"a file of several trees begins with {FOREST_WORD}, only the first one is used"
+            )
+        message = f"more tokens follow the end of the model, beginning with {shorten(rest)}; {advice}"
+        warnings.warn(at_line(self.name, self.scan.line, message), MetasilvaeWarning, stacklevel=4)
+
+    def _refuse(self, found: str) -> NoReturn:
+        raise ModelError(at_line(self.name, self.scan.line, found))
+
+
+def format_model(model: Model) -> str:
+    """The canonical text of a model; `read_model` gives the same model back, bit for bit."""
+    for label in model.labels:
+        problem = label_problem(label)
+        if problem:
+            raise ModelError(f"{model.source}: label {shorten(label)} {problem}; the model cannot be written")
+    if len(set(model.labels)) < model.n_labels or not model.labels:
+        raise ModelError(f"{model.source}: a model needs labels that differ; it cannot be written")
+    lines = _format_nodes(model)
+    header = f"{TREE_WORD} {model.n_features} {model.n_labels}\n{' '.join(model.labels)}"
+    if not model.is_forest:
+        return "\n".join([header, *lines, ""])
+    text = [f"{FOREST_WORD} {model.n_trees}"]
+    bounds = [*model.roots.tolist(), model.n_nodes]
+    for start, end in pairwise(bounds):
+        text.append(header)
+        text += lines[start:end]
+    text.append("")
+    return "\n".join(text)
+
+
+def _format_nodes(model: Model) -> list[str]:
+    """One line for each node, in the order of the array."""
+    lines = [""] * model.n_nodes
+    inner = np.flatnonzero(model.nodes["feature"] >= 0)
+    features = model.nodes["feature"][inner].tolist()
+    thresholds = _shortest_decimals(model.nodes["threshold"][inner])
+    for place, feature, threshold in zip(inner.tolist(), features, thresholds, strict=True):
+        lines[place] = f"SPLIT {feature} {threshold}"
+    leaves = np.flatnonzero(model.nodes["feature"] < 0)
+    values = model.leaf_values[model.nodes["leaf"][leaves]]
+    word = model.leaf_kind.value
+    for place, row in zip(leaves.tolist(), values, strict=True):
+        numbers = map(str, row.tolist()) if model.leaf_kind is LeafKind.COUNTS else _shortest_decimals(row)
+        lines[place] = f"{word} {' '.join(numbers)}"
+    return lines
+
+
+def _shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
+    """Shortest decimals that read back to the same float64, whole numbers without ``.0``."""
+    return (text[:-2] if text.endswith(".0") else text for text in map(repr, numbers.tolist()))
+
+
+def write_model(model: Model, path: str) -> None:
+    """Write a model and make sure that what was written reads back as the same model.
+
+    ``-`` is standard output, which cannot be read again; there the text is checked before it is written.
+    """
+    text = format_model(model).encode()
+    if path == storage.STANDARD_STREAM:
+        _check_same(model, parse_model(text, "<stdout>"), "<stdout>")
+        storage.write_output(path, text)
+        return
+    storage.write_output(path, text)
+    _check_same(model, read_model(path), path)
+
+
+def _check_same(model: Model, again: Model, name: str) -> None:
+    if not same_model(model, again):
+        raise OutputError(
+            f"{name}: the model that was written reads back differently; this is a bug, please report it"
+        )
+
+
+def same_model(one: Model, other: Model) -> bool:
+    """Whether two models are the same, bit for bit; how their leaves are numbered does not matter."""
+
+    def facts(model: Model) -> tuple[object, ...]:
+        nodes = model.nodes
+        is_leaf = nodes["feature"] < 0
+        return (
+            model.is_forest,
+            model.n_features,
+            model.labels,
+            model.leaf_kind,
+            model.roots.tobytes(),
+            nodes["feature"].tobytes(),
+            nodes["threshold"][~is_leaf].tobytes(),
+            nodes["left"][~is_leaf].tobytes(),
+            nodes["right"][~is_leaf].tobytes(),
+            model.leaf_values[nodes["leaf"][is_leaf]].tobytes(),
+        )
+
+    return facts(one) == facts(other)
