@@ -17,8 +17,7 @@ KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
 COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *(["-O0", "-g"] if DEBUG else ["-O3"])]
 
 extensions = [
-    Extension(f"metasilvae._core.{path.stem}", [path.as_posix()], extra_compile_args=COMPILER_FLAGS)
-    for path in KERNELS
+    Extension(f"metasilvae._core.{path.stem}", [path.as_posix()], extra_compile_args=COMPILER_FLAGS) for path in KERNELS
 ]
 
 setup(

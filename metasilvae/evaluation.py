@@ -77,9 +77,7 @@ def evaluate(
     return evaluations
 
 
-def classify(
-    model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None
-) -> AnswerTable:
+def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> AnswerTable:
     """Answers for the rows of a data set that belongs to the model."""
     check_width(model, dataset)
     return predict(model, dataset.X, voting, jobs)

@@ -92,9 +92,7 @@ class Gate:
 
     def explain(self, outcome: Outcome, result: GateResult) -> str:
         lower, upper = METRICS[self.metric](outcome)
-        found = (
-            f"{float(lower):.6g}" if lower == upper else f"between {float(lower):.6g} and {float(upper):.6g}"
-        )
+        found = f"{float(lower):.6g}" if lower == upper else f"between {float(lower):.6g} and {float(upper):.6g}"
         return f"{self.text}: {result.name.lower()} ({self.metric} is {found})"
 
 

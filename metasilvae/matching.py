@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
-
 from metasilvae.model import Model
 
 

@@ -19,9 +19,7 @@ from metasilvae._core import structure
 from metasilvae.errors import ModelError
 
 # The same record as Node in cython_ext/ms_node.pxd.
-NODE_DTYPE = np.dtype(
-    [("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")]
-)
+NODE_DTYPE = np.dtype([("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")])
 LEAF = -1
 LabelSet = tuple[int, ...]
 
@@ -51,9 +49,7 @@ class AnswerTable:
     @classmethod
     def of_best(cls, is_best: NDArray[np.bool_]) -> AnswerTable:
         """Number the label sets given as rows of a membership matrix, shape (n_items, n_labels)."""
-        packed, first, inverse = np.unique(
-            np.packbits(is_best, axis=1), axis=0, return_index=True, return_inverse=True
-        )
+        packed, first, inverse = np.unique(np.packbits(is_best, axis=1), axis=0, return_index=True, return_inverse=True)
         del packed
         sets = tuple(tuple(map(int, np.flatnonzero(is_best[item]))) for item in first)
         return cls(sets, inverse.reshape(-1).astype(np.int32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,5 +32,5 @@ def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None 
         work(0, n_rows)
         return
     with ThreadPoolExecutor(jobs) as pool:
-        for done in [pool.submit(work, a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]:
+        for done in [pool.submit(work, a, b) for a, b in itertools.pairwise(starts)]:
             done.result()

@@ -182,8 +182,6 @@ class OneHotGroups:
             )
         if min(tiers, default=0) < 0:
             raise PerturbationError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
-        groups = [
-            [f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})
-        ]
+        groups = [[f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})]
         members = np.array([f for group in groups for f in group], dtype=np.int32)
         return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))

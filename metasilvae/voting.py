@@ -56,13 +56,16 @@ def _largest_sums(
     sums = np.zeros((n_samples, terms.shape[1]))
     sizes = np.zeros(n_samples)
     largest_size = np.abs(terms).max(axis=1)
-    for tree in range(n_trees):
-        sums += terms[leaves[:, tree]]
-        sizes += largest_size[leaves[:, tree]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for tree in range(n_trees):
+            sums += terms[leaves[:, tree]]
+            sizes += largest_size[leaves[:, tree]]
     # Each of the n_trees additions and the terms themselves are off by at most one rounding of the running size.
     slack = 2 * (n_trees + 1) * _ROUNDING * sizes
-    is_best = sums == sums.max(axis=1, keepdims=True)
-    is_close = sums >= sums.max(axis=1, keepdims=True) - slack[:, None]
+    largest = sums.max(axis=1)
+    is_best: NDArray[np.bool_] = sums == largest[:, None]
+    # Sums that overflow are never told apart by float64.
+    is_close = (sums >= (largest - slack)[:, None]) | ~np.isfinite(sizes)[:, None]
     for row in np.flatnonzero(is_close.sum(axis=1) > 1):
         candidates = np.flatnonzero(is_close[row])
         exact = [sum(exact_term(leaf, label) for leaf in leaves[row]) for label in candidates]
@@ -105,4 +108,5 @@ def count_votes(model: Model, leaves: NDArray[np.int32], voting: str) -> NDArray
     -------
     bool array, shape (n_samples, n_labels)
     """
-    return VOTINGS[voting][1](model, leaves)
+    _, count = VOTINGS[voting]
+    return count(model, leaves)

@@ -59,9 +59,7 @@ class WarningPrinter:
 class CommandGroup(click.Group):
     """A group whose commands are imported when used, and which speaks plainly when something fails."""
 
-    def __init__(
-        self, *args: Any, lazy_commands: Mapping[str, tuple[str, str, str]] | None = None, **kwargs: Any
-    ):
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, tuple[str, str, str]] | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.lazy_commands = lazy_commands or {}
 
@@ -100,9 +98,7 @@ class CommandGroup(click.Group):
                 click.echo("interrupted", err=True)
                 ctx.exit(INTERRUPTED)
             except MemoryError as error:
-                raise FailedRun(
-                    f"not enough memory ({error or 'allocation failed'}); use fewer rows or jobs"
-                ) from None
+                raise FailedRun(f"not enough memory ({error or 'allocation failed'}); use fewer rows or jobs") from None
             except Exception as error:
                 # A closed pipe is the reader's choice, click leaves quietly; anything else is a fault of ours.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:

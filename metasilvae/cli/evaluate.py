@@ -20,12 +20,8 @@ from metasilvae.voting import VOTINGS
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
-@click.option(
-    "--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable."
-)
-@click.option(
-    "--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers."
-)
+@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
+@click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
 @click.option(
     "--voting",
     type=click.Choice(list(VOTINGS)),

@@ -37,9 +37,7 @@ class Phrase(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "[" + "|".join(" ".join((key, *words)) for key, words in self.forms.items()) + "]"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
         parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
@@ -64,9 +62,7 @@ class CountedList(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "N T1 .. TN"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
         parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
@@ -128,21 +124,15 @@ def shared_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
 
 data_options = shared_options(
-    click.option(
-        "--input-format", type=click.Choice(INPUT_FORMATS), default="auto", help="Format of the data file."
-    ),
+    click.option("--input-format", type=click.Choice(INPUT_FORMATS), default="auto", help="Format of the data file."),
     click.option(
         "--label-column",
         default="first",
         metavar="first|last|NAME|N",
         help="Column of the labels in CSV data; N counts from 1.",
     ),
-    click.option(
-        "--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"
-    ),
-    click.option(
-        "--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."
-    ),
+    click.option("--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"),
+    click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
 )
 
 jobs_option = click.option(

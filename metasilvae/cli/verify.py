@@ -30,9 +30,7 @@ from metasilvae.voting import VOTINGS
 @click.command(cls=PhraseCommand)
 @click.argument("model")
 @click.argument("data")
-@click.option(
-    "--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E)."
-)
+@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
 @click.option(
     "--perturbation",
     type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),

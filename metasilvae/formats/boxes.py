@@ -15,9 +15,7 @@ _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|
 _EXPECTED = "an interval such as [0.1;0.3] was expected"
 
 
-def read_boxes(
-    source: str, n_samples: int, n_features: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Read one box for each sample; bounds may be infinite.
 
     Returns
@@ -43,9 +41,8 @@ def read_boxes(
         )
     for number, word in enumerate(words):
         if not _NUMBER.fullmatch(word):
-            raise PerturbationError(
-                f"{name}: interval {number // 2 + 1}: {shorten(word.decode(errors='replace'))} is not a number; {_EXPECTED}"
-            )
+            found = shorten(word.decode(errors="replace"))
+            raise PerturbationError(f"{name}: interval {number // 2 + 1}: {found} is not a number; {_EXPECTED}")
     bounds = np.array(words, dtype=object).astype(np.float64).reshape(n_samples, n_features, 2)
     lower, upper = np.ascontiguousarray(bounds[:, :, 0]), np.ascontiguousarray(bounds[:, :, 1])
     empty = np.argwhere(~(lower <= upper) | (lower == np.inf) | (upper == -np.inf))

@@ -76,17 +76,13 @@ def describe_node_fault(scan: model_text.Scanner, fault: int, header: Header) ->
         return f"threshold {found} {_real_problem(token)}"
     if fault == model_text.MIXED_LEAVES:
         other = LeafKind.SCORES if token == LeafKind.COUNTS.value else LeafKind.COUNTS
-        return (
-            f"{token} in a model whose first leaf is {other.value}; all leaves of a model must be of one kind"
-        )
+        return f"{token} in a model whose first leaf is {other.value}; all leaves of a model must be of one kind"
     if fault == model_text.ZERO_LEAF:
         return "all counts of this leaf are zero, so that it has no answer; prune it or give it a count"
     kind, problem = ("score", _real_problem) if fault == model_text.BAD_SCORE else ("count", _count_problem)
     place = f"{kind} {scan.n_read + 1} of {header.n_labels}"
     if token in (*_NODE_WORDS, TREE_WORD):
-        return (
-            f"found {found} where {place} of a leaf was expected; each leaf needs {header.n_labels} of them"
-        )
+        return f"found {found} where {place} of a leaf was expected; each leaf needs {header.n_labels} of them"
     return f"{place}, {found}, {problem(token)}"
 
 
@@ -128,11 +124,7 @@ def _real_problem(token: str) -> str:
 
 def _count_problem(token: str) -> str:
     if _is_whole(token):
-        return (
-            "is negative"
-            if token.startswith("-")
-            else "is larger than 2^53, the largest count that stays exact"
-        )
+        return "is negative" if token.startswith("-") else "is larger than 2^53, the largest count that stays exact"
     try:
         float(token)
     except ValueError:

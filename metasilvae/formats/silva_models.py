@@ -86,13 +86,9 @@ class _Parser:
             else:
                 self._read_header_again(position)
             roots.append(self.scan.n_nodes)
-            fault = self.scan.read_tree(
-                self.n_features, len(self.labels), self.nodes, self.counts, self.scores
-            )
+            fault = self.scan.read_tree(self.n_features, len(self.labels), self.nodes, self.counts, self.scores)
             if fault != model_text.NO_FAULT:
-                header = silva_faults.Header(
-                    self.tree_line, self.head_line, self.n_features, len(self.labels)
-                )
+                header = silva_faults.Header(self.tree_line, self.head_line, self.n_features, len(self.labels))
                 self._refuse(silva_faults.describe_node_fault(self.scan, fault, header))
         self._warn_of_rest(is_forest)
         n_values = self.scan.n_leaves * len(self.labels)
@@ -124,9 +120,7 @@ class _Parser:
         if size < least:
             self._refuse(f"the {what} is {size}, at least {least} is needed")
         if most is not None and size > most:
-            self._refuse(
-                f"the {what} is {size}, more than the {most} that are possible here; is the file damaged?"
-            )
+            self._refuse(f"the {what} is {size}, more than the {most} that are possible here; is the file damaged?")
         return size
 
     def _read_first_header(self) -> None:
@@ -163,8 +157,7 @@ class _Parser:
         except UnicodeDecodeError:
             found = shorten(token.decode("utf-8", "backslashreplace"))
             self._refuse(
-                f"label {position + 1} of {n_labels}, {found}, is not UTF-8 text; convert the file, "
-                "or is it damaged?"
+                f"label {position + 1} of {n_labels}, {found}, is not UTF-8 text; convert the file, or is it damaged?"
             )
         problem = label_problem(label)
         if problem:
@@ -182,8 +175,7 @@ class _Parser:
         n_labels = self._read_size("number of labels", 1, None)
         if n_labels != len(self.labels):
             self._refuse(
-                f"{tree} has {n_labels} labels, the first tree has {len(self.labels)}; "
-                "the trees of a forest must agree"
+                f"{tree} has {n_labels} labels, the first tree has {len(self.labels)}; the trees of a forest must agree"
             )
         self.head_line = self.scan.line
         if self.scan.skip_block(self.label_block, self.label_lines):
@@ -273,9 +265,7 @@ def write_model(model: Model, path: str) -> None:
 
 def _check_same(model: Model, again: Model, name: str) -> None:
     if not same_model(model, again):
-        raise OutputError(
-            f"{name}: the model that was written reads back differently; this is a bug, please report it"
-        )
+        raise OutputError(f"{name}: the model that was written reads back differently; this is a bug, please report it")
 
 
 def same_model(one: Model, other: Model) -> bool:

@@ -23,9 +23,7 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    names = [
-        dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)
-    ]
+    names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
     writer.writerow(["label", *names, "#row", "#answer", "#perturbed_answer"])
     for witness in witnesses:
         notes = [witness.row, _join(model, witness.answer), _join(model, witness.perturbed_answer)]

@@ -42,9 +42,7 @@ def _record(evaluation: Evaluation) -> Record:
     record["accuracy"] = evaluation.accuracy
     if tally is not None:
         record |= {"stability": evaluation.stability, "robustness": evaluation.robustness}
-        record |= {
-            name: getattr(tally, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")
-        }
+        record |= {name: getattr(tally, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
     record |= {"trees": model.n_trees, "leaves": model.n_leaves, "depth": model.max_depth}
     record["acc/leaves"] = evaluation.accuracy_efficiency
     if tally is not None:
@@ -68,8 +66,7 @@ def _write_json(report: EvaluationReport) -> str:
             {
                 "model": table.model.source,
                 "counts": [
-                    {"label": label, "answer": answer, "rows": rows}
-                    for (label, answer), rows in table.counts.items()
+                    {"label": label, "answer": answer, "rows": rows} for (label, answer), rows in table.counts.items()
                 ],
             }
             for table in report.confusions

@@ -58,9 +58,7 @@ def as_csv(records: Sequence[Record]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _columns(records), lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows(
-        {name: "" if value is None else value for name, value in record.items()} for record in records
-    )
+    writer.writerows({name: "" if value is None else value for name, value in record.items()} for record in records)
     return stream.getvalue()
 
 

@@ -33,9 +33,7 @@ class VerificationReport:
         model, dataset, outcome = self.question.model, self.question.dataset, self.outcome
         answers = [[model.labels[label] for label in label_set] for label_set in outcome.answers.sets]
         words = [verdict.word for verdict in Verdict]
-        columns = zip(
-            dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True
-        )
+        columns = zip(dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True)
         for row, (label, answer, verdict) in enumerate(columns):
             record = {
                 "row": row,
