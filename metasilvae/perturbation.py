@@ -91,7 +91,7 @@ class Ball:
 
     def boxes(self, dataset: Dataset) -> Boxes:
         def each(value: float) -> FloatArray:
-            return np.full(dataset.n_features, value)
+            return np.full(dataset.n_features, value, dtype=np.float64)
 
         radius = each(self.epsilon)
         boxes = Boxes(dataset.X, dataset.X, radius, radius, each(self.minimum), each(self.maximum))

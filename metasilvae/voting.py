@@ -68,9 +68,13 @@ def _largest_sums(
     is_close = (sums >= (largest - slack)[:, None]) | ~np.isfinite(sizes)[:, None]
     for row in np.flatnonzero(is_close.sum(axis=1) > 1):
         candidates = np.flatnonzero(is_close[row])
-        exact = [sum(exact_term(leaf, label) for leaf in leaves[row]) for label in candidates]
+        exact = {
+            label: sum((exact_term(leaf, label) for leaf in leaves[row].tolist()), Fraction(0))
+            for label in candidates.tolist()
+        }
+        winners = [label for label, total in exact.items() if total == max(exact.values())]
         is_best[row] = False
-        is_best[row, candidates[[value == max(exact) for value in exact]]] = True
+        is_best[row, winners] = True
     return is_best
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from metasilvae.errors import RequestError
 from metasilvae.gates import Gate, GateResult, combine
 from metasilvae.model import AnswerTable

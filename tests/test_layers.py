@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
-import metasilvae
 import pytest
+
+import metasilvae
 
 PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [

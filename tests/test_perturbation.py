@@ -2,6 +2,7 @@ import re
 
 import numpy as np
 import pytest
+
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError
 from metasilvae.perturbation import Ball, OneHotGroups, parse_perturbation
