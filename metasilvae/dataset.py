@@ -37,11 +37,11 @@ class Dataset:
 
     @property
     def n_samples(self) -> int:
-        return self.X.shape[0]
+        return len(self.X)
 
     @property
     def n_features(self) -> int:
-        return self.X.shape[1]
+        return int(self.X.shape[1])
 
     @property
     def n_labels(self) -> int:
