@@ -69,8 +69,8 @@ def describe_node_fault(scan: model_text.Scanner, fault: int, header: Header) ->
         if not _is_whole(token):
             return f"feature {found} is not a whole number as written (digits only, counted from 0)"
         return (
-            f"feature {found} is out of range: line {header.tree_line} announces {header.n_features} features, "
-            f"numbered from 0 to {header.n_features - 1}"
+            f"feature {found} is out of range: line {header.tree_line} announces {header.n_features} "
+            f"features, numbered from 0 to {header.n_features - 1}"
         )
     if fault == model_text.BAD_THRESHOLD:
         return f"threshold {found} {_real_problem(token)}"

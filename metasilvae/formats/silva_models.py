@@ -73,7 +73,7 @@ class _Parser:
         word = self._token()
         is_forest = word == FOREST_WORD
         if is_forest:
-            self.n_trees = self._read_size("number of trees", 1, None)
+            self.n_trees = self._read_size("number of trees")
         elif word != TREE_WORD:
             self._refuse(silva_faults.describe_first_word(word))
         roots = []
@@ -109,25 +109,27 @@ class _Parser:
         token: bytes = self.scan.next_token()
         return token.decode("utf-8", "backslashreplace")
 
-    def _read_size(self, what: str, least: int, most: int | None) -> int:
+    def _read_size(self, what: str, most: int = MAX_NODES) -> int:
         token = self._token()
         if not token:
             self._refuse(f"the file ends where the {what} was expected; it is cut short")
-        # More than 18 digits are absurd for anything counted here, and int() limits their number itself.
-        if not (token.isascii() and token.isdigit()) or len(token) > 18:
-            self._refuse(f"found {shorten(token)}, expected the {what}, a whole number from {least} on")
-        size = int(token)
-        if size < least:
-            self._refuse(f"the {what} is {size}, at least {least} is needed")
-        if most is not None and size > most:
-            self._refuse(f"the {what} is {size}, more than the {most} that are possible here; is the file damaged?")
+        if not (token.isascii() and token.isdigit()):
+            self._refuse(f"found {shorten(token)}, expected the {what}, a whole number from 1 on")
+        # int() refuses thousands of digits; these are too many in any case.
+        size = int(token[:30])
+        if size < 1:
+            self._refuse(f"the {what} is {size}, at least 1 is needed")
+        if size > most:
+            self._refuse(f"the {what} is {shorten(token)}, at most {most} are supported; is the file damaged?")
         return size
 
     def _read_first_header(self) -> None:
-        self.n_features = self._read_size("number of features", 1, MAX_FEATURES)
-        # Each label takes a byte and a separator, so that an absurd number is seen before any memory is used.
-        n_labels = self._read_size("number of labels", 1, (len(self.scan.text) - self.scan.end) // 2)
+        self.n_features = self._read_size("number of features", MAX_FEATURES)
+        n_labels = self._read_size("number of labels")
         self.head_line = self.scan.line
+        n_bytes = len(self.scan.text) - self.scan.end
+        if 2 * n_labels > n_bytes:
+            self._refuse(f"{n_labels} labels are announced, but only {n_bytes} bytes follow; the file is cut short")
         start, first_line = 0, 0
         labels: dict[str, int] = {}
         for position in range(n_labels):
@@ -137,7 +139,7 @@ class _Parser:
             if label in labels:
                 self._refuse(
                     f"label {shorten(label)} occurs twice (labels {labels[label] + 1} and {position + 1} of "
-                    f"{n_labels}); labels must differ"
+                    f"{n_labels}); labels must differ, or is their number in line {self.head_line} wrong?"
                 )
             labels[label] = position
         self.labels = tuple(labels)
@@ -166,13 +168,13 @@ class _Parser:
 
     def _read_header_again(self, position: int) -> None:
         tree = f"tree {position + 1} of {self.n_trees}"
-        n_features = self._read_size("number of features", 1, MAX_FEATURES)
+        n_features = self._read_size("number of features", MAX_FEATURES)
         if n_features != self.n_features:
             self._refuse(
                 f"{tree} has {n_features} features, the first tree has {self.n_features}; "
                 "the trees of a forest must agree"
             )
-        n_labels = self._read_size("number of labels", 1, None)
+        n_labels = self._read_size("number of labels")
         if n_labels != len(self.labels):
             self._refuse(
                 f"{tree} has {n_labels} labels, the first tree has {len(self.labels)}; the trees of a forest must agree"
@@ -184,8 +186,8 @@ class _Parser:
             label = self._read_label(number, n_labels)
             if label != expected:
                 self._refuse(
-                    f"label {number + 1} of {tree} is {shorten(label)}, the first tree has {shorten(expected)} "
-                    "there; the trees of a forest must have the same labels in the same order"
+                    f"label {number + 1} of {tree} is {shorten(label)}, in the first tree it is "
+                    f"{shorten(expected)}; the trees of a forest must have the same labels in the same order"
                 )
 
     def _warn_of_rest(self, is_forest: bool) -> None:
