@@ -52,8 +52,9 @@ class Boxes:
 
     def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box."""
-        lower = np.maximum(self.low_center[row] - self.radius_down, self.minimum)
-        upper = np.minimum(self.high_center[row] + self.radius_up, self.maximum)
+        with np.errstate(over="ignore"):
+            lower = np.maximum(self.low_center[row] - self.radius_down, self.minimum)
+            upper = np.minimum(self.high_center[row] + self.radius_up, self.maximum)
         return lower, upper
 
 

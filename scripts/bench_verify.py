@@ -2,9 +2,9 @@
 
     python scripts/bench_verify.py [--silva PATH] [--data FOLDER] [--models FOLDER] [--repeat N]
 
-The analysis is timed by each program itself (silva: the time in its summary), on one thread; the whole command is timed
-from outside, from start to exit, with the report thrown away. The best of N runs counts on both sides. Cases whose data or
-model are missing are left out and named.
+The analysis is timed by each program itself (silva: the time in its summary), on one thread; the whole command is
+timed from outside, from start to exit, with the report thrown away. The best of N runs counts on both sides. Cases
+whose data or model are missing are left out and named.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def time_ours(model: Path, data: Path, epsilon: str) -> Timing:
 def time_silva(silva: Path, model: Path, data: Path, epsilon: str) -> Timing:
     start = time.perf_counter()
     report = subprocess.run(
-        [str(silva), str(model), str(data), "--perturbation", "l_inf", epsilon], check=True, capture_output=True, text=True
+        [str(silva), str(model), str(data), "--perturbation", "l_inf", epsilon],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     seconds = time.perf_counter() - start
     return Timing(float(report.splitlines()[-1].split()[2]), seconds)
@@ -75,7 +78,8 @@ def main() -> int:
     parser.add_argument("--models", type=Path, default=SHARED / "golden" / "models")
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
-    print(f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}; best of {arguments.repeat}, one thread")
+    machine = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+    print(f"{machine}; best of {arguments.repeat}, one thread")
     print(f"{'data':12} {'rows':>7} {'program':>10} {'analysis s':>11} {'command s':>10}   ratios silva / ours")
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
@@ -95,7 +99,9 @@ def main() -> int:
             assert ours is not None
             print(f"{case.data:12} {n_rows:>7} {'metasilvae':>10} {ours.analysis:>11.4f} {ours.command:>10.3f}")
             if theirs is not None:
-                ratios = f"{theirs.analysis / ours.analysis:.1f} x analysis, {theirs.command / ours.command:.1f} x command"
+                ratios = (
+                    f"{theirs.analysis / ours.analysis:.1f} x analysis, {theirs.command / ours.command:.1f} x command"
+                )
                 print(f"{'':12} {'':>7} {'silva':>10} {theirs.analysis:>11.4f} {theirs.command:>10.3f}   {ratios}")
     return 0
 
