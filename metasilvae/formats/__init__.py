@@ -1,0 +1,1 @@
+"""Files that metasilvae reads and writes, one module per format."""
