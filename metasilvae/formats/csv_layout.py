@@ -1,0 +1,285 @@
+"""What a CSV file looks like: announced counts, delimiter, header, columns; and what is wrong with a row.
+
+Everything here looks at a few lines in plain Python. The compiled reader does the bulk and calls back for a row it
+cannot read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metasilvae._core.number_text import parse_number
+from metasilvae.errors import DataError, RequestError, at_line, shorten
+from metasilvae.formats.chunks import TextChunks, decode_text
+
+DELIMITERS = ",;\t|"
+SAMPLED_LINES = 20
+SAMPLED_BYTES = 1 << 20
+_BLANKS = " \t"
+_ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*")
+_MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "nil", "-", "."})
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_MISSING_VALUE_ADVICE = "fill in a value or delete the row"
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """The counts of a ``# rows columns`` line."""
+
+    line: int
+    n_rows: int
+    n_features: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to read the rows of a CSV file.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of all columns, the label's included.
+    width_line : int
+        Line that fixes the number of columns: the header, or the first row.
+    """
+
+    delimiter: str
+    n_columns: int
+    label_column: int
+    names: tuple[str, ...] | None
+    announcement: Announcement | None
+    width_line: int
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        if self.names is None:
+            return None
+        names = [name for column, name in enumerate(self.names) if column != self.label_column]
+        return tuple(name or f"x[{feature}]" for feature, name in enumerate(names))
+
+    def column_name(self, column: int) -> str:
+        """``column 3 (alcohol)``; columns count from 1."""
+        name = self.names[column] if self.names else ""
+        return f"column {column + 1} ({name})" if name else f"column {column + 1}"
+
+
+def is_number(cell: str) -> bool:
+    return parse_number(cell.encode(errors="replace")) is not None
+
+
+def parse_announcement(line: str, number: int) -> Announcement | None:
+    """Counts of a ``# rows columns`` or ``# format rows columns`` line, None for any other comment."""
+    match = _ANNOUNCEMENT.fullmatch(line.strip())
+    return Announcement(number, int(match[2]), int(match[3])) if match else None
+
+
+def split_cells(line: str, delimiter: str) -> list[str]:
+    """Cells of a line without surrounding blanks and quotes; a ValueError says what is wrong with the quotes."""
+    blanks = _BLANKS.replace(delimiter, "")
+    cells: list[str] = []
+    rest = line
+    while True:
+        rest = rest.lstrip(blanks)
+        if rest.startswith('"'):
+            match = re.match(r'"((?:[^"]|"")*)"', rest)
+            if match is None:
+                raise ValueError(
+                    f"column {len(cells) + 1}: the quote is not closed on this line; close it, or remove a line break "
+                    "inside the quotes"
+                )
+            cells.append(match[1].replace('""', '"'))
+            rest = rest[match.end() :].lstrip(blanks)
+            if rest and rest[0] != delimiter:
+                raise ValueError(
+                    f"column {len(cells)}: text follows the closing quote; write a quote inside quotes twice"
+                )
+            found, rest = bool(rest), rest[1:]
+        else:
+            cell, found_delimiter, rest = rest.partition(delimiter)
+            cells.append(cell.rstrip(_BLANKS))
+            found = bool(found_delimiter)
+        if not found:
+            return cells
+
+
+def detect_delimiter(lines: Sequence[str]) -> str:
+    """The delimiter that makes the most numbers; among equals the one that occurs most in the first line."""
+
+    def score(delimiter: str) -> tuple[int, int]:
+        n_numbers = 0
+        for line in lines:
+            try:
+                cells = split_cells(line, delimiter)
+            except ValueError:
+                continue
+            if len(cells) > 1:
+                n_numbers += sum(is_number(cell.replace(",", ".")) for cell in cells)
+        return n_numbers, lines[0].count(delimiter)
+
+    return max(DELIMITERS, key=score)
+
+
+def is_header(cells: Sequence[str], label_column: int) -> bool:
+    """No cell but the label's is a number, and one of them could be a name."""
+    others = [cell for column, cell in enumerate(cells) if column != label_column]
+    return not any(map(is_number, others)) and any(
+        cell
+        and cell.lower() not in _MISSING
+        and not _INFINITE.fullmatch(cell)
+        and not _DECIMAL_COMMA.fullmatch(cell)
+        for cell in others
+    )
+
+
+def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> Layout:
+    """Read the top of a file up to its first row."""
+    if not label_column or (label_column.isdecimal() and int(label_column) == 0):
+        raise RequestError(
+            f"label column {label_column!r}: expected first, last, a column name or a number from 1"
+        )
+    named = label_column not in ("first", "last") and not label_column.isdecimal()
+    if named and header is False:
+        raise RequestError(
+            f"the label column {label_column!r} is a name, but --no-header says there are no names"
+        )
+    announcement = _skip_comments(chunks)
+    sample = _sample_lines(chunks)
+    if not sample:
+        raise DataError(f"{chunks.source}: no rows; the file is empty or holds comments only")
+    delimiter = detect_delimiter(sample)
+    number = chunks.line
+    try:
+        cells = split_cells(sample[0], delimiter)
+    except ValueError as error:
+        raise DataError(at_line(chunks.source, number, str(error))) from None
+    if len(cells) < 2:
+        raise DataError(at_line(chunks.source, number, _describe_single_column(sample[0])))
+    if named:
+        position = _locate_by_name(chunks.source, label_column, cells, number)
+        header = True
+    else:
+        position = _locate_by_number(chunks.source, label_column, len(cells), number)
+        header = is_header(cells, position) if header is None else header
+    if header:
+        chunks.skip_line()
+    return Layout(delimiter, len(cells), position, tuple(cells) if header else None, announcement, number)
+
+
+def _skip_comments(chunks: TextChunks) -> Announcement | None:
+    """Pass blank and comment lines; return the first announcement among them."""
+    announcement = None
+    while peeked := chunks.peek_line():
+        text = peeked[0].strip()
+        if text.startswith(b"#"):
+            announcement = announcement or parse_announcement(text.decode(errors="replace"), chunks.line)
+        elif text:
+            break
+        chunks.skip_line()
+    return announcement
+
+
+def _sample_lines(chunks: TextChunks) -> list[str]:
+    """The current line and a few after it, without moving on; blank lines are left out."""
+    peeked = chunks.peek_line()
+    if peeked is None:
+        return []
+    try:
+        lines = [decode_text(peeked[0])]
+    except ValueError as error:
+        raise DataError(at_line(chunks.source, chunks.line, str(error))) from None
+    head = bytes(chunks.buffer[peeked[1] : min(peeked[1] + SAMPLED_BYTES, chunks.stop)])
+    further = [line.decode(errors="replace") for line in head.splitlines()[:SAMPLED_LINES]]
+    return lines + [line for line in further if line.strip()]
+
+
+def _describe_single_column(line: str) -> str:
+    advice = "separate label and values by , ; tab or |"
+    if len(line.split()) > 1:
+        advice = "it seems to be separated by blanks; " + advice
+    return (
+        f"{shorten(line.strip())} is a single column, a label and at least one value were expected; {advice}"
+    )
+
+
+def _locate_by_number(source: str, label_column: str, n_columns: int, line: int) -> int:
+    if label_column == "first":
+        return 0
+    if label_column == "last":
+        return n_columns - 1
+    if int(label_column) > n_columns:
+        raise DataError(
+            at_line(
+                source, line, f"label column {label_column} was asked for, but there are {n_columns} columns"
+            )
+        )
+    return int(label_column) - 1
+
+
+def _locate_by_name(source: str, name: str, cells: Sequence[str], line: int) -> int:
+    if name not in cells:
+        near = difflib.get_close_matches(name, cells, 1)
+        advice = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else "give a name of the header row, or first, last or a number"
+        )
+        raise DataError(at_line(source, line, f"no column is called {name!r} in the first row; {advice}"))
+    if list(cells).count(name) > 1:
+        raise DataError(
+            at_line(
+                source,
+                line,
+                f"{cells.count(name)} columns are called {name!r}; give the number of the column instead",
+            )
+        )
+    return list(cells).index(name)
+
+
+def describe_cell(cell: str) -> str | None:
+    """What keeps a cell from being a number, None if it is one."""
+    if is_number(cell):
+        return None
+    if not cell:
+        return f"the cell is empty, a number was expected; {_MISSING_VALUE_ADVICE}"
+    if cell.lower() in _MISSING:
+        return f"{shorten(cell)} stands for a missing value, a number was expected; {_MISSING_VALUE_ADVICE}"
+    if _INFINITE.fullmatch(cell):
+        return f"{shorten(cell)} is infinite, a finite number was expected; replace it or delete the row"
+    if _DECIMAL.fullmatch(cell):
+        return f"{shorten(cell)} is too large for a 64-bit floating point number; rescale the column"
+    if _DECIMAL_COMMA.fullmatch(cell):
+        return f"{shorten(cell)} is not a number; write a decimal point instead of the comma"
+    return f"{shorten(cell)} is not a number; encode categories as numbers, or name the label's column by --label-column"
+
+
+def describe_row(line: bytes, layout: Layout) -> str:
+    """What is wrong with a row that the compiled reader refused."""
+    try:
+        cells = split_cells(decode_text(line), layout.delimiter)
+    except ValueError as error:
+        return str(error)
+    if len(cells) != layout.n_columns:
+        what = "header" if layout.names else "first row"
+        advice = "add or remove cells, or quote a cell that holds the delimiter"
+        if cells[0].startswith("#"):
+            advice = "comments are allowed at the top of the file only"
+        elif len(cells) == layout.n_columns + 1 and not cells[-1]:
+            advice = "the line ends with a delimiter too many"
+        return (
+            f"{len(cells)} column{'s' * (len(cells) != 1)} found, {layout.n_columns} expected as in the {what} "
+            f"(line {layout.width_line}); {advice}"
+        )
+    for column, cell in enumerate(cells):
+        if column == layout.label_column:
+            if not cell.strip():
+                return f"{layout.column_name(column)}: the label is missing; fill it in or delete the row"
+            continue
+        problem = describe_cell(cell.strip(_BLANKS))
+        if problem:
+            return f"{layout.column_name(column)}: {problem}"
+    return "the row cannot be read"

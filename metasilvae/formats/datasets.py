@@ -1,0 +1,223 @@
+"""Data sets in any format: recognized by content when read, chosen by name when written."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import IO, cast
+
+from metasilvae import storage
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line
+from metasilvae.formats.binary_files import looks_like_binary, read_binary, write_binary
+from metasilvae.formats.chunks import Problems, TextChunks
+from metasilvae.formats.csv_files import read_csv, write_csv
+from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
+
+WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
+    "csv": write_csv,
+    "libsvm": write_libsvm,
+    "binary": write_binary,
+}
+FORMAT_OF_SUFFIX = {
+    ".csv": "csv",
+    ".txt": "csv",
+    ".data": "csv",
+    ".libsvm": "libsvm",
+    ".svm": "libsvm",
+    ".svmlight": "libsvm",
+    ".bin": "binary",
+    ".binary": "binary",
+}
+COMPRESSIONS = (".gz", ".bz2", ".xz")
+_SAMPLED_BYTES = 1 << 16
+_OTHER_ENCODINGS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def read_dataset(
+    source: str,
+    *,
+    input_format: str = "auto",
+    label_column: str = "first",
+    header: bool | None = None,
+    n_features: int | None = None,
+    libsvm_width: int | None = None,
+) -> Dataset:
+    """Read a data set from a path, ``-`` (standard input) or ``builtin:NAME/SPLIT``.
+
+    Parameters
+    ----------
+    input_format : ``auto`` (by content), ``csv``, ``libsvm`` or ``binary``
+    label_column : ``first``, ``last``, a column name, or a column number from 1; CSV only
+    header : whether CSV data starts with column names; None detects it
+    n_features : width that the data must have; LIBSVM rows are filled up with zeros to it
+    libsvm_width : width of LIBSVM data when `n_features` is not given, usually that of a model
+
+    Raises
+    ------
+    DataError
+        The file cannot be read; the message names file, line and column.
+    RequestError
+        The arguments contradict each other.
+    """
+    problems = Problems(storage.display_name(source))
+    return _read(source, problems, input_format, label_column, header, n_features, libsvm_width)
+
+
+def find_problems(
+    source: str,
+    *,
+    limit: int = 10,
+    input_format: str = "auto",
+    label_column: str = "first",
+    header: bool | None = None,
+    n_features: int | None = None,
+) -> tuple[Dataset | None, list[str], list[str]]:
+    """Read a data set and collect what is wrong instead of stopping at the first problem.
+
+    Returns
+    -------
+    dataset : the data set, None if the file is broken
+    problems : what keeps the file from being read, at most `limit`
+    oddities : warnings, for instance about wrong counts
+    """
+    problems = Problems(storage.display_name(source), limit)
+    dataset = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MetasilvaeWarning)
+        try:
+            dataset = _read(source, problems, input_format, label_column, header, n_features, None)
+        except DataError as error:
+            if not problems.found:
+                problems.found.append(str(error))
+    oddities = [str(warning.message) for warning in caught if issubclass(warning.category, MetasilvaeWarning)]
+    return dataset, problems.found, oddities
+
+
+def _read(
+    source: str,
+    problems: Problems,
+    input_format: str,
+    label_column: str,
+    header: bool | None,
+    n_features: int | None,
+    libsvm_width: int | None,
+) -> Dataset:
+    if input_format not in ("auto", *WRITERS):
+        raise RequestError(f"input format {input_format!r}: expected auto, {', '.join(WRITERS)}")
+    with storage.open_source(source) as stream:
+        chunks = TextChunks(stream, problems.source)
+        if chunks.stop == 0:
+            raise DataError(f"{chunks.source}: the file is empty")
+        if input_format == "auto":
+            input_format = detect_format(chunks)
+        if input_format != "csv" and (label_column != "first" or header):
+            raise RequestError(
+                f"{chunks.source}: label column and header are for CSV data, this is read as {input_format}"
+            )
+        if input_format == "binary":
+            return read_binary(chunks, problems, n_features)
+        _check_encoding(chunks)
+        if input_format == "libsvm":
+            return read_libsvm(chunks, problems, n_features, libsvm_width)
+        return read_csv(chunks, problems, label_column, header, n_features)
+
+
+def detect_format(chunks: TextChunks) -> str:
+    """Recognize a format by the first bytes."""
+    head = bytes(chunks.buffer[: min(chunks.stop, _SAMPLED_BYTES)])
+    if looks_like_binary(head):
+        return "binary"
+    lines = [line.decode(errors="replace") for line in head.removeprefix(_UTF8_MARK).splitlines()]
+    return "libsvm" if looks_like_libsvm(lines) else "csv"
+
+
+def _check_encoding(chunks: TextChunks) -> None:
+    """Skip the mark of UTF-8 and refuse what is no text."""
+    head = bytes(chunks.buffer[: min(chunks.stop, _SAMPLED_BYTES)])
+    for mark, encoding in _OTHER_ENCODINGS.items():
+        if head.startswith(mark):
+            raise DataError(f"{chunks.source}: {encoding} text; save the file with UTF-8 encoding")
+    nul = head.find(0)
+    if nul >= 0:
+        line = len(head[: nul + 1].splitlines())
+        raise DataError(
+            at_line(
+                chunks.source,
+                line,
+                "a NUL byte, so this is not a text file; is it damaged, or binary data "
+                "without its header line?",
+            )
+        )
+    if head.startswith(_UTF8_MARK):
+        chunks.advance(len(_UTF8_MARK), 1)
+
+
+def split_suffixes(path: str) -> tuple[str, str, str]:
+    """Stem, suffix that tells the format, suffix that tells the compression; both may be empty."""
+    name = PurePath(path).name
+    stem, compression = (path, "")
+    for suffix in COMPRESSIONS:
+        if name.lower().endswith(suffix):
+            stem, compression = path[: -len(suffix)], path[-len(suffix) :]
+    suffix = PurePath(stem).suffix
+    if suffix.lower() in FORMAT_OF_SUFFIX:
+        return stem[: -len(suffix)], suffix, compression
+    return stem, "", compression
+
+
+def choose_format(path: str, output_format: str | None = None) -> str:
+    """Format of an output: as asked for, else by the suffix of its name."""
+    if output_format is not None:
+        if output_format not in WRITERS:
+            raise RequestError(f"output format {output_format!r}: expected {', '.join(WRITERS)}")
+        return output_format
+    suffix = split_suffixes(path)[1]
+    if not suffix:
+        raise RequestError(
+            f"{path}: the name does not tell the format; end it with {', '.join(FORMAT_OF_SUFFIX)}, or say --to FORMAT"
+        )
+    return FORMAT_OF_SUFFIX[suffix.lower()]
+
+
+@contextlib.contextmanager
+def _compressed(stream: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
+    if suffix.lower() == ".gz":
+        # No time and name inside, so that the same data gives the same bytes.
+        with gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
+            yield cast("IO[bytes]", packed)
+    elif suffix.lower() == ".bz2":
+        with bz2.BZ2File(stream, "wb") as packed_bz2:
+            yield cast("IO[bytes]", packed_bz2)
+    elif suffix.lower() == ".xz":
+        with lzma.LZMAFile(stream, "wb") as packed_xz:
+            yield cast("IO[bytes]", packed_xz)
+    else:
+        yield stream
+
+
+def write_dataset(dataset: Dataset, path: str, output_format: str | None = None) -> None:
+    """Write a data set; values read back exactly.
+
+    Parameters
+    ----------
+    path : name of the file, ``-`` for standard output; .gz, .bz2 and .xz at its end compress
+    output_format : ``csv``, ``libsvm`` or ``binary``; None tells it from the name
+    """
+    output_format = choose_format(path, output_format)
+    with storage.open_output(path) as stream, _compressed(stream, split_suffixes(path)[2]) as packed:
+        try:
+            WRITERS[output_format](dataset, packed)
+        except ValueError as error:
+            raise DataError(f"{dataset.source}: cannot be written as {output_format}: {error}") from None
