@@ -151,10 +151,8 @@ def test_chains_of_a_hundred_thousand_splits(side):
     n_splits = 100_000
     body = [f"SPLIT {i % 3} {i}" for i in range(n_splits)]
     leaves = ["LEAF 1 0"] * n_splits
-    if side == "left":
-        lines = [*body, *leaves]
-    else:
-        lines = [line for pair in zip(body, leaves, strict=True) for line in pair]
+    alternating = [line for pair in zip(body, leaves, strict=True) for line in pair]
+    lines = [*body, *leaves] if side == "left" else alternating
     text = "classifier-decision-tree 3 2\na b\n" + "\n".join([*lines, "LEAF 0 1"]) + "\n"
     model = parse(text)
     assert model.max_depth == n_splits
