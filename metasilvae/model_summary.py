@@ -27,11 +27,18 @@ class Spread:
     variance: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Spread:
+    def of(cls, values: NDArray[np.float64] | NDArray[np.int32]) -> Spread:
         ordered = np.sort(values).astype(np.float64)
         n = len(ordered)
-        picked = (ordered[0], ordered[n // 4], ordered[n // 2], ordered.mean(), ordered[3 * n // 4], ordered[-1])
-        return cls(*map(float, picked), float(ordered.var()))
+        return cls(
+            minimum=float(ordered[0]),
+            first_quartile=float(ordered[n // 4]),
+            median=float(ordered[n // 2]),
+            mean=float(ordered.mean()),
+            third_quartile=float(ordered[3 * n // 4]),
+            maximum=float(ordered[-1]),
+            variance=float(ordered.var()),
+        )
 
 
 @dataclass(frozen=True)

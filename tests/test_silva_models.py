@@ -244,7 +244,7 @@ def test_write_model_reads_back_what_it_wrote(tmp_path, monkeypatch):
     write_model(parse(SMALL_TEXT), path)
     assert Path(path).read_text() == SMALL_TEXT
     # A writer that loses digits must be caught.
-    monkeypatch.setattr(silva_models, "_shortest_decimals", lambda numbers: (f"{x:g}" for x in numbers.tolist()))
+    monkeypatch.setattr(silva_models, "shortest_decimals", lambda numbers: (f"{x:g}" for x in numbers.tolist()))
     with pytest.raises(OutputError, match="reads back differently"):
         write_model(make_model([(0, 1 / 3, [1, 0], [0, 1])]), path)
     with pytest.raises(OutputError, match=r"<stdout>: .*reads back differently"):

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from metasilvae.cli.inputs import load_feature_names
 from metasilvae.cli.parameters import data_options, output_option, refuse_two_pipes
 from metasilvae.formats.silva_models import read_model
-from metasilvae.matching import check_width
 from metasilvae.model_summary import summarize
 from metasilvae.report.summaries import SUMMARY_FORMATS
 from metasilvae.storage import check_output, write_output
@@ -36,12 +36,6 @@ def info(model: str, data: str | None, summary_format: str, per_tree: bool, outp
     refuse_two_pipes(model, data)
     check_output(output)
     loaded = read_model(model)
-    feature_names = None
-    if data is not None:
-        from metasilvae.cli.inputs import load_data_for
-
-        dataset = load_data_for(loaded, data, data_options)
-        check_width(loaded, dataset)
-        feature_names = [dataset.feature_name(feature) for feature in range(dataset.n_features)]
+    feature_names = load_feature_names(loaded, data, data_options)
     trees = [summarize(loaded.tree(position)) for position in range(loaded.n_trees)] if per_tree else []
     write_output(output, SUMMARY_FORMATS[summary_format](summarize(loaded), trees, feature_names))

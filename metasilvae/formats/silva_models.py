@@ -234,19 +234,19 @@ def _format_nodes(model: Model) -> list[str]:
     lines = [""] * model.n_nodes
     inner = np.flatnonzero(model.nodes["feature"] >= 0)
     features = model.nodes["feature"][inner].tolist()
-    thresholds = _shortest_decimals(model.nodes["threshold"][inner])
+    thresholds = shortest_decimals(model.nodes["threshold"][inner])
     for place, feature, threshold in zip(inner.tolist(), features, thresholds, strict=True):
         lines[place] = f"SPLIT {feature} {threshold}"
     leaves = np.flatnonzero(model.nodes["feature"] < 0)
     values = model.leaf_values[model.nodes["leaf"][leaves]]
     word = model.leaf_kind.value
     for place, row in zip(leaves.tolist(), values, strict=True):
-        numbers = map(str, row.tolist()) if model.leaf_kind is LeafKind.COUNTS else _shortest_decimals(row)
+        numbers = map(str, row.tolist()) if model.leaf_kind is LeafKind.COUNTS else shortest_decimals(row)
         lines[place] = f"{word} {' '.join(numbers)}"
     return lines
 
 
-def _shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
+def shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
     """Shortest decimals that read back to the same float64, whole numbers without ``.0``."""
     return (text[:-2] if text.endswith(".0") else text for text in map(repr, numbers.tolist()))
 

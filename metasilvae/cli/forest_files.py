@@ -1,0 +1,80 @@
+"""``metasilvae assemble`` and ``metasilvae disassemble``."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import click
+
+from metasilvae.cli.parameters import refuse_two_pipes
+from metasilvae.errors import MetasilvaeWarning, OutputError
+from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.model import join_trees
+from metasilvae.storage import STANDARD_STREAM, check_output
+
+TREE_PATTERN = "tree-*.silva"
+
+
+@click.command()
+@click.argument("output")
+@click.argument("trees", nargs=-1, required=True, metavar="TREE...")
+@click.option("--force", is_flag=True, help="Overwrite OUTPUT if it exists.")
+def assemble(output: str, trees: tuple[str, ...], force: bool) -> None:
+    """Join each TREE, in the given order, into the forest OUTPUT.
+
+    All trees must have the same features, the same labels and the same kind of leaves. A forest among them contributes
+    all of its trees.
+
+    \b
+    Example:
+      metasilvae assemble forest.silva tree-*.silva
+    """
+    refuse_two_pipes(*trees)
+    check_output(output)
+    if not force and output != STANDARD_STREAM and Path(output).is_file():
+        raise OutputError(f"{output}: exists already; the forest comes first, then its trees; --force overwrites")
+    write_model(join_trees([read_model(tree) for tree in trees], output), output)
+
+
+@click.command()
+@click.argument("forest")
+@click.argument("folder")
+@click.option("--force", is_flag=True, help="Overwrite trees that are in FOLDER already.")
+def disassemble(forest: str, folder: str, force: bool) -> None:
+    """Write each tree of FOREST into FOLDER, as tree-000.silva, tree-001.silva and so on.
+
+    FOLDER is made if it does not exist. `assemble` joins the trees again.
+
+    \b
+    Example:
+      metasilvae disassemble forest.silva trees/
+    """
+    model = read_model(forest)
+    target = _prepare_folder(folder)
+    width = max(3, len(str(model.n_trees - 1)))
+    paths = [target / f"tree-{position:0{width}}.silva" for position in range(model.n_trees)]
+    there = set(target.glob(TREE_PATTERN))
+    if there and not force:
+        raise OutputError(f"{folder}: holds {len(there)} trees already; choose another folder, or --force to overwrite")
+    for position, path in enumerate(paths):
+        write_model(model.tree(position), str(path))
+    others = there.difference(paths)
+    if others:
+        warnings.warn(
+            f"{folder}: {len(others)} older trees are there too ({min(others).name}); remove them before assembling",
+            MetasilvaeWarning,
+            stacklevel=2,
+        )
+
+
+def _prepare_folder(folder: str) -> Path:
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"{folder}: is a file, a folder was expected") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"{folder}: the folder cannot be made: {reason}") from None
+    return target
