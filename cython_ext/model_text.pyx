@@ -5,12 +5,11 @@ and what was being read; what to say about it, and the meaning of headers and la
 metasilvae.formats.silva_models.
 """
 
-from cpython.conversion cimport PyOS_string_to_double
-from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp
 
 from ms_node cimport Node
+from ms_number cimport read_number
 
 cdef int64_t LARGEST_COUNT = <int64_t> 1 << 53    # counts stay exact when they become float64
 
@@ -50,24 +49,9 @@ cdef inline int64_t parse_whole(const char* token, Py_ssize_t length) noexcept n
     return number
 
 
-cdef inline bint parse_real(const char* token, Py_ssize_t length, double* number) except -1:
-    """A finite decimal number, correctly rounded in every locale; whether the whole token is one.
-
-    The token must be followed by a byte that cannot continue a number (white space or NUL).
-    """
-    cdef char* end = NULL
-    cdef bint is_negative = token[0] == 45
-    cdef int64_t whole
-    if length <= 17:
-        whole = parse_whole(token + is_negative, length - is_negative)
-        if whole >= 0:
-            number[0] = -(<double> whole) if is_negative else <double> whole
-            return True
-    try:
-        number[0] = PyOS_string_to_double(token, &end, NULL)
-    except ValueError:
-        return False
-    return end == token + length and isfinite(number[0])
+cdef inline bint parse_real(const char* token, Py_ssize_t length, double* number) noexcept nogil:
+    """Whether the whole token is a finite decimal number. It must be followed by white space or NUL."""
+    return read_number(<const unsigned char*> token, number) == <const unsigned char*> token + length
 
 
 cdef class Scanner:
@@ -153,14 +137,15 @@ cdef class Scanner:
         counts, scores : room for the values of all leaves of the file, row by row; only the one that fits the kind of
             leaves is filled, so both may be views of the same memory
         """
-        cdef int fault = NO_FAULT
+        cdef int fault
         cdef Py_ssize_t here
         # Splits that wait for their right child are linked through `right`, innermost first.
         cdef Py_ssize_t waiting = -1
         cdef Py_ssize_t parent
         cdef int64_t feature
+        cdef double threshold
         self.n_open = 0
-        while fault == NO_FAULT:
+        while True:
             if not self.advance():
                 return MISSING
             here = self.n_nodes
@@ -173,8 +158,9 @@ cdef class Scanner:
                 if not self.advance():
                     return MISSING
                 nodes[here].feature = <int32_t> feature
-                if not parse_real(self.data + self.start, self.end - self.start, &nodes[here].threshold):
+                if not parse_real(self.data + self.start, self.end - self.start, &threshold):
                     return BAD_THRESHOLD
+                nodes[here].threshold = threshold
                 nodes[here].leaf = -1
                 nodes[here].left = <int32_t> here + 1
                 nodes[here].right = <int32_t> waiting
@@ -202,7 +188,6 @@ cdef class Scanner:
             waiting = nodes[parent].right
             nodes[parent].right = <int32_t> self.n_nodes
             self.n_open -= 1
-        return fault
 
     cdef int read_counts(self, Py_ssize_t n_labels, int64_t[::1] counts) except -1:
         cdef Py_ssize_t first = self.n_leaves * n_labels

@@ -18,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -239,10 +240,12 @@ def _format_nodes(model: Model) -> list[str]:
         lines[place] = f"SPLIT {feature} {threshold}"
     leaves = np.flatnonzero(model.nodes["feature"] < 0)
     values = model.leaf_values[model.nodes["leaf"][leaves]]
+    is_exact = model.leaf_kind is LeafKind.COUNTS
+    numbers = map(str, values.ravel().tolist()) if is_exact else shortest_decimals(values.ravel())
+    rows = zip(*[iter(numbers)] * model.n_labels, strict=True)
     word = model.leaf_kind.value
-    for place, row in zip(leaves.tolist(), values, strict=True):
-        numbers = map(str, row.tolist()) if model.leaf_kind is LeafKind.COUNTS else shortest_decimals(row)
-        lines[place] = f"{word} {' '.join(numbers)}"
+    for place, row in zip(leaves.tolist(), rows, strict=True):
+        lines[place] = f"{word} {' '.join(row)}"
     return lines
 
 
@@ -254,11 +257,12 @@ def shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
 def write_model(model: Model, path: str) -> None:
     """Write a model and make sure that what was written reads back as the same model.
 
-    ``-`` is standard output, which cannot be read again; there the text is checked before it is written.
+    Standard output (``-``), pipes and devices cannot be read again; for them the text is checked before it is written.
     """
     text = format_model(model).encode()
-    if path == storage.STANDARD_STREAM:
-        _check_same(model, parse_model(text, "<stdout>"), "<stdout>")
+    target = Path(path)
+    if path == storage.STANDARD_STREAM or (target.exists() and not target.is_file()):
+        _check_same(model, parse_model(text, path), path)
         storage.write_output(path, text)
         return
     storage.write_output(path, text)
