@@ -14,6 +14,7 @@ from metasilvae.errors import shorten
 
 LONGEST_SILVA_LABEL = 31
 _NAMED_AT_MOST = 5
+_BLOCK_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class DataSummary:
         Number of rows by label, in order of first appearance.
     minimum, maximum : float64 arrays, shape (n_features,)
     constant_features : list of int
+    is_whole : bool
+        All values are whole numbers.
     oddities : list of str
         What deserves a second look, one sentence each.
     """
@@ -56,6 +59,7 @@ class DataSummary:
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
     constant_features: list[int]
+    is_whole: bool
     duplicates: Duplicates
     oddities: list[str]
 
@@ -74,8 +78,22 @@ def summarize(dataset: Dataset) -> DataSummary:
         *_describe_labels(dataset.labels),
     ]
     return DataSummary(
-        dataset.n_samples, dataset.n_features, class_counts, minimum, maximum, constant, duplicates, oddities
+        dataset.n_samples,
+        dataset.n_features,
+        class_counts,
+        minimum,
+        maximum,
+        constant,
+        _is_whole(dataset.X),
+        duplicates,
+        oddities,
     )
+
+
+def _is_whole(X: NDArray[np.float64]) -> bool:
+    """Whether all values are whole numbers; in blocks, because a second array of the size of X may not fit."""
+    blocks = (X[first : first + _BLOCK_ROWS] for first in range(0, len(X), _BLOCK_ROWS))
+    return all(np.array_equal(block, np.floor(block)) for block in blocks)
 
 
 def find_duplicates(X: NDArray[np.float64], y: NDArray[np.int32]) -> Duplicates:
@@ -114,7 +132,8 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
     n_samples = sum(class_counts.values())
     if len(class_counts) > max(20, n_samples / 4):
         oddities.append(
-            f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column (--label-column)?"
+            f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column? "
+            "Then say --label-column"
         )
     return oddities
 

@@ -85,7 +85,8 @@ class Scale:
             return cls._from_content(content)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(
-                f"{display_name(source)}: not a scale file ({error}); make one by `metasilvae data convert --save-scale`"
+                f"{display_name(source)}: not a scale file ({error}); "
+                "make one by `metasilvae data convert --scale minmax --save-scale`"
             ) from None
 
     @classmethod

@@ -102,7 +102,8 @@ COLUMNS = ("name", "split", "rows", "features", "classes", "epsilon", "sha256")
 def describe(name: str, recipe: Recipe, rows: list[tuple[str, ...]]) -> str:
     splits = "\n".join(f"- `{name}/{row[1]}.csv.gz`: {row[2]} rows, sha256 `{row[6]}`" for row in rows)
     return (
-        f"## {name}\n\n{recipe.about}\n\n{rows[0][3]} features, {rows[0][4]} classes; recommended epsilon {recipe.epsilon:g}. "
+        f"## {name}\n\n{recipe.about}\n\n{rows[0][3]} features, {rows[0][4]} classes; "
+        f"recommended epsilon {recipe.epsilon:g}. "
         f"Licence: {recipe.licence}.\n\n{splits}\n"
     )
 
@@ -111,8 +112,8 @@ README_HEAD = f"""# Data sets that ship with metasilvae
 
 Any command takes them by name, for instance `builtin:wine/train`; `metasilvae data list` shows them. Each is a CSV
 file with a `# rows features` line and column names, the label first, values unscaled. All but `circle` are split
-80:20 by class (seed {SPLIT_SEED}). The recommended epsilon suits the unscaled values; where features differ much in size (wine,
-breast-cancer), scale them first by `metasilvae data convert --scale minmax` and use about 0.05.
+80:20 by class (seed {SPLIT_SEED}). The recommended epsilon suits the unscaled values; where features differ much in
+size (wine, breast-cancer), scale them first by `metasilvae data convert --scale minmax` and use about 0.05.
 
 `scripts/make_datasets.py` makes everything in this folder from scikit-learn's packaged tables, which are copies of
 the sets in the UCI Machine Learning Repository. `index.tsv` holds the same facts for programs.
