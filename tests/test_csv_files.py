@@ -114,7 +114,9 @@ def test_label_columns(read, column: str, names: tuple[str, ...]) -> None:
 
 def test_label_column_without_names(read) -> None:
     assert read("1,2,a\n4,5,b\n", label_column="last").labels == ("a", "b")
-    with pytest.raises(DataError, match=r"data\.csv:1: no column is called 'kinds' in the first row; did you mean 'kind'"):
+    with pytest.raises(
+        DataError, match=r"data\.csv:1: no column is called 'kinds' in the first row; did you mean 'kind'"
+    ):
         read("u,kind\n1,2\n", label_column="kinds")
     with pytest.raises(DataError, match="label column 4 was asked for, but there are 3 columns"):
         read("1,2,a\n4,5,b\n", label_column="4")
@@ -264,7 +266,7 @@ def test_many_labels_and_growth(read) -> None:
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.lists(st.text("ab ,\"", max_size=4), min_size=1, max_size=4))
+@given(st.lists(st.text('ab ,"', max_size=4), min_size=1, max_size=4))
 def test_split_cells_undoes_csv_quoting(row: list[str]) -> None:
     stream = io.StringIO()
     csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="").writerow(row)

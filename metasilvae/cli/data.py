@@ -197,8 +197,6 @@ def _part_name(source: str, part: str, output_format: str | None) -> str:
 
 
 def _report_written(dataset: Dataset, output: str) -> None:
-    click.echo(
-        f"{display_name(output) if output != STANDARD_STREAM else '<stdout>'}: {dataset.n_samples} rows, "
-        f"{dataset.n_features} features, {dataset.n_labels} classes",
-        err=True,
-    )
+    name = "<stdout>" if output == STANDARD_STREAM else output
+    shape = f"{dataset.n_samples} rows x {dataset.n_features} features"
+    click.echo(f"{name}: {shape}, {dataset.n_labels} classes", err=True)

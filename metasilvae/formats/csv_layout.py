@@ -19,11 +19,11 @@ DELIMITERS = ",;\t|"
 SAMPLED_LINES = 20
 SAMPLED_BYTES = 1 << 20
 _BLANKS = " \t"
-_ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*")
+_ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
 _MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "nil", "-", "."})
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _MISSING_VALUE_ADVICE = "fill in a value or delete the row"
 
 

@@ -22,7 +22,7 @@ from metasilvae.formats.chunks import (
 )
 from metasilvae.formats.csv_layout import describe_cell
 
-_ENTRY = re.compile(r"\d+:[^,;|\"]*")
+_ENTRY = re.compile(r"[0-9]+:[^,;|\"]*")
 
 
 def looks_like_libsvm(lines: list[str]) -> bool:
