@@ -39,9 +39,7 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
     source = chunks.source
     header = _HEADER.match(chunks.buffer[:256])
     if header is None:
-        raise DataError(
-            at_line(source, 1, "no header line of binary data found, expected: # 1 ROWS FEATURES")
-        )
+        raise DataError(at_line(source, 1, "no header line of binary data found, expected: # 1 ROWS FEATURES"))
     announcement = Announcement(1, int(header[1]), int(header[2]))
     width = announcement.n_features
     if width == 0:
@@ -119,9 +117,7 @@ def _check_values(problems: Problems, rows: np.ndarray, values: np.ndarray) -> N
 def _decode_label(field: bytes) -> str:
     label, _, padding = field.partition(b"\0")
     if padding.strip(b"\0"):
-        raise ValueError(
-            "the label goes on behind its end; the announced number of features is probably wrong"
-        )
+        raise ValueError("the label goes on behind its end; the announced number of features is probably wrong")
     if len(label) == LABEL_BYTES:
         raise ValueError("the label fills 32 bytes; at most 31 and a NUL byte are allowed")
     if not label.strip():
@@ -129,9 +125,7 @@ def _decode_label(field: bytes) -> str:
     try:
         return label.decode()
     except UnicodeDecodeError:
-        raise ValueError(
-            "the label is not UTF-8 text; the announced number of features is probably wrong"
-        ) from None
+        raise ValueError("the label is not UTF-8 text; the announced number of features is probably wrong") from None
 
 
 def write_binary(dataset: Dataset, stream: IO[bytes]) -> None:

@@ -52,8 +52,7 @@ def read_csv(
             at_line(
                 chunks.source,
                 layout.width_line,
-                "column names, but no rows follow; the first row may have been "
-                "taken for names, then say --no-header",
+                "column names, but no rows follow; the first row may have been taken for names, then say --no-header",
             )
         )
     check_announcement(dataset, layout.announcement)
@@ -96,9 +95,7 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             break
         else:
             chunks.refill()
-    return Dataset(
-        X.finish(), y.finish(), labels.labels, layout.feature_names, chunks.source, line_of_row.finish()
-    )
+    return Dataset(X.finish(), y.finish(), labels.labels, layout.feature_names, chunks.source, line_of_row.finish())
 
 
 def _first_capacity(layout: Layout) -> int:

@@ -19,11 +19,11 @@ DELIMITERS = ",;\t|"
 SAMPLED_LINES = 20
 SAMPLED_BYTES = 1 << 20
 _BLANKS = " \t"
-_ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*")
+_ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
 _MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "nil", "-", "."})
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _MISSING_VALUE_ADVICE = "fill in a value or delete the row"
 
 
@@ -128,10 +128,7 @@ def is_header(cells: Sequence[str], label_column: int) -> bool:
     """No cell but the label's is a number, and one of them could be a name."""
     others = [cell for column, cell in enumerate(cells) if column != label_column]
     return not any(map(is_number, others)) and any(
-        cell
-        and cell.lower() not in _MISSING
-        and not _INFINITE.fullmatch(cell)
-        and not _DECIMAL_COMMA.fullmatch(cell)
+        cell and cell.lower() not in _MISSING and not _INFINITE.fullmatch(cell) and not _DECIMAL_COMMA.fullmatch(cell)
         for cell in others
     )
 
@@ -139,14 +136,10 @@ def is_header(cells: Sequence[str], label_column: int) -> bool:
 def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> Layout:
     """Read the top of a file up to its first row."""
     if not label_column or (label_column.isdecimal() and int(label_column) == 0):
-        raise RequestError(
-            f"label column {label_column!r}: expected first, last, a column name or a number from 1"
-        )
+        raise RequestError(f"label column {label_column!r}: expected first, last, a column name or a number from 1")
     named = label_column not in ("first", "last") and not label_column.isdecimal()
     if named and header is False:
-        raise RequestError(
-            f"the label column {label_column!r} is a name, but --no-header says there are no names"
-        )
+        raise RequestError(f"the label column {label_column!r} is a name, but --no-header says there are no names")
     announcement = _skip_comments(chunks)
     sample = _sample_lines(chunks)
     if not sample:
@@ -201,9 +194,7 @@ def _describe_single_column(line: str) -> str:
     advice = "separate label and values by , ; tab or |"
     if len(line.split()) > 1:
         advice = "it seems to be separated by blanks; " + advice
-    return (
-        f"{shorten(line.strip())} is a single column, a label and at least one value were expected; {advice}"
-    )
+    return f"{shorten(line.strip())} is a single column, a label and at least one value were expected; {advice}"
 
 
 def _locate_by_number(source: str, label_column: str, n_columns: int, line: int) -> int:
@@ -213,9 +204,7 @@ def _locate_by_number(source: str, label_column: str, n_columns: int, line: int)
         return n_columns - 1
     if int(label_column) > n_columns:
         raise DataError(
-            at_line(
-                source, line, f"label column {label_column} was asked for, but there are {n_columns} columns"
-            )
+            at_line(source, line, f"label column {label_column} was asked for, but there are {n_columns} columns")
         )
     return int(label_column) - 1
 
@@ -223,11 +212,7 @@ def _locate_by_number(source: str, label_column: str, n_columns: int, line: int)
 def _locate_by_name(source: str, name: str, cells: Sequence[str], line: int) -> int:
     if name not in cells:
         near = difflib.get_close_matches(name, cells, 1)
-        advice = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else "give a name of the header row, or first, last or a number"
-        )
+        advice = f"did you mean {near[0]!r}?" if near else "give a name of the header row, or first, last or a number"
         raise DataError(at_line(source, line, f"no column is called {name!r} in the first row; {advice}"))
     if list(cells).count(name) > 1:
         raise DataError(
@@ -254,7 +239,9 @@ def describe_cell(cell: str) -> str | None:
         return f"{shorten(cell)} is too large for a 64-bit floating point number; rescale the column"
     if _DECIMAL_COMMA.fullmatch(cell):
         return f"{shorten(cell)} is not a number; write a decimal point instead of the comma"
-    return f"{shorten(cell)} is not a number; encode categories as numbers, or name the label's column by --label-column"
+    return (
+        f"{shorten(cell)} is not a number; encode categories as numbers, or name the label's column by --label-column"
+    )
 
 
 def describe_row(line: bytes, layout: Layout) -> str:

@@ -156,8 +156,7 @@ def _check_encoding(chunks: TextChunks) -> None:
             at_line(
                 chunks.source,
                 line,
-                "a NUL byte, so this is not a text file; is it damaged, or binary data "
-                "without its header line?",
+                "a NUL byte, so this is not a text file; is it damaged, or binary data without its header line?",
             )
         )
     if head.startswith(_UTF8_MARK):

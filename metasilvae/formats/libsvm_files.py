@@ -22,7 +22,7 @@ from metasilvae.formats.chunks import (
 )
 from metasilvae.formats.csv_layout import describe_cell
 
-_ENTRY = re.compile(r"\d+:[^,;|\"]*")
+_ENTRY = re.compile(r"[0-9]+:[^,;|\"]*")
 
 
 def looks_like_libsvm(lines: list[str]) -> bool:
@@ -38,9 +38,7 @@ def looks_like_libsvm(lines: list[str]) -> bool:
     return False
 
 
-def read_libsvm(
-    chunks: TextChunks, problems: Problems, n_features: int | None, libsvm_width: int | None
-) -> Dataset:
+def read_libsvm(chunks: TextChunks, problems: Problems, n_features: int | None, libsvm_width: int | None) -> Dataset:
     """Read the rest of a LIBSVM file.
 
     Parameters
@@ -87,9 +85,7 @@ def read_libsvm(
     lines = line_of_row.finish()
     if not len(lines):
         raise DataError(f"{chunks.source}: no rows; the file is empty or holds comments only")
-    X = _densify(
-        chunks.source, indices.finish(), values.finish(), row_sizes.finish(), lines, n_features, libsvm_width
-    )
+    X = _densify(chunks.source, indices.finish(), values.finish(), row_sizes.finish(), lines, n_features, libsvm_width)
     return Dataset(X, y.finish(), labels.labels, None, chunks.source, lines)
 
 
@@ -122,7 +118,8 @@ def _densify(
             at_line(
                 source,
                 line_of(entry),
-                f"index {indices[entry]} is beyond {whose}; indices count from {base}{zero} and end at {width + base - 1}",
+                f"index {indices[entry]} is beyond {whose}; "
+                f"indices count from {base}{zero} and end at {width + base - 1}",
             )
         )
     check_size(source, len(row_sizes), width)
@@ -141,9 +138,7 @@ def describe_line(line: bytes) -> str:
     if ":" in words[0]:
         return f"the label is missing before {shorten(words[0])}; a line is label index:value ..."
     if "," in words[0]:
-        return (
-            f"{shorten(words[0])} holds several labels, one was expected; multi-label data is not supported"
-        )
+        return f"{shorten(words[0])} holds several labels, one was expected; multi-label data is not supported"
     previous = -1
     for word in words[1:]:
         index, colon, value = word.partition(":")
@@ -152,7 +147,8 @@ def describe_line(line: bytes) -> str:
         if not colon or not (index.isascii() and index.isdecimal()):
             return f"{shorten(word)}: expected index:value with a whole number as index"
         if len(index.lstrip("0")) > 10 or int(index) > libsvm_rows.LARGEST_INDEX:
-            return f"index {shorten(index, 24)[1:-1]} is too large; at most {libsvm_rows.LARGEST_INDEX} features are supported"
+            most = libsvm_rows.LARGEST_INDEX
+            return f"index {shorten(index, 24)[1:-1]} is too large; at most {most} features are supported"
         if int(index) == previous:
             return f"index {previous} occurs twice; each index may occur once per line"
         if int(index) < previous:

@@ -1,0 +1,164 @@
+"""What is in a data set, and what about it deserves a second look."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import row_hashes
+from metasilvae.dataset import Dataset
+from metasilvae.errors import shorten
+
+LONGEST_SILVA_LABEL = 31
+_NAMED_AT_MOST = 5
+_BLOCK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Rows whose values were seen before.
+
+    Attributes
+    ----------
+    n_repeats : int
+        Rows that repeat the values of an earlier row.
+    conflicts : list of tuple of int
+        Groups of rows with the same values that do not all have the same label.
+    """
+
+    n_repeats: int
+    conflicts: list[tuple[int, ...]]
+
+    @property
+    def n_conflicting_rows(self) -> int:
+        return sum(map(len, self.conflicts))
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """Facts about a data set.
+
+    Attributes
+    ----------
+    class_counts : dict
+        Number of rows by label, in order of first appearance.
+    minimum, maximum : float64 arrays, shape (n_features,)
+    constant_features : list of int
+    is_whole : bool
+        All values are whole numbers.
+    oddities : list of str
+        What deserves a second look, one sentence each.
+    """
+
+    n_samples: int
+    n_features: int
+    class_counts: dict[str, int]
+    minimum: NDArray[np.float64]
+    maximum: NDArray[np.float64]
+    constant_features: list[int]
+    is_whole: bool
+    duplicates: Duplicates
+    oddities: list[str]
+
+
+def summarize(dataset: Dataset) -> DataSummary:
+    """Collect the facts about a data set of at least one row."""
+    minimum, maximum = dataset.X.min(axis=0), dataset.X.max(axis=0)
+    counts = np.bincount(dataset.y, minlength=dataset.n_labels).tolist()
+    class_counts = dict(zip(dataset.labels, counts, strict=True))
+    constant = np.flatnonzero(minimum == maximum).tolist()
+    duplicates = find_duplicates(dataset.X, dataset.y)
+    oddities = [
+        *_describe_classes(class_counts),
+        *_describe_constants(dataset, constant),
+        *_describe_conflicts(dataset, duplicates),
+        *_describe_labels(dataset.labels),
+    ]
+    return DataSummary(
+        dataset.n_samples,
+        dataset.n_features,
+        class_counts,
+        minimum,
+        maximum,
+        constant,
+        _is_whole(dataset.X),
+        duplicates,
+        oddities,
+    )
+
+
+def _is_whole(X: NDArray[np.float64]) -> bool:
+    """Whether all values are whole numbers; in blocks, because a second array of the size of X may not fit."""
+    blocks = (X[first : first + _BLOCK_ROWS] for first in range(0, len(X), _BLOCK_ROWS))
+    return all(np.array_equal(block, np.floor(block)) for block in blocks)
+
+
+def find_duplicates(X: NDArray[np.float64], y: NDArray[np.int32]) -> Duplicates:
+    """Find equal rows: candidates by hash, then exactly."""
+    hashes = np.empty(len(X), np.uint64)
+    row_hashes.hash_rows(X, hashes)
+    _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    groups: defaultdict[bytes, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(counts[inverse.reshape(-1)] > 1).tolist():
+        groups[(X[row] + 0.0).tobytes()].append(row)
+    n_repeats = sum(len(rows) - 1 for rows in groups.values())
+    conflicts = [tuple(rows) for rows in groups.values() if len(set(y[rows].tolist())) > 1]
+    return Duplicates(n_repeats, conflicts)
+
+
+def describe_label(label: str) -> str | None:
+    """Why silva's model format cannot hold a label, None if it can."""
+    if label.split() != [label]:
+        return "holds a blank"
+    if "," in label:
+        return "holds a comma"
+    if len(label.encode()) > LONGEST_SILVA_LABEL:
+        return f"is longer than {LONGEST_SILVA_LABEL} bytes"
+    return None
+
+
+def _name_some(names: list[str]) -> str:
+    rest = len(names) - _NAMED_AT_MOST
+    return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _describe_classes(class_counts: dict[str, int]) -> list[str]:
+    oddities = []
+    if len(class_counts) == 1:
+        oddities.append(f"every row has the label {shorten(next(iter(class_counts)))}; a classifier needs two classes")
+    n_samples = sum(class_counts.values())
+    if len(class_counts) > max(20, n_samples / 4):
+        oddities.append(
+            f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column? "
+            "Then say --label-column"
+        )
+    return oddities
+
+
+def _describe_constants(dataset: Dataset, constant: list[int]) -> list[str]:
+    if not constant:
+        return []
+    names = _name_some([dataset.feature_name(feature) for feature in constant])
+    return [f"{len(constant)} constant feature{'s' * (len(constant) > 1)}, useless for splits: {names}"]
+
+
+def _describe_conflicts(dataset: Dataset, duplicates: Duplicates) -> list[str]:
+    if not duplicates.conflicts:
+        return []
+    rows = duplicates.conflicts[0][:_NAMED_AT_MOST]
+    if dataset.line_of_row is None:
+        places = "rows " + ", ".join(str(row + 1) for row in rows)
+    else:
+        places = "lines " + ", ".join(str(dataset.line_of_row[row]) for row in rows)
+    return [
+        f"{duplicates.n_conflicting_rows} rows have equal values but different labels, for instance {places}; "
+        "no classifier gets all of them right"
+    ]
+
+
+def _describe_labels(labels: tuple[str, ...]) -> list[str]:
+    bad = [f"{shorten(label)} {reason}" for label in labels if (reason := describe_label(label))]
+    return [f"silva's model format cannot hold {len(bad)} of the labels: {_name_some(bad)}"] if bad else []

@@ -1,0 +1,55 @@
+"""Dividing a data set into a training and a test part that hold every class in the same share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, RequestError
+
+
+def split_rows(y: NDArray[np.int32], test_share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Draw the rows of a stratified split.
+
+    Each class gives its share rounded down to the test part; the classes that lost most by that give one row more,
+    until the test part has its size. Every class keeps at least one row for training.
+
+    Parameters
+    ----------
+    y : label code of each row
+    test_share : share of rows for the test part, between 0 and 1
+    seed : the same seed gives the same split
+
+    Returns
+    -------
+    train, test : increasing row numbers
+    """
+    if not 0 < test_share < 1:
+        raise RequestError(f"test share {test_share:g}: expected a number between 0 and 1, for instance 0.2")
+    counts = np.bincount(y)
+    wanted = counts * test_share
+    n_test = np.floor(wanted).astype(np.intp)
+    most = np.maximum(counts - 1, 0)
+    missing = round(len(y) * test_share) - int(n_test.sum())
+    for code in np.argsort(n_test - wanted, kind="stable"):
+        if missing > 0 and n_test[code] < most[code]:
+            n_test[code] += 1
+            missing -= 1
+    # Sorting random keys, unlike shuffling, depends on nothing but the stream of random numbers.
+    keys = np.random.Generator(np.random.PCG64(seed)).random(len(y))
+    in_test = np.zeros(len(y), bool)
+    for code in np.flatnonzero(n_test):
+        rows = np.flatnonzero(y == code)
+        in_test[rows[np.argsort(keys[rows], kind="stable")[: n_test[code]]]] = True
+    return np.flatnonzero(~in_test), np.flatnonzero(in_test)
+
+
+def split_dataset(dataset: Dataset, test_share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """Stratified training and test part; rows keep the order they have in the data set."""
+    train, test = split_rows(dataset.y, test_share, seed)
+    if not len(test) or not len(train):
+        raise DataError(
+            f"{dataset.source}: {dataset.n_samples} rows are too few to put {test_share:g} of them into a test part"
+        )
+    return dataset.subset(train), dataset.subset(test)

@@ -1,0 +1,145 @@
+"""Make the data sets that ship with the project: ``datasets/NAME/{train,test}.csv.gz``, index.tsv and README.md.
+
+    python scripts/make_datasets.py [--folder datasets]
+
+Needs scikit-learn, whose package carries the tables of iris, wine, breast-cancer and digits. The result depends on
+nothing else: fixed seeds, no time stamps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn import datasets as packaged
+
+from metasilvae.dataset import Dataset
+from metasilvae.formats.datasets import write_dataset
+from metasilvae.splitting import split_dataset
+
+SPLIT_SEED = 1
+TEST_SHARE = 0.2
+CIRCLE_SEED = 1
+UCI_LICENCE = "CC BY 4.0"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a data set is made, and what its description says."""
+
+    make: Callable[[], tuple[Dataset, Dataset]]
+    epsilon: float
+    licence: str
+    about: str
+
+
+def make_circle() -> tuple[Dataset, Dataset]:
+    """Points of the unit square, "in" the circle or "out" of it; six decimals, labelled after rounding."""
+    points = np.random.Generator(np.random.PCG64(CIRCLE_SEED)).random((1100, 2)).round(6)
+    is_in = (points**2).sum(axis=1) < 0.5
+    dataset = Dataset(points, np.where(is_in, 0, 1).astype(np.int32), ("in", "out"), ("x1", "x2"), "circle")
+    return dataset.subset(np.arange(100)), dataset.subset(np.arange(100, 1100))
+
+
+def take_packaged(name: str) -> Callable[[], tuple[Dataset, Dataset]]:
+    """A table of scikit-learn's package, split 80:20 by class."""
+
+    def make() -> tuple[Dataset, Dataset]:
+        table = getattr(packaged, f"load_{name}")()
+        names = tuple(feature.replace(" (cm)", "").replace(" ", "_") for feature in table.feature_names)
+        labels = tuple(str(label) for label in table.target_names)
+        dataset = Dataset(
+            np.ascontiguousarray(table.data, np.float64), table.target.astype(np.int32), labels, names, name
+        )
+        return split_dataset(dataset, TEST_SHARE, SPLIT_SEED)
+
+    return make
+
+
+RECIPES = {
+    "circle": Recipe(
+        make_circle,
+        0.02,
+        "made by this project, MIT",
+        "Points drawn uniformly from the unit square; `in` if and only if x1^2 + x2^2 < 0.5. The training part has 100 "
+        "points, as the illustration in \"Genetic Adversarial Training of Decision Trees\".",
+    ),
+    "iris": Recipe(
+        take_packaged("iris"),
+        0.1,
+        UCI_LICENCE,
+        "Fisher's measurements of iris flowers in centimetres (R. A. Fisher, 1936; UCI Machine Learning Repository).",
+    ),
+    "wine": Recipe(
+        take_packaged("wine"),
+        0.1,
+        UCI_LICENCE,
+        "Chemical analysis of wines of three cultivars (S. Aeberhard and M. Forina, 1992; UCI Machine Learning "
+        "Repository).",
+    ),
+    "breast-cancer": Recipe(
+        take_packaged("breast_cancer"),
+        0.01,
+        UCI_LICENCE,
+        "Breast Cancer Wisconsin (Diagnostic): shapes of cell nuclei (W. Wolberg, O. Mangasarian, N. Street and "
+        "W. Street, 1995; UCI Machine Learning Repository).",
+    ),
+    "digits": Recipe(
+        take_packaged("digits"),
+        1,
+        UCI_LICENCE,
+        "Handwritten digits, 8 x 8 counts of pixels from 0 to 16 (E. Alpaydin and C. Kaynak, 1998; test part of the "
+        "UCI set \"Optical Recognition of Handwritten Digits\").",
+    ),
+}  # fmt: skip
+COLUMNS = ("name", "split", "rows", "features", "classes", "epsilon", "sha256")
+
+
+def describe(name: str, recipe: Recipe, rows: list[tuple[str, ...]]) -> str:
+    splits = "\n".join(f"- `{name}/{row[1]}.csv.gz`: {row[2]} rows, sha256 `{row[6]}`" for row in rows)
+    return (
+        f"## {name}\n\n{recipe.about}\n\n{rows[0][3]} features, {rows[0][4]} classes; "
+        f"recommended epsilon {recipe.epsilon:g}. "
+        f"Licence: {recipe.licence}.\n\n{splits}\n"
+    )
+
+
+README_HEAD = f"""# Data sets that ship with metasilvae
+
+Any command takes them by name, for instance `builtin:wine/train`; `metasilvae data list` shows them. Each is a CSV
+file with a `# rows features` line and column names, the label first, values unscaled. All but `circle` are split
+80:20 by class (seed {SPLIT_SEED}). The recommended epsilon suits the unscaled values; where features differ much in
+size (wine, breast-cancer), scale them first by `metasilvae data convert --scale minmax` and use about 0.05.
+
+`scripts/make_datasets.py` makes everything in this folder from scikit-learn's packaged tables, which are copies of
+the sets in the UCI Machine Learning Repository. `index.tsv` holds the same facts for programs.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make the data sets that ship with the project.")
+    parser.add_argument("--folder", type=Path, default=Path(__file__).parent.parent / "datasets")
+    folder = parser.parse_args().folder
+    table = [COLUMNS]
+    readme = [README_HEAD]
+    for name, recipe in RECIPES.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        rows = []
+        for split, dataset in zip(("train", "test"), recipe.make(), strict=True):
+            path = folder / name / f"{split}.csv.gz"
+            write_dataset(dataset, str(path))
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            sizes = (str(dataset.n_samples), str(dataset.n_features), str(dataset.n_labels))
+            rows.append((name, split, *sizes, f"{recipe.epsilon:g}", digest))
+        table += rows
+        readme.append(describe(name, recipe, rows))
+    (folder / "index.tsv").write_text("".join("\t".join(row) + "\n" for row in table))
+    (folder / "README.md").write_text("\n".join(readme))
+
+
+if __name__ == "__main__":
+    main()
