@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 MIN_ROWS_PER_CHUNK = 256
+MAX_ROWS_PER_CHUNK = 65536
 
 
 def available_cores() -> int:
@@ -27,10 +28,16 @@ def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None 
     """
     jobs = available_cores() if jobs is None else jobs
     n_chunks = max(1, min(4 * jobs, n_rows // MIN_ROWS_PER_CHUNK)) if jobs > 1 else 1
+    # Between two chunks an interrupt is noticed.
+    n_chunks = max(n_chunks, -(-n_rows // MAX_ROWS_PER_CHUNK))
     starts = [n_rows * chunk // n_chunks for chunk in range(n_chunks + 1)]
-    if n_chunks == 1:
-        work(0, n_rows)
+    if jobs == 1 or n_chunks == 1:
+        for start, stop in itertools.pairwise(starts):
+            work(start, stop)
         return
-    with ThreadPoolExecutor(jobs) as pool:
-        for done in [pool.submit(work, a, b) for a, b in itertools.pairwise(starts)]:
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in [pool.submit(work, start, stop) for start, stop in itertools.pairwise(starts)]:
             done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

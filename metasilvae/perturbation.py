@@ -6,6 +6,7 @@ take; it needs no memory of its own for the usual case, a ball around each sampl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core import reach
+from metasilvae._core.number_text import parse_number
 from metasilvae.dataset import Dataset
-from metasilvae.errors import PerturbationError
+from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.formats.boxes import read_boxes
 
 FloatArray = NDArray[np.float64]
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,9 @@ class Ball:
 
     def __post_init__(self) -> None:
         if not (0 <= self.epsilon < np.inf):
-            raise PerturbationError(f"epsilon is {self.epsilon:g}; it must be a number that is not negative")
+            raise RequestError(f"epsilon is {self.epsilon:g}; it must be a number that is not negative")
         if not self.minimum <= self.maximum:
-            raise PerturbationError(
+            raise RequestError(
                 f"the range to cut to, [{self.minimum:g}, {self.maximum:g}], is empty; give the smaller bound first"
             )
 
@@ -141,14 +144,19 @@ def parse_perturbation(phrase: Sequence[str]) -> Perturbation:
     keyword, *words = phrase
     if keyword == "from-file":
         return BoxFile(words[0])
-    try:
-        numbers = [float(word) for word in words]
-    except ValueError:
-        raise PerturbationError(
-            f"perturbation '{' '.join(phrase)}': expected numbers, as in "
-            f"'{' '.join((keyword, *PERTURBATIONS[keyword]))}'"
-        ) from None
-    return Ball(*numbers)
+    numbers = [_parse_bound(word) for word in words]
+    if None in numbers:
+        raise RequestError(
+            f"perturbation '{' '.join(phrase)}': {words[numbers.index(None)]!r} is not a number; write "
+            f"'{' '.join((keyword, *PERTURBATIONS[keyword]))}' with numbers"
+        )
+    return Ball(*(number for number in numbers if number is not None))
+
+
+def _parse_bound(word: str) -> float | None:
+    """A decimal number as in data files, or an infinite one."""
+    infinite = _INFINITE.fullmatch(word)
+    return float(word) if infinite else parse_number(word.encode(errors="surrogateescape"))
 
 
 @dataclass(frozen=True)
@@ -178,11 +186,11 @@ class OneHotGroups:
     def of_tiers(cls, tiers: Sequence[int], n_features: int) -> OneHotGroups:
         """Groups from the number of each feature's group, 0 for a feature in none."""
         if len(tiers) != n_features:
-            raise PerturbationError(
+            raise RequestError(
                 f"{len(tiers)} tiers were given for {n_features} features; give one number for each feature, 0 for none"
             )
         if min(tiers, default=0) < 0:
-            raise PerturbationError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
+            raise RequestError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
         groups = [[f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})]
         members = np.array([f for group in groups for f in group], dtype=np.int32)
         return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))

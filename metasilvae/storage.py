@@ -17,7 +17,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -154,6 +154,8 @@ def read_source(source: str) -> bytes:
 def check_output(path: str) -> None:
     """Refuse an output path that cannot be written, before any work is done for it."""
     if path == STANDARD_STREAM:
+        if sys.stdout is None or sys.stdout.closed:
+            raise OutputError("standard output is closed; name a file to write to")
         return
     if not path:
         raise OutputError("the output path is empty; give a file name, or - for standard output")
@@ -161,7 +163,7 @@ def check_output(path: str) -> None:
     try:
         if target.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name inside it")
-        folder = target.resolve().parent
+        folder = _final_target(path).parent
         if not folder.is_dir():
             raise OutputError(f"{path}: the folder {folder} does not exist; make it first")
         if target.exists() and not os.access(target, os.W_OK):
@@ -172,6 +174,21 @@ def check_output(path: str) -> None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise OutputError(f"{path}: cannot be written: {reason}") from None
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths name one file on disk; standard streams are never the same."""
+    if STANDARD_STREAM in (one, other):
+        return False
+    try:
+        return os.path.realpath(one) == os.path.realpath(other) or os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _final_target(path: str) -> Path:
+    """The file that a chain of symbolic links ends in."""
+    return Path(os.path.realpath(path))
 
 
 def _file_mode(target: Path) -> int:
@@ -186,38 +203,50 @@ def _file_mode(target: Path) -> int:
 def open_output(path: str) -> Iterator[IO[bytes]]:
     """Open an output for writing bytes; under its name it appears whole or not at all.
 
-    ``-`` is standard output; devices and named pipes are written to directly.
+    ``-`` is standard output; devices and named pipes are written to directly. Every failure to write is an
+    `OutputError`, except that a reader who has gone away is a `BrokenPipeError`.
     """
-    if path == STANDARD_STREAM:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
     check_output(path)
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        with target.open("wb") as stream:
-            yield stream
-        return
-    temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        if path == STANDARD_STREAM:
+            sys.stdout.flush()
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as stream:
+                yield stream
+            return
+        with _replacing(_final_target(path)) as stream:
+            yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = "standard output" if path == STANDARD_STREAM else path
+        raise OutputError(f"{name}: cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    """A temporary file beside the target that takes its place in the end, unless something fails."""
+    handle, temporary = tempfile.mkstemp(prefix=".metasilvae-", dir=target.parent)
+    try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, _file_mode(target))
         os.replace(temporary, target)
-        temporary = None
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
-def write_output(path: str, content: str | bytes) -> None:
-    """Write a whole text (as UTF-8) or byte string to an output."""
+def write_output(path: str, content: str | bytes | Iterable[str]) -> None:
+    """Write a text (as UTF-8) as a whole or piece by piece, or a byte string, to an output."""
+    pieces = [content] if isinstance(content, str | bytes) else content
     with open_output(path) as stream:
-        stream.write(content.encode() if isinstance(content, str) else content)
+        for piece in pieces:
+            # Names of files need not be valid UTF-8; they come out as they came in.
+            stream.write(piece.encode(errors="surrogateescape") if isinstance(piece, str) else piece)

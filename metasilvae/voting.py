@@ -32,10 +32,11 @@ def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree adds the class distribution of its leaf."""
-    totals = model.leaf_values.sum(axis=1)
+    totals = model.leaf_values.sum(axis=1, dtype=np.float64)
 
     def distribution(leaf: int, label: int) -> Fraction:
-        return Fraction(int(model.leaf_values[leaf, label]), int(totals[leaf]))
+        counts = model.leaf_values[leaf].tolist()
+        return Fraction(counts[label], sum(counts))
 
     return _largest_sums(model.leaf_values / totals[:, None], leaves, distribution)
 
@@ -60,8 +61,9 @@ def _largest_sums(
         for tree in range(n_trees):
             sums += terms[leaves[:, tree]]
             sizes += largest_size[leaves[:, tree]]
-    # Each of the n_trees additions and the terms themselves are off by at most one rounding of the running size.
-    slack = 2 * (n_trees + 1) * _ROUNDING * sizes
+    # Each of the n_trees additions is off by at most one rounding of the running size; so is each term, whose
+    # divisor is a sum over the labels.
+    slack = 2 * (n_trees + terms.shape[1] + 1) * _ROUNDING * sizes
     largest = sums.max(axis=1)
     is_best: NDArray[np.bool_] = sums == largest[:, None]
     # Sums that overflow are never told apart by float64.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import PerturbationError
+from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.perturbation import Ball, OneHotGroups, parse_perturbation
 
 
@@ -25,6 +25,11 @@ def test_a_ball_can_be_cut() -> None:
     assert upper.tolist() == [4, 10]
 
 
+def test_a_ball_can_be_cut_on_one_side() -> None:
+    lower, upper = parse_perturbation(("l_inf-clip-all", "3", "-inf", "+Infinity")).boxes(dataset([[1.0]])).bounds(0)
+    assert (lower.item(), upper.item()) == (-2, 4)
+
+
 def test_a_ball_outside_its_range_is_refused_with_its_place() -> None:
     with pytest.raises(PerturbationError, match=re.escape("data.csv: row 1, x[0] = 20")):
         Ball(3, 0, 10).boxes(dataset([[1.0], [20.0]]))
@@ -34,14 +39,17 @@ def test_a_ball_outside_its_range_is_refused_with_its_place() -> None:
     ("phrase", "message"),
     [
         (("l_inf", "-1"), "must be a number that is not negative"),
-        (("l_inf", "nan"), "must be a number that is not negative"),
+        (("l_inf", "nan"), "'nan' is not a number"),
         (("l_inf", "inf"), "must be a number that is not negative"),
-        (("l_inf", "much"), "expected numbers"),
+        (("l_inf", "much"), "'much' is not a number"),
+        (("l_inf", "1_0"), "'1_0' is not a number"),
+        (("l_inf", "٣"), "is not a number"),
+        (("l_inf-clip-all", "1", "0", ""), "'' is not a number"),
         (("l_inf-clip-all", "1", "5", "2"), "give the smaller bound first"),
     ],
 )
 def test_nonsense_is_refused(phrase: tuple[str, ...], message: str) -> None:
-    with pytest.raises(PerturbationError, match=message):
+    with pytest.raises(RequestError, match=message):
         parse_perturbation(phrase)
 
 
@@ -83,7 +91,7 @@ def test_tiers_become_groups() -> None:
 
 
 def test_tiers_must_fit() -> None:
-    with pytest.raises(PerturbationError, match="2 tiers were given for 3 features"):
+    with pytest.raises(RequestError, match="2 tiers were given for 3 features"):
         OneHotGroups.of_tiers([0, 1], 3)
-    with pytest.raises(PerturbationError, match="tier -1"):
+    with pytest.raises(RequestError, match="tier -1"):
         OneHotGroups.of_tiers([0, -1], 2)

@@ -5,13 +5,13 @@ Commands are imported when they are run, so that ``metasilvae --help`` answers a
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import signal
 import sys
+import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -90,27 +90,62 @@ class CommandGroup(click.Group):
                 return super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
-            except RequestError as error:
-                raise click.UsageError(str(error)) from None
-            except MetasilvaeError as error:
-                raise FailedRun(str(error)) from None
             except KeyboardInterrupt:
-                click.echo("interrupted", err=True)
-                ctx.exit(INTERRUPTED)
-            except MemoryError as error:
-                raise FailedRun(f"not enough memory ({error or 'allocation failed'}); use fewer rows or jobs") from None
+                raise click.Abort() from None
             except Exception as error:
-                # A closed pipe is the reader's choice, click leaves quietly; anything else is a fault of ours.
-                if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                if isinstance(error, BrokenPipeError):
                     raise
                 if os.environ.get("METASILVAE_TRACEBACK"):
-                    raise
-                if isinstance(error, OSError):
-                    raise FailedRun(str(error)) from None
-                raise FailedRun(
-                    f"internal fault: {type(error).__name__}: {error}; this is a bug in metasilvae, please report it "
-                    "(METASILVAE_TRACEBACK=1 shows where)"
-                ) from None
+                    traceback.print_exc()
+                raise _as_click_error(error) from None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            exit_code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            error.show()
+            exit_code = error.exit_code
+        except click.Abort:
+            click.echo("interrupted", err=True)
+            exit_code = INTERRUPTED
+        except OSError as error:
+            # Help and version are printed by click itself; a closed pipe it leaves quietly.
+            click.echo(f"error: standard output: cannot be written: {error.strerror or error}", err=True)
+            exit_code = FailedRun.exit_code
+        _drop_unwritten_output()
+        sys.exit(exit_code or 0)
+
+
+def _as_click_error(error: Exception) -> click.ClickException:
+    if isinstance(error, RequestError):
+        return click.UsageError(str(error))
+    if isinstance(error, MetasilvaeError | OSError):
+        return FailedRun(str(error))
+    if isinstance(error, MemoryError):
+        return FailedRun(f"not enough memory ({str(error) or 'allocation failed'}); use fewer rows or jobs")
+    return FailedRun(
+        f"internal fault: {type(error).__name__}: {error}; this is a bug in metasilvae, please report it "
+        "(METASILVAE_TRACEBACK=1 shows where)"
+    )
+
+
+def _drop_unwritten_output() -> None:
+    """What standard output could not take, Python would try to write again at its end, and complain again."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 @click.group(cls=CommandGroup, lazy_commands=COMMANDS, context_settings=CONTEXT_SETTINGS)

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from metasilvae.cli.inputs import load_data_for
-from metasilvae.cli.parameters import data_options, jobs_option, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import check_outputs, data_options, jobs_option, output_option, refuse_two_pipes
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbation import parse_perturbation
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
-from metasilvae.storage import check_output, write_output
+from metasilvae.storage import write_output
 from metasilvae.voting import VOTINGS
 
 
@@ -58,7 +58,7 @@ def evaluate(
     """
     refuse_two_pipes(*models, data)
     perturbations = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
-    check_output(output)
+    check_outputs([output], [*models, data])
     loaded = [read_model(model) for model in models]
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)

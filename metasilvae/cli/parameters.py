@@ -7,12 +7,18 @@ together before click sees them.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import click
 
+from metasilvae.storage import STANDARD_STREAM, check_output, is_same_file
+
 SEPARATOR = "\x1f"
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 class Phrase(click.ParamType):
@@ -57,7 +63,7 @@ class CountedList(click.ParamType):
     name = "list"
 
     def words_after(self, first: str) -> int:
-        return int(first) if first.isdigit() else 0
+        return int(first) if first.isascii() and first.isdigit() and len(first) < 9 else 0
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "N T1 .. TN"
@@ -66,17 +72,27 @@ class CountedList(click.ParamType):
         if isinstance(value, tuple):
             return value
         parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
-        try:
-            count, *items = (int(part) for part in parts)
-        except ValueError:
+        if not parts or not all(map(_WHOLE_NUMBER.fullmatch, parts)):
             self.fail(
-                f"{' '.join(parts)!r}: expected whole numbers, the first one telling how many follow.",
-                param,
-                ctx,
+                f"{' '.join(parts)!r}: expected whole numbers, the first one telling how many follow.", param, ctx
             )
+        count, *items = map(int, parts)
         if count != len(items):
             self.fail(f"{count} numbers announced, {len(items)} follow.", param, ctx)
         return tuple(items)
+
+
+class PositiveNumber(click.FloatRange):
+    """A number above 0; infinity is one, not-a-number is none."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 class PhraseCommand(click.Command):
@@ -104,9 +120,11 @@ def _glue(args: Sequence[str], openers: Mapping[str, Phrase | CountedList]) -> l
             glued.append(argument)
             continue
         first = value if has_value else rest.pop(0)
-        n_words = openers[option].words_after(first)
-        glued += [option, SEPARATOR.join([first, *rest[:n_words]])]
-        del rest[:n_words]
+        wanted = rest[: openers[option].words_after(first)]
+        # A word such as --jobs begins the next option: then this one is incomplete, which its type reports.
+        words = list(takewhile(lambda word: not word.startswith("--"), wanted))
+        glued += [option, SEPARATOR.join([first, *words])]
+        del rest[: len(words)]
     return glued
 
 
@@ -147,5 +165,17 @@ output_option = click.option(
 
 def refuse_two_pipes(*sources: str | None) -> None:
     """Standard input can be read once only."""
-    if sum(source == "-" for source in sources) > 1:
+    if sum(source == STANDARD_STREAM for source in sources) > 1:
         raise click.UsageError("standard input (-) can be used for one of the files only")
+
+
+def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Refuse outputs that cannot be written, that are the same, or that would replace an input."""
+    for position, output in enumerate(outputs):
+        for other in outputs[:position]:
+            if output == other == STANDARD_STREAM or is_same_file(output, other):
+                name = "standard output" if output == STANDARD_STREAM else output
+                raise click.UsageError(f"two results would be written to {name}; give one of them another file")
+        if any(is_same_file(output, source) for source in inputs):
+            raise click.UsageError(f"{output} is read by this command; write the result to another file")
+        check_output(output)

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from metasilvae.cli.inputs import load_model_and_data
-from metasilvae.cli.parameters import data_options, jobs_option, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import check_outputs, data_options, jobs_option, output_option, refuse_two_pipes
 from metasilvae.evaluation import classify
 from metasilvae.report.answers import ANSWER_FORMATS
-from metasilvae.storage import check_output, write_output
+from metasilvae.storage import write_output
 from metasilvae.voting import VOTINGS
 
 
@@ -50,7 +50,7 @@ def predict(
       metasilvae predict model.silva test.csv --format csv --output answers.csv
     """
     refuse_two_pipes(model, data)
-    check_output(output)
+    check_outputs([output], [model, data])
     loaded, dataset = load_model_and_data(model, data, data_options)
     answers = classify(loaded, dataset, voting=voting, jobs=jobs)
     write_output(output, ANSWER_FORMATS[answer_format](loaded, dataset, answers))

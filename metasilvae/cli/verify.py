@@ -13,15 +13,17 @@ from metasilvae.cli.parameters import (
     CountedList,
     Phrase,
     PhraseCommand,
+    PositiveNumber,
+    check_outputs,
     data_options,
     jobs_option,
     refuse_two_pipes,
 )
 from metasilvae.gates import Gate, combine
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, parse_perturbation
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, VerificationReport
-from metasilvae.storage import STANDARD_STREAM, check_output, open_output
+from metasilvae.storage import STANDARD_STREAM, write_output
 from metasilvae.verification import ask, find_witnesses
 from metasilvae.verification import verify as verify_rows
 from metasilvae.voting import VOTINGS
@@ -73,7 +75,7 @@ from metasilvae.voting import VOTINGS
 )
 @click.option(
     "--sample-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=PositiveNumber(),
     metavar="SECONDS",
     help="Time limit for each row. Single trees are decided at once and never reach it.",
 )
@@ -85,10 +87,10 @@ from metasilvae.voting import VOTINGS
 )
 @click.option(
     "--max-print-length",
-    type=int,
+    type=click.IntRange(min=-1),
     default=DEFAULT_PRINT_LENGTH,
     metavar="N",
-    help="Longest path in the silva report, -1 for no limit.",
+    help="Longest path in the silva report (at least 8), -1 for no limit.",
 )
 @click.option("--seed", type=int, default=42, help="Accepted for silva's sake: nothing here is random.")
 @jobs_option
@@ -125,16 +127,13 @@ def verify(
     """
     if epsilon is not None and perturbation is not None:
         raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
-    if max_print_length < -1 or 0 <= max_print_length < 4:
-        raise click.BadParameter("must be at least 4, or -1 for no limit", param_hint="--max-print-length")
-    refuse_two_pipes(model, data)
-    if output is not None and output == counterexamples:
-        raise click.UsageError("--output and --counterexamples name the same file")
     gates = [Gate.parse(text) for text in requirements]
     attack = parse_perturbation(perturbation or ("l_inf", epsilon if epsilon is not None else "0"))
-    for path in (output, counterexamples):
-        if path is not None:
-            check_output(path)
+    inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
+    refuse_two_pipes(*inputs)
+    report_path = STANDARD_STREAM if output is None else output
+    check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
+    report_format = report_format or _usual_format(report_path)
 
     loaded, dataset = load_model_and_data(model, data, data_options)
     question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
@@ -144,24 +143,18 @@ def verify(
 
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format]
-        _write(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
-    _write(output or STANDARD_STREAM, VERDICT_FORMATS[report_format or _usual_format(output)](report))
-    if output not in (None, STANDARD_STREAM):
-        _write(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
-    elif (report_format or _usual_format(output)) != "text":
+        write_output(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
+    write_output(report_path, VERDICT_FORMATS[report_format](report))
+    if report_path != STANDARD_STREAM and counterexamples != STANDARD_STREAM:
+        write_output(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
+    elif report_format != "text" or report_path != STANDARD_STREAM:
         for gate, result in checked:
             click.echo(f"required {gate.explain(outcome, result)}", err=True)
     ctx.exit(combine(result for _, result in checked))
 
 
-def _usual_format(output: str | None) -> str:
-    if output in (None, STANDARD_STREAM):
+def _usual_format(path: str) -> str:
+    if path == STANDARD_STREAM:
         return "text" if sys.stdout.isatty() else "silva"
-    suffix = Path(output or "").suffix.lstrip(".")
+    suffix = Path(path).suffix.lstrip(".").lower()
     return suffix if suffix in VERDICT_FORMATS else "silva"
-
-
-def _write(path: str, pieces: Any) -> None:
-    with open_output(path) as stream:
-        for piece in pieces:
-            stream.write(piece.encode(errors="surrogateescape"))

@@ -18,6 +18,7 @@ from metasilvae.formats.binary_files import looks_like_binary, read_binary, writ
 from metasilvae.formats.chunks import Problems, TextChunks
 from metasilvae.formats.csv_files import read_csv, write_csv
 from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
+from metasilvae.formats.silva_faults import FOREST_WORD, TREE_WORD
 
 WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
     "csv": write_csv,
@@ -120,6 +121,10 @@ def _read(
         chunks = TextChunks(stream, problems.source)
         if chunks.stop == 0:
             raise DataError(f"{chunks.source}: the file is empty")
+        if (bytes(chunks.buffer[:40]).split() or [b""])[0].decode(errors="replace") in (TREE_WORD, FOREST_WORD):
+            raise DataError(
+                f"{chunks.source}: this is a model, not a data set; where both are needed, MODEL comes before DATA"
+            )
         if input_format == "auto":
             input_format = detect_format(chunks)
         if input_format != "csv" and (label_column != "first" or header):

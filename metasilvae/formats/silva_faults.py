@@ -31,7 +31,7 @@ def describe_first_word(word: str) -> str:
         return "the file is empty, expected a model; was it written completely?"
     hint = "is this a model?"
     if word.startswith("#") or "," in word:
-        hint = "is this a data file instead of a model?"
+        hint = "is this a data file? where both are needed, MODEL comes before DATA"
     if not word.isprintable() or "\\x" in word:
         hint = "this is not a text file"
     return f"the file begins with {shorten(word)}, expected {TREE_WORD} or {FOREST_WORD}; {hint}"

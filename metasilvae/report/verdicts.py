@@ -16,6 +16,8 @@ from metasilvae.verification import Question
 # Rows formatted at a time, so that a long report needs little memory.
 ROWS_PER_PIECE = 4096
 DEFAULT_PRINT_LENGTH = 32
+# silva takes a smaller --max-print-length for this one.
+SHORTEST_PRINT_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -102,19 +104,18 @@ def write_text(report: VerificationReport) -> Iterator[str]:
 
 
 def _cut(name: str, length: int) -> str:
-    """silva's way to shorten a path; a negative length keeps it whole."""
-    if length < 0 or len(name) <= length - 3:
+    """silva's way to shorten a path; length 0 keeps it whole."""
+    if length == 0 or len(name) <= length - 3:
         return name
-    return "..." + name[len(name) - max(length - 3, 0) :]
+    return "..." + name[len(name) - (length - 3) :]
 
 
 def write_silva(report: VerificationReport) -> Iterator[str]:
     """silva's report, column by column."""
-    length = report.print_length
-    model, data = (_cut(part.source, length) for part in (report.question.model, report.question.dataset))
-    width = max(length, 0)
+    width = 0 if report.print_length < 0 else max(report.print_length, SHORTEST_PRINT_LENGTH)
+    model, data = (_cut(part.source, width) for part in (report.question.model, report.question.dataset))
     # One row takes less than the clock can tell; each gets its share of the whole.
-    seconds = f"{report.outcome.seconds / report.outcome.n_samples:10g}"
+    seconds = f"{report.outcome.seconds / report.outcome.n_samples:10.3g}"
 
     def lines() -> Iterator[str]:
         yield (
@@ -133,7 +134,7 @@ def write_silva(report: VerificationReport) -> Iterator[str]:
     tally = report.outcome.tally
     columns = (
         ("Size", str(tally.size)),
-        ("Time (s)", f"{report.outcome.seconds:g}"),
+        ("Time (s)", f"{round(report.outcome.seconds, 6):g}"),
         ("Correct", str(tally.correct)),
         ("Wrong", str(tally.wrong)),
         ("Stable", str(tally.stable)),
