@@ -1,0 +1,264 @@
+"""Trees in training and the genetic operators on them, without the GIL.
+
+A `TrainingSet` holds the samples in the form that the sweeps need; an `Individual` is a tree together with what it
+answers for every sample, kept up to date by every change. Leaves the order of generations, limits of time and all
+reporting to metasilvae.training.
+"""
+
+import numpy as np
+
+from libc.math cimport ceil
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from ms_growth cimport (
+    Limits, entropy_of, fitness_of, from_scratch, graft, grow_leaf, grow_subtree, grow_template, leaves_below, move_test,
+    plant, prune, score_if_pruned,
+)
+from ms_random cimport next_below, next_share, next_word, scramble
+from ms_samples cimport Samples, cut_at
+from ms_surgery cimport Workspace, collect, free_workspace, new_workspace, replace
+from ms_sweep cimport ENTROPY, GINI, Criterion, Test, Weights, find_split, find_test, score_of
+from ms_tree cimport MIXED, NONE, TrainNode, Tree, copy_tree, free_tree, new_tree
+
+
+cdef class TrainingSet:
+    """Samples in ranks, with the radii of their boxes.
+
+    Parameters
+    ----------
+    X : float64 array, C-contiguous, shape (n_samples, n_features)
+    y : int32 array, shape (n_samples,)
+    n_labels : int
+    radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+    """
+
+    cdef Samples samples
+    cdef readonly object codes, labels, values, value_starts
+    cdef object _limits
+
+    def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
+                 maximum):
+        cdef Py_ssize_t n_features = X.shape[1]
+        matrix = np.asarray(X)
+        values = []
+        codes = np.empty((n_features, X.shape[0]), dtype=np.int32)
+        for feature in range(n_features):
+            distinct, ranks = np.unique(matrix[:, feature], return_inverse=True)
+            values.append(distinct)
+            codes[feature] = ranks.reshape(-1)
+        self.codes = codes
+        self.labels = np.array(y, dtype=np.int32)
+        self.values = np.concatenate(values) if values else np.zeros(0)
+        self.value_starts = np.cumsum([0, *map(len, values)]).astype(np.int64)
+        self._limits = [np.array(each, dtype=np.float64) for each in (radius_down, radius_up, minimum, maximum)]
+        cdef int32_t[:, ::1] codes_view = self.codes
+        cdef int32_t[::1] labels_view = self.labels
+        cdef double[::1] values_view = self.values
+        cdef int64_t[::1] starts_view = self.value_starts
+        cdef double[::1] part_view
+        self.samples.n_samples = <int32_t> X.shape[0]
+        self.samples.n_features = <int32_t> n_features
+        self.samples.n_labels = n_labels
+        self.samples.codes = &codes_view[0, 0]
+        self.samples.labels = &labels_view[0]
+        self.samples.values = &values_view[0]
+        self.samples.value_starts = &starts_view[0]
+        part_view = self._limits[0]
+        self.samples.radius_down = &part_view[0]
+        part_view = self._limits[1]
+        self.samples.radius_up = &part_view[0]
+        part_view = self._limits[2]
+        self.samples.minimum = &part_view[0]
+        part_view = self._limits[3]
+        self.samples.maximum = &part_view[0]
+
+    @property
+    def n_samples(self):
+        return self.samples.n_samples
+
+    @property
+    def n_features(self):
+        return self.samples.n_features
+
+    @property
+    def n_labels(self):
+        return self.samples.n_labels
+
+
+cdef class Objective:
+    """Weights of the score, limits of the trees, and the features that may be tested."""
+
+    cdef Weights weights
+    cdef Limits limits
+    cdef readonly object features
+    cdef const int32_t* features_pointer
+    cdef int32_t n_features
+
+    def __init__(self, double correct, double stable, double robust, features, int32_t min_leaf=1,
+                 int32_t max_leaves=2**30, int32_t max_depth=2**30, double leaf_cost=0.0):
+        self.weights = Weights(correct, stable, robust)
+        self.limits = Limits(min_leaf, max_leaves, max_depth, leaf_cost)
+        self.features = np.array(features, dtype=np.int32)
+        cdef int32_t[::1] view = self.features
+        self.n_features = <int32_t> view.shape[0]
+        self.features_pointer = &view[0]
+
+
+cdef class Bench:
+    """Room for one thread to work in."""
+
+    cdef Workspace* space
+    cdef int32_t* features
+
+    def __cinit__(self, TrainingSet samples):
+        self.space = new_workspace(samples.samples.n_samples, samples.samples.n_labels)
+        self.features = <int32_t*> malloc(max(samples.samples.n_features, 1) * sizeof(int32_t))
+        if self.space == NULL or self.features == NULL:
+            raise MemoryError("no room for the trainer")
+
+    def __dealloc__(self):
+        free_workspace(self.space)
+        free(self.features)
+
+
+cdef class Individual:
+    """A tree and what it answers for every training sample."""
+
+    cdef Tree* tree
+    cdef readonly TrainingSet samples
+
+    def __cinit__(self, TrainingSet samples):
+        self.samples = samples
+        self.tree = new_tree(samples.samples.n_samples, samples.samples.n_labels)
+        if self.tree == NULL:
+            raise MemoryError("no room for a tree")
+        from_scratch(&samples.samples, self.tree)
+
+    def __dealloc__(self):
+        free_tree(self.tree)
+
+    def plant(self, Bench bench):
+        """Become a single leaf that holds every sample."""
+        with nogil:
+            plant(&self.samples.samples, self.tree, bench.space)
+        return self
+
+    def become(self, Individual other):
+        """Become a copy of another individual."""
+        with nogil:
+            copy_tree(other.tree, self.tree)
+        return self
+
+    def take_nodes(self, const int32_t[::1] feature, const double[::1] threshold, const int32_t[::1] left,
+                   const int32_t[::1] right, Objective objective, Bench bench):
+        """Become the tree with the given nodes, as far as training samples separate its branches."""
+        cdef Py_ssize_t n_nodes = feature.shape[0], node
+        cdef TrainNode* template = <TrainNode*> malloc(max(n_nodes, 1) * sizeof(TrainNode))
+        if template == NULL:
+            raise MemoryError("no room for a tree")
+        try:
+            memset(template, 0, n_nodes * sizeof(TrainNode))
+            for node in range(n_nodes):
+                template[node].feature = feature[node]
+                if feature[node] >= 0:
+                    template[node].threshold = threshold[node]
+                    template[node].left = left[node]
+                    template[node].right = right[node]
+                    template[node].cut = cut_at(&self.samples.samples, feature[node], threshold[node])
+            with nogil:
+                plant(&self.samples.samples, self.tree, bench.space)
+                collect(&self.samples.samples, self.tree, 0, bench.space)
+                replace(&self.samples.samples, self.tree, 0, template, 0, <int32_t> n_nodes, objective.limits.min_leaf,
+                        objective.limits.max_depth, bench.space)
+        finally:
+            free(template)
+        return self
+
+    @property
+    def n_nodes(self):
+        return self.tree.n_nodes
+
+    @property
+    def n_leaves(self):
+        return self.tree.n_leaves
+
+    @property
+    def tallies(self):
+        """Numbers of correct, stable and robust training samples."""
+        return self.tree.n_correct, self.tree.n_stable, self.tree.n_robust
+
+    def fitness(self, Objective objective):
+        return fitness_of(self.tree, &objective.weights, &objective.limits)
+
+    def nodes(self):
+        """Feature, threshold, left and right of every node (feature -1 in a leaf), and all class counts, in pre-order."""
+        cdef int32_t node, label, m = self.tree.n_labels
+        feature = np.empty(self.tree.n_nodes, dtype=np.int32)
+        threshold = np.zeros(self.tree.n_nodes)
+        left = np.full(self.tree.n_nodes, -1, dtype=np.int32)
+        right = np.full(self.tree.n_nodes, -1, dtype=np.int32)
+        counts = np.empty((self.tree.n_nodes, m), dtype=np.int64)
+        for node in range(self.tree.n_nodes):
+            feature[node] = self.tree.nodes[node].feature
+            if self.tree.nodes[node].feature >= 0:
+                threshold[node] = self.tree.nodes[node].threshold
+                left[node] = self.tree.nodes[node].left
+                right[node] = self.tree.nodes[node].right
+            for label in range(m):
+                counts[node, label] = self.tree.counts[node * m + label]
+        return feature, threshold, left, right, counts
+
+    # Single operations, for tests and for growing the first generation.
+
+    def best_split(self, int32_t node, Objective objective, Bench bench, bint by_score=True, double reach=0.0,
+                   bint entropy=False):
+        """Feature, threshold, score, gain of the best split of a leaf, or None."""
+        cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
+        cdef Test test
+        collect(&self.samples.samples, self.tree, node, bench.space)
+        find_split(&self.samples.samples, self.tree, bench.space, objective.features_pointer, objective.n_features,
+                   &criterion, &objective.weights, objective.limits.min_leaf, &test)
+        return None if test.feature < 0 else (test.feature, test.threshold, test.score, test.gain)
+
+    def best_test(self, int32_t node, Objective objective, Bench bench):
+        """Feature, threshold, score of the best test for an inner node with its subtrees as they are, or None."""
+        cdef Test test
+        collect(&self.samples.samples, self.tree, node, bench.space)
+        find_test(&self.samples.samples, self.tree, node, bench.space, objective.features_pointer, objective.n_features,
+                  &objective.weights, objective.limits.min_leaf, &test)
+        return None if test.feature < 0 else (test.feature, test.threshold, test.score)
+
+    def grow(self, int32_t node, Objective objective, Bench bench, bint by_score=True, double reach=0.0,
+             bint entropy=False, int32_t n_splits=1):
+        """Split a leaf, or grow a subtree of up to n_splits splits in its place; the number of splits made."""
+        cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
+        cdef int32_t made
+        with nogil:
+            if n_splits == 1:
+                made = grow_leaf(&self.samples.samples, self.tree, node, objective.features_pointer,
+                                 objective.n_features, &criterion, &objective.weights, &objective.limits, bench.space)
+            else:
+                made = grow_subtree(&self.samples.samples, self.tree, node, n_splits, objective.features_pointer,
+                                    objective.n_features, &criterion, &objective.weights, &objective.limits, bench.space)
+        return made
+
+    def prune(self, int32_t node, Bench bench):
+        with nogil:
+            prune(&self.samples.samples, self.tree, node, bench.space)
+
+    def score_if_pruned(self, int32_t node, Objective objective, Bench bench):
+        collect(&self.samples.samples, self.tree, node, bench.space)
+        return score_if_pruned(&self.samples.samples, self.tree, node, &objective.weights, bench.space)
+
+    def move_test(self, int32_t node, Objective objective, Bench bench):
+        cdef bint moved
+        with nogil:
+            moved = move_test(&self.samples.samples, self.tree, node, objective.features_pointer, objective.n_features,
+                              &objective.weights, &objective.limits, bench.space)
+        return bool(moved)
+
+    def graft(self, int32_t node, Individual donor, int32_t donor_node, Objective objective, Bench bench):
+        with nogil:
+            graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, bench.space)
