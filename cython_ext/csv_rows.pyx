@@ -33,7 +33,7 @@ cdef inline const unsigned char* find_label_end(const unsigned char* position, c
     if position[0] != c'"':
         while position < stop and position[0] != delimiter:
             position += 1
-        while position > start and (position[-1] == c' ' or position[-1] == c'\t'):
+        while position > start and is_blank(position - 1, position):
             position -= 1
         return NULL if position == start else position
     position += 1

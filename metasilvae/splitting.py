@@ -33,7 +33,7 @@ def split_rows(y: NDArray[np.int32], test_share: float, seed: int) -> tuple[NDAr
     most = np.maximum(counts - 1, 0)
     missing = round(len(y) * test_share) - int(n_test.sum())
     for code in np.argsort(n_test - wanted, kind="stable"):
-        if missing > 0 and n_test[code] < most[code]:
+        if missing > 0 and n_test[code] < min(wanted[code], most[code]):
             n_test[code] += 1
             missing -= 1
     # Sorting random keys, unlike shuffling, depends on nothing but the stream of random numbers.

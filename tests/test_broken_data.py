@@ -3,14 +3,18 @@
 import gzip
 import re
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from metasilvae.cli import main
-from metasilvae.errors import DataError
+from metasilvae.errors import DataError, MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
 
 ROW = struct.pack("32s2d", b"a", 1.0, 2.0)
@@ -263,6 +267,35 @@ def test_sources_that_are_no_files(tmp_path: Path, monkeypatch, source: str, mes
     result = CliRunner().invoke(main, ["data", "check", source])
     assert result.exit_code == 1
     assert message in result.output
+
+
+PIECES = [
+    b"a", b"b", b"1", b"-2.5", b"1e5", b"nan", b"?", b",", b";", b"\t", b" ", b'"', b"\n", b"\r\n", b"\r", b"#", b":",
+    b"1:2", b" 3:4", b"# 2 2\n", b"# 1 1 2\n", b"\0", b"\xff", b"\xef\xbb\xbf", b"a,1,2\n", b"b 1:1\n", ROW, NAN_ROW,
+]  # fmt: skip
+
+
+@settings(max_examples=2000, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), st.sampled_from(["auto", "csv", "libsvm", "binary"])
+)
+def test_any_bytes_give_data_or_a_message(tmp_path_factory, content: bytes, input_format: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "any"
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MetasilvaeWarning)
+        try:
+            dataset = read_dataset(str(path), input_format=input_format)
+        except DataError as error:
+            message = str(error)
+            assert message.startswith(str(path))
+            assert "\n" not in message
+            assert "cannot be read" not in message
+            return
+    assert dataset.n_samples == len(dataset.y) > 0
+    assert dataset.n_features > 0
+    assert np.isfinite(dataset.X).all()
+    assert set(dataset.y.tolist()) == set(range(dataset.n_labels))
 
 
 def test_zip_archives(tmp_path: Path) -> None:
