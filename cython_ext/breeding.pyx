@@ -7,20 +7,20 @@ reporting to metasilvae.training.
 
 import numpy as np
 
-from libc.math cimport ceil
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from ms_growth cimport (
-    Limits, entropy_of, fitness_of, from_scratch, graft, grow_leaf, grow_subtree, grow_template, leaves_below, move_test,
-    plant, prune, score_if_pruned,
+from ms_growth cimport Limits, fitness_of, from_scratch, graft, grow_leaf, grow_subtree, move_test, plant, prune, score_if_pruned
+from ms_mutation cimport (
+    GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, Recipe, mixed_mutation,
+    paper_mutation, select_parent, trim,
 )
-from ms_random cimport next_below, next_share, next_word, scramble
+from ms_random cimport next_below, next_share, scramble
 from ms_samples cimport Samples, cut_at
 from ms_surgery cimport Workspace, collect, free_workspace, new_workspace, replace
-from ms_sweep cimport ENTROPY, GINI, Criterion, Test, Weights, find_split, find_test, score_of
-from ms_tree cimport MIXED, NONE, TrainNode, Tree, copy_tree, free_tree, new_tree
+from ms_sweep cimport ENTROPY, GINI, Criterion, Test, Weights, find_split, find_test
+from ms_tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree
 
 
 cdef class TrainingSet:
@@ -262,3 +262,105 @@ cdef class Individual:
     def graft(self, int32_t node, Individual donor, int32_t donor_node, Objective objective, Bench bench):
         with nogil:
             graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, bench.space)
+
+    def polish(self, Objective objective, Bench bench):
+        """Move the test of every inner node to its best place, then prune what does not pay."""
+        cdef int32_t node = 0
+        cdef Samples* samples = &self.samples.samples
+        with nogil:
+            while node < self.tree.n_nodes:
+                if self.tree.nodes[node].feature >= 0:
+                    move_test(samples, self.tree, node, objective.features_pointer, objective.n_features,
+                              &objective.weights, &objective.limits, bench.space)
+                node += 1
+            trim(samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits, bench.space)
+
+    def trim(self, Objective objective, Bench bench):
+        """Prune every inner node that does not pay for its leaves, the lowest ones first."""
+        with nogil:
+            trim(&self.samples.samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits,
+                 bench.space)
+
+
+SELECTIONS = {"uniform": UNIFORM, "roulette-wheel": ROULETTE, "tournament": TOURNAMENT}
+MUTATIONS = {"none": NO_MUTATION, "grow": GROW, "grow-or-prune": GROW_OR_PRUNE, "mixed": MIXED_MOVES}
+IMPURITIES = {"gini": GINI, "entropy": ENTROPY}
+
+
+cdef class Breeding:
+    """How one generation gives rise to the next."""
+
+    cdef Recipe recipe
+
+    def __init__(self, *, str selection="tournament", int32_t tournament_size=3, double crossover_probability=1.0,
+                 double mutation_probability=1.0, str mutation="mixed", double aggressiveness=1.0,
+                 bint split_by_score=True, str impurity="gini", double grow_weight=1.0, double regrow_weight=1.0,
+                 double prune_weight=1.0, double move_weight=1.0, int32_t max_burst=4, int32_t prune_tries=4,
+                 double sweep_budget=1e6, double by_score_probability=0.3, blends=(0.0,)):
+        cdef Py_ssize_t position
+        self.recipe.selection = SELECTIONS[selection]
+        self.recipe.tournament_size = tournament_size
+        self.recipe.crossover_probability = crossover_probability
+        self.recipe.mutation_probability = mutation_probability
+        self.recipe.mutation = MUTATIONS[mutation]
+        self.recipe.aggressiveness = aggressiveness
+        self.recipe.split_by_score = split_by_score
+        self.recipe.impurity = IMPURITIES[impurity]
+        self.recipe.grow_weight = grow_weight
+        self.recipe.regrow_weight = regrow_weight
+        self.recipe.prune_weight = prune_weight
+        self.recipe.move_weight = move_weight
+        self.recipe.max_burst = max_burst
+        self.recipe.prune_tries = prune_tries
+        self.recipe.sweep_budget = sweep_budget
+        self.recipe.by_score_probability = by_score_probability
+        if not 1 <= len(blends) <= MAX_BLENDS:
+            raise ValueError(f"from 1 to {MAX_BLENDS} blends were expected, {len(blends)} are given")
+        for position, blend in enumerate(blends):
+            self.recipe.blends[position] = blend
+        self.recipe.n_blends = <int32_t> len(blends)
+
+    def breed(self, list parents, const double[::1] fitness, list offspring, Objective objective, Bench bench,
+              uint64_t seed, uint64_t generation, Py_ssize_t start, Py_ssize_t stop):
+        """Make the offspring start..stop-1 of a generation; each depends on its own number and the parents only."""
+        cdef Py_ssize_t n_parents = len(parents), position
+        cdef Tree** old = <Tree**> malloc(max(n_parents, 1) * sizeof(Tree*))
+        cdef Tree** new = <Tree**> malloc(max(stop - start, 1) * sizeof(Tree*))
+        cdef TrainingSet samples = (<Individual> parents[0]).samples
+        cdef uint64_t random
+        if old == NULL or new == NULL:
+            free(old)
+            free(new)
+            raise MemoryError("no room for a generation")
+        try:
+            for position in range(n_parents):
+                old[position] = (<Individual> parents[position]).tree
+            for position in range(stop - start):
+                new[position] = (<Individual> offspring[start + position]).tree
+            with nogil:
+                for position in range(stop - start):
+                    random = scramble(scramble(seed) ^ scramble(
+                        (generation << 24) + <uint64_t> (start + position) + <uint64_t> 0x9E3779B97F4A7C15))
+                    self._breed_one(&samples.samples, old, <int32_t> n_parents, &fitness[0], new[position], objective,
+                                    bench, &random)
+        finally:
+            free(old)
+            free(new)
+
+    cdef int _breed_one(self, const Samples* samples, Tree** parents, int32_t n_parents, const double* fitness,
+                        Tree* child, Objective objective, Bench bench, uint64_t* random) except -1 nogil:
+        cdef Recipe* recipe = &self.recipe
+        cdef Tree* donor
+        copy_tree(parents[select_parent(recipe, fitness, n_parents, random)], child)
+        if next_share(random) < recipe.crossover_probability:
+            donor = parents[select_parent(recipe, fitness, n_parents, random)]
+            graft(samples, child, next_below(random, child.n_nodes), donor, next_below(random, donor.n_nodes),
+                  &objective.limits, bench.space)
+        if recipe.mutation != NO_MUTATION and next_share(random) < recipe.mutation_probability:
+            if recipe.mutation == MIXED_MOVES:
+                mixed_mutation(samples, child, recipe, objective.features_pointer, objective.n_features,
+                               &objective.weights, &objective.limits, bench.space, bench.features, random)
+            else:
+                paper_mutation(samples, child, recipe, objective.features_pointer, objective.n_features,
+                               &objective.weights, &objective.limits, bench.space, bench.features, random)
+        return 0

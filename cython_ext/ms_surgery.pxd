@@ -292,7 +292,7 @@ cdef inline int renumber(Tree* tree, Workspace* space) except -1 nogil:
     cdef Frame frame
     cdef TrainNode* nodes
     cdef int32_t* counts
-    _reserve(<void**> &space.spare_nodes, &capacity, tree.capacity, sizeof(TrainNode))
+    _reserve(<void**> &space.spare_nodes, &capacity, tree.n_nodes, sizeof(TrainNode))
     _reserve(<void**> &space.spare_counts, &counts_capacity, <size_t> capacity * m, sizeof(int32_t))
     space.spare_capacity = <int32_t> capacity
     reserve_frames(space, 1)

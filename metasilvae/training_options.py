@@ -1,0 +1,153 @@
+"""Everything that can be chosen about a training run, and the presets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from metasilvae.errors import RequestError
+from metasilvae.fitness import PAPER_FITNESS, Fitness
+
+SELECTIONS = ("tournament", "roulette-wheel", "uniform")
+MUTATIONS = ("mixed", "grow-or-prune", "grow", "none")
+MUTATION_PROBABILITIES = ("constant", "encourage-variance")
+IMPURITIES = ("gini", "entropy")
+# Shares of the impurity of reach sets in the criterion by which trees are grown: from accuracy to stability.
+BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of one training run.
+
+    Attributes
+    ----------
+    fitness : Fitness
+        What the tree is trained for.
+    seed : int
+        The same seed gives the same tree, byte for byte, for any number of jobs.
+    radius_factor : float
+        The boxes of training are larger by this factor than those to be certified.
+    greedy : bool
+        Start from greedily grown trees; else from single leaves.
+    blends : tuple of float
+        Criteria of growth, see `BLENDS`.
+    seed_leaves : int
+        Leaves of the largest greedily grown tree; 0 chooses by the number of samples.
+    leaf_cost : float
+        What a leaf must gain, in samples.
+    min_samples_leaf, max_leaves, max_depth : int
+    allowed_features : int
+        Number of features drawn for the tree; 0 means all.
+    population, initial_population : int
+        Trees in a generation, and in the first one.
+    generations, elitism : int
+    patience : int
+        Stop after so many generations without improvement; 0 means never.
+    target : float
+        Stop when this fitness is reached on the training samples.
+    time_limit : float
+        Stop after so many seconds; the result then depends on the machine.
+    selection, tournament_size, crossover, mutation, mutation_probability, mutation_probability_rule, impurity,
+    aggressiveness, split_by_score
+        Operators, see cython_ext/ms_mutation.pxd.
+    polish : int
+        Passes over all inner nodes of the best trees at the end, each moving tests to their best places.
+    validation : float
+        Share of the samples that is held out to choose among the best trees.
+    """
+
+    fitness: Fitness = PAPER_FITNESS
+    seed: int = 0
+    radius_factor: float = 1.0
+    greedy: bool = True
+    blends: tuple[float, ...] = BLENDS
+    seed_leaves: int = 0
+    leaf_cost: float = 1.0
+    min_samples_leaf: int = 5
+    max_leaves: int = 2**20
+    max_depth: int = 2**20
+    allowed_features: int = 0
+    population: int = 32
+    initial_population: int = 32
+    generations: int = 60
+    elitism: int = 4
+    patience: int = 30
+    target: float = math.inf
+    time_limit: float = math.inf
+    selection: str = "tournament"
+    tournament_size: int = 3
+    crossover: float = 0.2
+    mutation: str = "mixed"
+    mutation_probability: float = 1.0
+    mutation_probability_rule: str = "constant"
+    impurity: str = "gini"
+    aggressiveness: float = 1.0
+    split_by_score: bool = True
+    max_burst: int = 4
+    polish: int = 4
+    validation: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("radius_factor", 0, math.inf),
+            ("leaf_cost", 0, math.inf),
+            ("crossover", 0, 1),
+            ("mutation_probability", 0, 1),
+            ("validation", 0, 0.9),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise RequestError(f"{name.replace('_', '-')} must lie from {low} to {high}")
+        if not 0 < self.aggressiveness <= 1:
+            raise RequestError("split-search-aggressiveness must be more than 0 and at most 1")
+        for name, low in (
+            ("min_samples_leaf", 1),
+            ("max_leaves", 1),
+            ("max_depth", 0),
+            ("population", 1),
+            ("initial_population", 1),
+            ("generations", 0),
+            ("elitism", 0),
+            ("patience", 0),
+            ("seed", 0),
+            ("tournament_size", 1),
+        ):
+            if getattr(self, name) < low:
+                raise RequestError(f"{name.replace('_', '-')} must be at least {low}")
+        if self.elitism > self.population:
+            raise RequestError("elitism cannot exceed the size of the population")
+        if not self.time_limit > 0:
+            raise RequestError("time-limit must be more than 0 seconds")
+
+
+# What each preset changes against the defaults above.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "fast": {"generations": 0, "blends": BLENDS[:4], "polish": 1},
+    "best": {"generations": 400, "patience": 100, "population": 64, "initial_population": 64},
+    # The genetic algorithm of the paper, with the parameters of the authors' program.
+    "paper": {
+        "greedy": False,
+        "leaf_cost": 0.0,
+        "min_samples_leaf": 1,
+        "generations": 64,
+        "elitism": 1,
+        "patience": 0,
+        "selection": "roulette-wheel",
+        "crossover": 1.0,
+        "mutation": "grow-or-prune",
+        "impurity": "entropy",
+        "aggressiveness": 0.01,
+        "polish": 0,
+    },
+}
+
+
+def options_for(preset: str, **changes: Any) -> TrainingOptions:
+    """Options of a preset with changes; a change that is None is left out."""
+    chosen = {name: value for name, value in changes.items() if value is not None}
+    unknown = set(chosen) - {field.name for field in fields(TrainingOptions)}
+    if unknown:
+        raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+    return replace(TrainingOptions(), **{**PRESETS[preset], **chosen})
