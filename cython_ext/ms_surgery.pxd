@@ -37,13 +37,21 @@ cdef struct Workspace:
     TrainNode* spare_nodes  # for renumbering
     int32_t* spare_counts
     int32_t spare_capacity
-    # For the sweeps, by position in the list of the node at hand:
+    # For the sweeps: what each listed sample is to the sweep, and the runs of equal ones in the order of a feature.
+    int32_t* key_of
+    int32_t* key_category
+    int32_t* key_label
+    int32_t* key_own
+    int32_t n_keys
     uint64_t* keys
     uint64_t* spare_keys
+    int32_t* run_keys
+    int32_t* run_counts
     double* lows
     double* mids
     double* highs
-    int32_t* category
+    int32_t* cells
+    size_t cells_capacity
     int32_t* aside          # answers inside the left or right subtree, by sample
     int32_t* across
     int32_t* own_left
@@ -68,14 +76,20 @@ cdef inline Workspace* new_workspace(int32_t n_samples, int32_t n_labels) noexce
     space.lows = <double*> malloc(n * sizeof(double))
     space.mids = <double*> malloc(n * sizeof(double))
     space.highs = <double*> malloc(n * sizeof(double))
-    space.category = <int32_t*> malloc(n * sizeof(int32_t))
+    space.key_of = <int32_t*> malloc(n * sizeof(int32_t))
+    space.key_category = <int32_t*> malloc(n * sizeof(int32_t))
+    space.key_label = <int32_t*> malloc(n * sizeof(int32_t))
+    space.key_own = <int32_t*> malloc(n * sizeof(int32_t))
+    space.run_keys = <int32_t*> malloc(n * sizeof(int32_t))
+    space.run_counts = <int32_t*> malloc(n * sizeof(int32_t))
     space.aside = <int32_t*> malloc(n * sizeof(int32_t))
     space.across = <int32_t*> malloc(n * sizeof(int32_t))
     space.own_left = <int32_t*> malloc(n * sizeof(int32_t))
     space.own_right = <int32_t*> malloc(n * sizeof(int32_t))
     if (space.entries == NULL or space.outside == NULL or space.branched == NULL or space.keys == NULL
             or space.spare_keys == NULL or space.lows == NULL or space.mids == NULL or space.highs == NULL
-            or space.category == NULL or space.aside == NULL or space.across == NULL
+            or space.key_of == NULL or space.key_category == NULL or space.key_label == NULL or space.key_own == NULL
+            or space.run_keys == NULL or space.run_counts == NULL or space.aside == NULL or space.across == NULL
             or space.own_left == NULL or space.own_right == NULL):
         free_workspace(space)
         return NULL
@@ -97,7 +111,13 @@ cdef inline void free_workspace(Workspace* space) noexcept nogil:
         free(space.lows)
         free(space.mids)
         free(space.highs)
-        free(space.category)
+        free(space.key_of)
+        free(space.key_category)
+        free(space.key_label)
+        free(space.key_own)
+        free(space.run_keys)
+        free(space.run_counts)
+        free(space.cells)
         free(space.aside)
         free(space.across)
         free(space.own_left)
@@ -126,6 +146,10 @@ cdef inline int reserve_arena(Workspace* space, size_t wanted) except -1 nogil:
 
 cdef inline int reserve_tables(Workspace* space, size_t wanted) except -1 nogil:
     return _reserve(<void**> &space.tables, &space.tables_capacity, wanted, sizeof(int32_t))
+
+
+cdef inline int reserve_cells(Workspace* space, size_t wanted) except -1 nogil:
+    return _reserve(<void**> &space.cells, &space.cells_capacity, wanted, sizeof(int32_t))
 
 
 cdef inline int reserve_frames(Workspace* space, int32_t wanted) except -1 nogil:

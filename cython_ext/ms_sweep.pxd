@@ -16,7 +16,7 @@ from libc.string cimport memset
 
 from ms_box cimport lower_bound, upper_bound
 from ms_samples cimport Samples
-from ms_surgery cimport Workspace, merge_leaves, reserve_arena, reserve_tables
+from ms_surgery cimport Workspace, merge_leaves, reserve_arena, reserve_cells, reserve_tables
 from ms_tree cimport MIXED, NONE, TrainNode, Tree, known_answer, merge_answer
 
 cdef enum Impurity:
@@ -68,30 +68,50 @@ cdef inline double threshold_between(double low, double high) noexcept nogil:
     return middle if low <= middle < high else low
 
 
-cdef inline int32_t place_of(uint64_t key) noexcept nogil:
-    """Position in the list: the low half of a key; the high half is the rank of the value."""
-    return <int32_t> <uint32_t> key
+cdef inline int32_t list_events(const Samples* samples, int32_t feature, Workspace* space) except -1 nogil:
+    """Bring the listed samples into the order of a feature; return the number of runs, 0 if all have the same value.
 
-
-cdef inline int32_t sort_entries(const Samples* samples, int32_t feature, Workspace* space) noexcept nogil:
-    """Order the listed samples by a feature and write their events; 0 if the feature is the same for all.
-
-    Afterwards the low 32 bits of keys[r] are the position in the list of the sample with rank r, and lows, mids, highs its
-    events.
+    Samples with the same value and the same key (space.key_of) behave alike in the sweep and form a run: run_keys and
+    run_counts say how many of which key, lows, mids, highs where its three events are. A feature with few distinct values
+    (pixels) is counted, any other one sorted by radix.
     """
-    cdef int32_t n = space.n_entries, position, code, smallest, largest, shift, digit, total, count
+    cdef int32_t n = space.n_entries, n_keys = space.n_keys, position, code, smallest, largest, shift, digit, total, count
+    cdef int32_t n_runs = 0, key_number
     cdef const int32_t* codes = samples.codes + <size_t> feature * samples.n_samples
     cdef const double* values = samples.values + samples.value_starts[feature]
     cdef uint64_t key
     cdef uint64_t* source = space.keys
     cdef uint64_t* target = space.spare_keys
     cdef int32_t[256] counters
-    cdef double value, down, up, low_limit, high_limit
+    cdef int32_t* cells
+    cdef double value, low, high
+    cdef double down = samples.radius_down[feature], up = samples.radius_up[feature]
+    cdef double minimum = samples.minimum[feature], maximum = samples.maximum[feature]
+    cdef int64_t n_cells = (samples.value_starts[feature + 1] - samples.value_starts[feature]) * n_keys
+    if n_cells <= 2 * <int64_t> n:
+        reserve_cells(space, n_cells)
+        cells = space.cells
+        memset(cells, 0, n_cells * sizeof(int32_t))
+        for position in range(n):
+            cells[codes[space.entries[position] >> 1] * n_keys + space.key_of[position]] += 1
+        for code in range(<int32_t> (n_cells // n_keys)):
+            value = values[code]
+            low = lower_bound(value, down, minimum)
+            high = upper_bound(value, up, maximum)
+            for key_number in range(n_keys):
+                if cells[code * n_keys + key_number] > 0:
+                    space.run_keys[n_runs] = key_number
+                    space.run_counts[n_runs] = cells[code * n_keys + key_number]
+                    space.lows[n_runs] = low
+                    space.mids[n_runs] = value
+                    space.highs[n_runs] = high
+                    n_runs += 1
+        return n_runs if space.mids[0] < space.mids[n_runs - 1] else 0
     smallest = codes[space.entries[0] >> 1]
     largest = smallest
     for position in range(n):
         code = codes[space.entries[position] >> 1]
-        source[position] = (<uint64_t> code << 32) | <uint64_t> position
+        source[position] = (<uint64_t> code << 32) | <uint64_t> space.key_of[position]
         if code < smallest:
             smallest = code
         elif code > largest:
@@ -126,14 +146,14 @@ cdef inline int32_t sort_entries(const Samples* samples, int32_t feature, Worksp
             shift += 8
     space.keys = source
     space.spare_keys = target
-    down, up = samples.radius_down[feature], samples.radius_up[feature]
-    low_limit, high_limit = samples.minimum[feature], samples.maximum[feature]
     for position in range(n):
         value = values[source[position] >> 32]
-        space.lows[position] = lower_bound(value, down, low_limit)
+        space.run_keys[position] = <int32_t> <uint32_t> source[position]
+        space.run_counts[position] = 1
+        space.lows[position] = lower_bound(value, down, minimum)
         space.mids[position] = value
-        space.highs[position] = upper_bound(value, up, high_limit)
-    return 1
+        space.highs[position] = upper_bound(value, up, maximum)
+    return n
 
 
 cdef inline double _range_of(const Samples* samples, int32_t feature) noexcept nogil:
@@ -145,6 +165,13 @@ cdef inline double _mass(Impurity impurity, double count) noexcept nogil:
     if impurity == GINI:
         return count * count
     return count * log(count) if count > 0 else 0.0
+
+
+cdef inline double _mass_change(Impurity impurity, int32_t size, int32_t more) noexcept nogil:
+    """Change of _mass when a class of this size gets `more` samples."""
+    if impurity == GINI:
+        return <double> more * (2.0 * size + more)
+    return _mass(impurity, size + more) - _mass(impurity, size)
 
 
 cdef inline double impurity_of(Impurity impurity, double total, double mass, double unit) noexcept nogil:
@@ -167,6 +194,42 @@ cdef enum:
     FIRST_ANSWER = 2    # from here on one category for each answer
 
 
+cdef enum:
+    MOST_KEY_CELLS = 65536
+
+
+cdef inline int assign_keys(const Samples* samples, const Tree* tree, Workspace* space, int32_t n_categories) except -1 nogil:
+    """Number the combinations of category, label and membership that occur among the listed samples.
+
+    With very many labels each sample gets a number of its own.
+    """
+    cdef int32_t m = samples.n_labels, position, entry, label, answer, category, n_keys = 0
+    cdef int64_t n_cells = <int64_t> n_categories * 2 * m, cell
+    cdef bint is_dense = n_cells <= MOST_KEY_CELLS
+    if is_dense:
+        reserve_cells(space, n_cells)
+        for cell in range(n_cells):
+            space.cells[cell] = -1
+    for position in range(space.n_entries):
+        entry = space.entries[position]
+        label = samples.labels[entry >> 1]
+        answer = space.outside[entry >> 1]
+        category = FREE if answer == NONE else LOST if answer == MIXED else FIRST_ANSWER + answer
+        cell = (<int64_t> category * m + label) * 2 + (entry & 1)
+        if is_dense and space.cells[cell] >= 0:
+            space.key_of[position] = space.cells[cell]
+            continue
+        if is_dense:
+            space.cells[cell] = n_keys
+        space.key_of[position] = n_keys
+        space.key_category[n_keys] = category
+        space.key_label[n_keys] = label
+        space.key_own[n_keys] = entry & 1
+        n_keys += 1
+    space.n_keys = n_keys
+    return 0
+
+
 cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* space, const int32_t* features,
                            int32_t n_features, const Criterion* criterion, const Weights* weights, int32_t min_leaf,
                            Test* best) except -1 nogil:
@@ -176,7 +239,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
     """
     cdef int32_t m = samples.n_labels, n = space.n_entries
     cdef int32_t n_categories = FIRST_ANSWER + m + tree.n_ties
-    cdef int32_t position, entry, sample, label, answer, item, feature, rank
+    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count
     cdef int32_t low, mid, high, category
     cdef int32_t* own_total
     cdef int32_t* reach_total
@@ -194,8 +257,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
     cdef int32_t left_max, left_ties, left_label, right_max, right_ties, right_label, left_answer, right_answer
     cdef int64_t base_correct = tree.n_correct, base_stable = tree.n_stable, base_robust = tree.n_robust
     cdef int64_t correct, stable, robust
-    cdef bint same, is_sure, ties_changed
-    cdef double event, next_event, width, own_gain, reach_gain, before
+    cdef bint same
+    cdef double event, next_event, before
     cdef double left_mass, right_mass, reach_left_mass, reach_right_mass, total_mass, reach_total_mass
     cdef double unit = 1.0 / log(m) if m > 1 else 1.0
     cdef Impurity impurity = criterion.impurity
@@ -225,8 +288,6 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
         if entry & 1:
             own_total[label] += 1
             n_own += 1
-        answer = space.outside[sample]
-        space.category[position] = (FREE if answer == NONE else LOST if answer == MIXED else FIRST_ANSWER + answer)
         # Take the listed samples out of the tallies; the sweep puts them back.
         if entry & 1:
             base_correct -= tree.own[sample] == label
@@ -234,6 +295,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
         base_robust -= tree.joint[sample] != MIXED and tree.own[sample] == label
     if n_own < 2 * min_leaf:
         return 0
+    assign_keys(samples, tree, space, n_categories)
     total_mass = 0
     reach_total_mass = 0
     for label in range(m):
@@ -243,7 +305,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                    impurity_of(impurity, n, reach_total_mass, unit))
     for item in range(n_features):
         feature = features[item]
-        if not sort_entries(samples, feature, space):
+        n_runs = list_events(samples, feature, space)
+        if n_runs == 0:
             continue
         memset(own_left, 0, m * sizeof(int32_t))
         memset(reach_left, 0, m * sizeof(int32_t))
@@ -252,12 +315,13 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
         for label in range(m):
             own_right[label] = own_total[label]
             reach_right[label] = reach_total[label]
-        for position in range(n):
-            only_right[space.category[position]] += 1
-            label = samples.labels[space.entries[position] >> 1]
-            category = space.category[position]
+        for run in range(n_runs):
+            key = space.run_keys[run]
+            label = space.key_label[key]
+            category = space.key_category[key]
+            only_right[category] += space.run_counts[run]
             if category == FREE or category == FIRST_ANSWER + label:
-                sure_right[label] += 1
+                sure_right[label] += space.run_counts[run]
         left_mass, reach_left_mass = 0, 0
         right_mass, reach_right_mass = total_mass, reach_total_mass
         left_size, right_size, left_reach, right_reach = 0, n_own, 0, n
@@ -266,74 +330,67 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
         low, mid, high = 0, 0, 0
         while True:
             event = space.highs[high]
-            if mid < n and space.mids[mid] < event:
+            if mid < n_runs and space.mids[mid] < event:
                 event = space.mids[mid]
-            if low < n and space.lows[low] < event:
+            if low < n_runs and space.lows[low] < event:
                 event = space.lows[low]
-            while low < n and space.lows[low] <= event:
-                position = place_of(space.keys[low])
-                label = samples.labels[space.entries[position] >> 1]
-                category = space.category[position]
-                only_right[category] -= 1
-                both[category] += 1
+            while low < n_runs and space.lows[low] <= event:
+                key = space.run_keys[low]
+                count = space.run_counts[low]
+                label = space.key_label[key]
+                category = space.key_category[key]
+                only_right[category] -= count
+                both[category] += count
                 if category == FREE or category == FIRST_ANSWER + label:
-                    sure_right[label] -= 1
-                    sure_both[label] += 1
-                if impurity == GINI:
-                    reach_left_mass += 2 * reach_left[label] + 1
-                else:
-                    reach_left_mass += _mass(impurity, reach_left[label] + 1) - _mass(impurity, reach_left[label])
-                reach_left[label] += 1
-                left_reach += 1
+                    sure_right[label] -= count
+                    sure_both[label] += count
+                reach_left_mass += _mass_change(impurity, reach_left[label], count)
+                reach_left[label] += count
+                left_reach += count
                 low += 1
-            while mid < n and space.mids[mid] <= event:
-                entry = space.entries[place_of(space.keys[mid])]
+            while mid < n_runs and space.mids[mid] <= event:
+                key = space.run_keys[mid]
+                count = space.run_counts[mid]
                 mid += 1
-                if not entry & 1:
+                if not space.key_own[key]:
                     continue
-                label = samples.labels[entry >> 1]
-                if impurity == GINI:
-                    left_mass += 2 * own_left[label] + 1
-                    right_mass -= 2 * own_right[label] - 1
-                else:
-                    left_mass += _mass(impurity, own_left[label] + 1) - _mass(impurity, own_left[label])
-                    right_mass += _mass(impurity, own_right[label] - 1) - _mass(impurity, own_right[label])
-                own_left[label] += 1
-                own_right[label] -= 1
-                left_size += 1
-                right_size -= 1
+                label = space.key_label[key]
+                left_mass += _mass_change(impurity, own_left[label], count)
+                right_mass += _mass_change(impurity, own_right[label], -count)
+                if own_right[label] == right_max:
+                    right_max = -1      # to be found again
+                own_left[label] += count
+                own_right[label] -= count
+                left_size += count
+                right_size -= count
                 if own_left[label] > left_max:
                     left_max = own_left[label]
                     left_label = label
                     left_ties = 1
                 elif own_left[label] == left_max:
                     left_ties += 1
-                if own_right[label] + 1 == right_max:
-                    right_max = -1      # to be found again
-            while high < n and space.highs[high] <= event:
-                position = place_of(space.keys[high])
-                label = samples.labels[space.entries[position] >> 1]
-                category = space.category[position]
-                both[category] -= 1
-                only_left[category] += 1
+            while high < n_runs and space.highs[high] <= event:
+                key = space.run_keys[high]
+                count = space.run_counts[high]
+                label = space.key_label[key]
+                category = space.key_category[key]
+                both[category] -= count
+                only_left[category] += count
                 if category == FREE or category == FIRST_ANSWER + label:
-                    sure_both[label] -= 1
-                    sure_left[label] += 1
-                if impurity == GINI:
-                    reach_right_mass -= 2 * reach_right[label] - 1
-                else:
-                    reach_right_mass += _mass(impurity, reach_right[label] - 1) - _mass(impurity, reach_right[label])
-                reach_right[label] -= 1
-                right_reach -= 1
+                    sure_both[label] -= count
+                    sure_left[label] += count
+                reach_right_mass += _mass_change(impurity, reach_right[label], -count)
+                reach_right[label] -= count
+                right_reach -= count
                 high += 1
-            if right_size < min_leaf or high == n:
+            if right_size < min_leaf or high == n_runs:
                 break
             if left_size < min_leaf:
                 continue
             next_event = space.highs[high]
-            if mid < n and space.mids[mid] < next_event:
+            if mid < n_runs and space.mids[mid] < next_event:
                 next_event = space.mids[mid]
-            if low < n and space.lows[low] < next_event:
+            if low < n_runs and space.lows[low] < next_event:
                 next_event = space.lows[low]
             if right_max < 0:
                 right_ties = 0
@@ -413,11 +470,12 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
     results is another one, and its own evaluation counts.
     """
     cdef int32_t n = space.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
-    cdef int32_t low, mid, high, before, after
+    cdef int32_t low, mid, high, before, after, key, n_runs, change
     cdef int64_t correct, stable, robust
     cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
     cdef int32_t label
-    cdef bint is_correct, now_correct
+    cdef int32_t[64] numbers
+    cdef bint is_correct
     cdef double event, next_event
     cdef Criterion by_score
     cdef Test candidate
@@ -441,7 +499,12 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
     merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, space.across, space)
     _fill_own(samples, tree.nodes, tree.nodes[node].left, space, space.own_left)
     _fill_own(samples, tree.nodes, tree.nodes[node].right, space, space.own_right)
-    # At a threshold below everything all samples are on the right.
+    # At a threshold below everything all samples are on the right. A key tells, in bits, whether the box is stable on the
+    # left only, on both sides, on the right only; whether the sample is correct on the left, on the right; whether it
+    # falls into this node.
+    space.n_keys = 0
+    for key in range(64):
+        numbers[key] = -1
     for position in range(n):
         entry = space.entries[position]
         sample = entry >> 1
@@ -449,65 +512,59 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
         is_correct = tree.own[sample] == label
         start_stable -= tree.joint[sample] != MIXED
         start_robust -= is_correct and tree.joint[sample] != MIXED
+        before = merge_answer(space.outside[sample], space.aside[sample])
+        after = merge_answer(space.outside[sample], space.across[sample])
+        key = (before != MIXED) | ((merge_answer(before, space.across[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
         if entry & 1:
             n_own += 1
             start_correct -= is_correct
             is_correct = space.own_right[sample] == label
             start_correct += is_correct
-        # Three results of the box, as bits: left only, both sides, right only.
-        after = merge_answer(space.outside[sample], space.across[sample])
-        before = merge_answer(space.outside[sample], space.aside[sample])
-        space.category[position] = (
-            (before != MIXED) | ((merge_answer(before, space.across[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
-        )
+            key |= ((space.own_left[sample] == label) << 3) | (is_correct << 4) | 32
+        else:
+            key |= (is_correct << 3) | (is_correct << 4)
+        if numbers[key] < 0:
+            numbers[key] = space.n_keys
+            space.key_category[space.n_keys] = key
+            space.n_keys += 1
+        space.key_of[position] = numbers[key]
         start_stable += after != MIXED
         start_robust += is_correct and after != MIXED
     for item in range(n_features):
         feature = features[item]
-        if not sort_entries(samples, feature, space):
+        n_runs = list_events(samples, feature, space)
+        if n_runs == 0:
             continue
         correct, stable, robust = start_correct, start_stable, start_robust
         left_size = 0
         low, mid, high = 0, 0, 0
         while True:
             event = space.highs[high]
-            if mid < n and space.mids[mid] < event:
+            if mid < n_runs and space.mids[mid] < event:
                 event = space.mids[mid]
-            if low < n and space.lows[low] < event:
+            if low < n_runs and space.lows[low] < event:
                 event = space.lows[low]
-            while low < n and space.lows[low] <= event:
-                position = place_of(space.keys[low])
-                entry = space.entries[position]
-                sample = entry >> 1
-                before = (space.category[position] >> 2) & 1
-                after = (space.category[position] >> 1) & 1
-                stable += after - before
-                if (space.own_right[sample] if entry & 1 else tree.own[sample]) == samples.labels[sample]:
-                    robust += after - before
+            while low < n_runs and space.lows[low] <= event:
+                key = space.key_category[space.run_keys[low]]
+                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * space.run_counts[low]
+                stable += change
+                robust += ((key >> 4) & 1) * change
                 low += 1
-            while mid < n and space.mids[mid] <= event:
-                position = place_of(space.keys[mid])
-                entry = space.entries[position]
-                if entry & 1:
-                    sample = entry >> 1
-                    is_correct = space.own_right[sample] == samples.labels[sample]
-                    now_correct = space.own_left[sample] == samples.labels[sample]
-                    correct += <int32_t> now_correct - <int32_t> is_correct
-                    if (space.category[position] >> 1) & 1:
-                        robust += <int32_t> now_correct - <int32_t> is_correct
-                    left_size += 1
+            while mid < n_runs and space.mids[mid] <= event:
+                key = space.key_category[space.run_keys[mid]]
+                if key & 32:
+                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * space.run_counts[mid]
+                    correct += change
+                    robust += ((key >> 1) & 1) * change
+                    left_size += space.run_counts[mid]
                 mid += 1
-            while high < n and space.highs[high] <= event:
-                position = place_of(space.keys[high])
-                entry = space.entries[position]
-                sample = entry >> 1
-                before = (space.category[position] >> 1) & 1
-                after = space.category[position] & 1
-                stable += after - before
-                if (space.own_left[sample] if entry & 1 else tree.own[sample]) == samples.labels[sample]:
-                    robust += after - before
+            while high < n_runs and space.highs[high] <= event:
+                key = space.key_category[space.run_keys[high]]
+                change = ((key & 1) - ((key >> 1) & 1)) * space.run_counts[high]
+                stable += change
+                robust += ((key >> 3) & 1) * change
                 high += 1
-            if n_own - left_size < min_leaf or high == n:
+            if n_own - left_size < min_leaf or high == n_runs:
                 break
             if left_size < min_leaf:
                 continue
@@ -515,9 +572,9 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
             if best.feature >= 0 and candidate.score < best.score:
                 continue
             next_event = space.highs[high]
-            if mid < n and space.mids[mid] < next_event:
+            if mid < n_runs and space.mids[mid] < next_event:
                 next_event = space.mids[mid]
-            if low < n and space.lows[low] < next_event:
+            if low < n_runs and space.lows[low] < next_event:
                 next_event = space.lows[low]
             candidate.feature = feature
             candidate.width = (next_event - event) / _range_of(samples, feature)
