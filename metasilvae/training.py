@@ -161,6 +161,8 @@ class Trainer:
             rng = np.random.default_rng([options.seed, 1])
             features = np.sort(rng.choice(features, options.allowed_features, replace=False)).astype(np.int32)
         correct, stable, robust = options.fitness.weights
+        moved = options.caution * max(correct, 0.0)
+        correct, robust = correct - moved, robust + moved
         return breeding.Objective(
             correct / n,
             stable / n,
@@ -169,7 +171,7 @@ class Trainer:
             min_leaf=options.min_samples_leaf,
             max_leaves=options.max_leaves,
             max_depth=options.max_depth,
-            leaf_cost=options.leaf_cost * max(map(abs, (correct, stable, robust))) / n,
+            leaf_cost=options.leaf_cost * max(correct + robust, stable, 0.0) / n,
         )
 
     @property

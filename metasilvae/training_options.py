@@ -29,6 +29,9 @@ class TrainingOptions:
         The same seed gives the same tree, byte for byte, for any number of jobs.
     radius_factor : float
         The boxes of training are larger by this factor than those to be certified.
+    caution : float
+        Share of the weight of correct samples that the search gives to robust ones instead: a sample that is correct
+        with its whole box says more about new samples than one that is just correct.
     greedy : bool
         Start from greedily grown trees; else from single leaves.
     blends : tuple of float
@@ -60,12 +63,13 @@ class TrainingOptions:
 
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
-    radius_factor: float = 1.0
+    radius_factor: float = 1.15
+    caution: float = 0.2
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
     seed_leaves: int = 0
     leaf_cost: float = 1.0
-    min_samples_leaf: int = 5
+    min_samples_leaf: int = 3
     max_leaves: int = 2**20
     max_depth: int = 2**20
     allowed_features: int = 0
@@ -93,6 +97,7 @@ class TrainingOptions:
         for name, low, high in (
             ("radius_factor", 0, math.inf),
             ("leaf_cost", 0, math.inf),
+            ("caution", 0, 1),
             ("crossover", 0, 1),
             ("mutation_probability", 0, 1),
             ("validation", 0, 0.9),
@@ -129,6 +134,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The genetic algorithm of the paper, with the parameters of the authors' program.
     "paper": {
         "greedy": False,
+        "radius_factor": 1.0,
+        "caution": 0.0,
         "leaf_cost": 0.0,
         "min_samples_leaf": 1,
         "generations": 64,
