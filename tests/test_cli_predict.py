@@ -79,3 +79,48 @@ def test_the_label_can_stand_anywhere(tree: str, tmp_path: Path, words: list[str
     lines = [",".join([*line.split(",")[1:], line.split(",")[0]]) for line in ROWS.splitlines()[1:]]
     rows = write(tmp_path, "r.csv", "\n".join(["u,v,class", *lines]))
     assert run("predict", tree, rows, *words).stdout.splitlines() == ANSWERS
+
+
+def test_rows_without_labels(tree: str, tmp_path: Path) -> None:
+    lines = [line.partition(",")[2] for line in ROWS.splitlines()[1:]]
+    for text in (lines, ["# 7 2", *lines], ["u,v", *lines]):
+        rows = write(tmp_path, "r.csv", "\n".join(text))
+        result = run("predict", tree, rows, "--label-column", "none")
+        assert (result.stdout.splitlines(), result.stderr) == (ANSWERS, "")
+    assert run("predict", tree, rows, "--label-column", "none", "--format", "csv").stdout.splitlines()[:3] == [
+        "row,answer",
+        "0,a",
+        '1,"a,bb"',
+    ]
+    first = run("predict", tree, rows, "--label-column", "none", "--format", "jsonl").stdout.splitlines()[0]
+    assert json.loads(first) == {"row": 0, "answer": ["a"]}
+
+
+def test_a_single_column_without_labels(tmp_path: Path) -> None:
+    model = write(tmp_path, "m.silva", "classifier-decision-tree 1 2 a b SPLIT 0 0 LEAF 1 0 LEAF 0 1")
+    rows = write(tmp_path, "r.csv", "-1\n0\n1\n")
+    assert run("predict", model, rows, "--label-column", "none").stdout.splitlines() == ["a", "a", "b"]
+
+
+def test_rows_without_labels_that_are_broken(tree: str, tmp_path: Path) -> None:
+    rows = write(tmp_path, "r.csv", "0,1\n0,x\n")
+    assert (
+        f"{rows}:2: column 2: 'x' is not a number"
+        in run("predict", tree, rows, "--label-column", "none", code=1).stderr
+    )
+    rows = write(tmp_path, "r.csv", "0,1,2\n")
+    assert "has 3 features" in run("predict", tree, rows, "--label-column", "none", code=1).stderr
+    rows = write(tmp_path, "r.libsvm", "a 1:1\n")
+    assert "are for CSV data" in run("predict", tree, rows, "--label-column", "none", code=2).stderr
+
+
+def test_other_commands_need_labels(tree: str, rows: str, tmp_path: Path) -> None:
+    for words in (
+        ["verify", tree, rows],
+        ["evaluate", tree, rows],
+        ["data", "check", rows],
+        ["data", "convert", rows, tmp_path / "out.csv"],
+        ["data", "split", rows, "--test", "0.5"],
+    ):
+        message = run(*words, "--label-column", "none", code=2).stderr
+        assert "--label-column none is for predict: everything else needs the labels of the rows" in message

@@ -382,3 +382,31 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
         assert b"tr\xffe" in (tmp_path / "out").read_bytes() or "json" in report_format
     run("evaluate", tree, rows, "-o", tmp_path / "out")
     assert b"tr\xffe" in (tmp_path / "out").read_bytes()
+
+
+def test_counterexamples_are_data_that_bear_out_the_verdicts(tree: str, rows: str, tmp_path: Path) -> None:
+    path = tmp_path / "counterexamples.csv"
+    run("verify", tree, rows, "--epsilon", 0.1, "--counterexamples", path)
+    written = list(csv.DictReader(io.StringIO(path.read_text())))
+    assert [record["#row"] for record in written] == ["1", "2", "3", "4", "6"]
+    before = run("predict", tree, rows).stdout.splitlines()
+    # The notes behind the values are passed over, so the file is data of the model's width.
+    after = list(csv.DictReader(io.StringIO(run("predict", tree, path, "--format", "csv").stdout)))
+    assert len(after) == len(written)
+    for record, found in zip(written, after, strict=True):
+        row = int(record["#row"])
+        label, *values = ROWS.splitlines()[row + 1].split(",")
+        assert found["answer"] == record["#perturbed_answer"] != record["#answer"] == before[row]
+        assert found["label"] == record["label"] == label
+        for name, value in zip(("x0", "x1"), map(float, values), strict=True):
+            assert value - 0.1 <= float(record[name]) <= value + 0.1
+    check = run("data", "check", path).stdout
+    assert re.search(r"features +2\b", check)
+
+
+def test_counterexamples_keep_odd_names(tmp_path: Path) -> None:
+    tree = write(tmp_path, "m.silva", "classifier-decision-tree 2 2 a b SPLIT 0 0 LEAF 1 0 LEAF 0 1")
+    rows = write(tmp_path, "r.csv", 'what,"u, or ""v""",w\n"a",0,5\n"#b",1,6\n')
+    run("verify", tree, rows, "--epsilon", 1, "--counterexamples", tmp_path / "c.csv")
+    assert run("predict", tree, tmp_path / "c.csv", "--format", "csv").stdout.splitlines()[1:] == ["0,a,b", "1,#b,a"]
+    assert "u, or" in run("export", tree, "--to", "text", "--data", tmp_path / "c.csv").stdout
