@@ -41,5 +41,5 @@ setup(
             "embedsignature": True,
         },
     ),
-    options={"build": {"build_base": BUILD_FOLDER}},
+    options={"build": {"build_base": BUILD_FOLDER}, "build_ext": {"parallel": os.cpu_count() or 1}},
 )

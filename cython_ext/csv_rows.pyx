@@ -4,7 +4,7 @@ Reads well-formed rows only and stops at the first other one: metasilvae.formats
 it, and what delimiter, columns and header the file has.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
 
 from ms_line cimport Lines, find_line_end
@@ -12,6 +12,12 @@ from ms_number cimport read_number
 
 # How parse_rows ended: text used up, no room for further rows, a malformed row.
 USED_UP, FULL, MALFORMED = range(3)
+# What a column holds: a number, the label, a note to pass over.
+VALUE, LABEL, NOTE = range(3)
+
+cdef enum:
+    IS_VALUE = 0
+    IS_NOTE = 2
 
 
 cdef inline const unsigned char* skip_blanks(const unsigned char* position, int delimiter) noexcept nogil:
@@ -47,7 +53,7 @@ cdef inline const unsigned char* find_label_end(const unsigned char* position, c
 
 
 cdef inline bint parse_row(const unsigned char* text, Py_ssize_t start, Py_ssize_t stop, int delimiter,
-                           Py_ssize_t label_column, Py_ssize_t n_columns, double* values, int64_t* span) noexcept nogil:
+                           const uint8_t* roles, Py_ssize_t n_columns, double* values, int64_t* span) noexcept nogil:
     """Read one row; false if it is malformed. The byte at `stop` ends any number or run of blanks."""
     cdef const unsigned char* position = text + start
     cdef const unsigned char* end = text + stop
@@ -56,12 +62,16 @@ cdef inline bint parse_row(const unsigned char* text, Py_ssize_t start, Py_ssize
     cdef bint quoted
     for column in range(n_columns):
         position = skip_blanks(position, delimiter)
-        if column == label_column:
+        if roles[column] == IS_NOTE and position[0] != c'"':
+            while position < end and position[0] != delimiter:
+                position += 1
+        elif roles[column] != IS_VALUE:
             label_end = find_label_end(position, end, delimiter)
             if label_end == NULL:
                 return False
-            span[0] = position - text
-            span[1] = label_end - text
+            if roles[column] != IS_NOTE:
+                span[0] = position - text
+                span[1] = label_end - text
             position = label_end
         else:
             quoted = position[0] == c'"'
@@ -89,7 +99,7 @@ cdef inline bint parse_row(const unsigned char* text, Py_ssize_t start, Py_ssize
 
 
 def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, bint at_end, int delimiter,
-               Py_ssize_t label_column, int64_t line, double[:, ::1] X, int64_t[:, ::1] label_spans,
+               const uint8_t[::1] roles, int64_t line, double[:, ::1] X, int64_t[:, ::1] label_spans,
                int64_t[::1] line_of_row):
     """Read rows until the text, the room or the well-formed rows end.
 
@@ -97,9 +107,10 @@ def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t sto
     ----------
     buffer, start, stop : the text; the byte at `stop` exists and is a line feed
     at_end : the file ends at `stop`; else an incomplete last line is left alone
-    delimiter, label_column : byte between cells, position of the label among the X.shape[1] + 1 columns
+    delimiter : byte between cells
+    roles : VALUE (X.shape[1] times), LABEL (at most once) or NOTE for each column
     line : number of the line at `start`
-    X, label_spans, line_of_row : room for X.shape[0] rows
+    X, label_spans, line_of_row : room for X.shape[0] rows; without a label the spans are left alone
 
     Returns
     -------
@@ -107,7 +118,7 @@ def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t sto
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t room = min(X.shape[0], label_spans.shape[0], line_of_row.shape[0])
-    cdef Py_ssize_t n_columns = X.shape[1] + 1
+    cdef Py_ssize_t n_columns = roles.shape[0]
     cdef Py_ssize_t line_end
     cdef Py_ssize_t next_start = start
     cdef int status = 0
@@ -121,7 +132,7 @@ def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t sto
                 if n_rows == room:
                     status = 1
                     break
-                if not parse_row(lines.text, start, line_end, delimiter, label_column, n_columns, &X[n_rows, 0],
+                if not parse_row(lines.text, start, line_end, delimiter, &roles[0], n_columns, &X[n_rows, 0],
                                  &label_spans[n_rows, 0]):
                     status = 2
                     break

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+NO_LABEL = -1
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -17,9 +19,9 @@ class Dataset:
     X : float64 array, C-contiguous, shape (n_samples, n_features)
         Finite values.
     y : int32 array, shape (n_samples,)
-        Position of each sample's label in `labels`.
+        Position of each sample's label in `labels`; `NO_LABEL` throughout if there are none.
     labels : tuple of str
-        Distinct labels in order of first appearance.
+        Distinct labels in order of first appearance; empty if the samples have none.
     feature_names : tuple of str or None
         Column names, where the file had any.
     source : str
@@ -46,6 +48,10 @@ class Dataset:
     @property
     def n_labels(self) -> int:
         return len(self.labels)
+
+    @property
+    def has_labels(self) -> bool:
+        return bool(self.labels)
 
     def feature_name(self, feature: int) -> str:
         """Column name, or ``x[3]`` for a column without one."""

@@ -64,14 +64,15 @@ class _PrefixedStream(io.RawIOBase):
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
-        self._rest = rest
+        # What is there at once, if the stream can tell: between two reads an interrupt is noticed.
+        self._read = getattr(rest, "read1", rest.read)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast(bytearray, buffer)).cast("B")
-        piece = self._head[: len(view)] if self._head else self._rest.read(len(view))
+        piece = self._head[: len(view)] if self._head else self._read(len(view))
         self._head = self._head[len(piece) :]
         view[: len(piece)] = piece
         return len(piece)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,12 @@ def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree adds the class distribution of its leaf."""
     totals = model.leaf_values.sum(axis=1, dtype=np.float64)
 
+    @cache
+    def exact_total(leaf: int) -> int:
+        return sum(model.leaf_values[leaf].tolist())
+
     def distribution(leaf: int, label: int) -> Fraction:
-        counts = model.leaf_values[leaf].tolist()
-        return Fraction(counts[label], sum(counts))
+        return Fraction(int(model.leaf_values[leaf, label]), exact_total(leaf))
 
     return _largest_sums(model.leaf_values / totals[:, None], leaves, distribution)
 
@@ -61,13 +65,13 @@ def _largest_sums(
         for tree in range(n_trees):
             sums += terms[leaves[:, tree]]
             sizes += largest_size[leaves[:, tree]]
-    # Each of the n_trees additions is off by at most one rounding of the running size; so is each term, whose
-    # divisor is a sum over the labels.
-    slack = 2 * (n_trees + terms.shape[1] + 1) * _ROUNDING * sizes
-    largest = sums.max(axis=1)
-    is_best: NDArray[np.bool_] = sums == largest[:, None]
-    # Sums that overflow are never told apart by float64.
-    is_close = (sums >= (largest - slack)[:, None]) | ~np.isfinite(sizes)[:, None]
+        # Each of the n_trees additions is off by at most one rounding of the running size; so is each term, whose
+        # divisor is a sum over the labels.
+        slack = 2 * (n_trees + terms.shape[1] + 1) * _ROUNDING * sizes
+        largest = sums.max(axis=1)
+        is_best: NDArray[np.bool_] = sums == largest[:, None]
+        # Sums that overflow are never told apart by float64.
+        is_close = (sums >= (largest - slack)[:, None]) | ~np.isfinite(sizes)[:, None]
     for row in np.flatnonzero(is_close.sum(axis=1) > 1):
         candidates = np.flatnonzero(is_close[row])
         exact = {

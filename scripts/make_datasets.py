@@ -117,6 +117,9 @@ size (wine, breast-cancer), scale them first by `metasilvae data convert --scale
 
 `scripts/make_datasets.py` makes everything in this folder from scikit-learn's packaged tables, which are copies of
 the sets in the UCI Machine Learning Repository. `index.tsv` holds the same facts for programs.
+
+`iris/tree.silva` is a small model for `iris`, named `builtin:iris/tree.silva`: a textbook tree of four leaves that
+`scripts/make_demo_model.py` makes from the training part; MIT, as the rest of the project.
 """
 
 

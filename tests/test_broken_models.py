@@ -16,7 +16,7 @@ TRUNCATED_GZIP = gzip.compress((TREE + "a b\nSPLIT 0 1\n" + LEAVES).encode())[:-
 BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "empty": ("", 1, "the file is empty, expected a model"),
     "blank lines only": ("\n \n\t\n", 1, "the file is empty"),
-    "a data file": ("# 2 2\na,1,2\n", 1, "is this a data file instead of a model?"),
+    "a data file": ("# 2 2\na,1,2\n", 1, "is this a data file?"),
     "a data file without header": ("a,1,2\n", 1, "begins with 'a,1,2', expected classifier-decision-tree or"),
     "another first word": ("regression-tree 3 2\n", 1, "begins with 'regression-tree'"),
     "wrong case": ("Classifier-Decision-Tree 3 2\na b\nLEAF 1 0", 1, "begins with 'Classifier-Decision-Tree'"),

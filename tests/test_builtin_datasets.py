@@ -1,13 +1,18 @@
 """The data sets that ship with the project are what their descriptions say."""
 
 import hashlib
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from metasilvae.builtin_datasets import BuiltinDataset, list_builtin_datasets
 from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.silva_models import format_model, parse_model, read_model
+from metasilvae.perturbation import Ball
 from metasilvae.storage import builtin_folder
+from metasilvae.verification import ask, verify
 
 SHIPPED = list_builtin_datasets()
 
@@ -55,3 +60,20 @@ def test_iris_labels_and_stratification() -> None:
 def test_train_and_test_points_of_circle_differ() -> None:
     train, test = (read_dataset(f"builtin:circle/{split}").X.tolist() for split in ("train", "test"))
     assert not set(map(tuple, train)) & set(map(tuple, test))
+
+
+def test_the_shipped_model_is_what_its_script_makes() -> None:
+    script = Path(__file__).parent.parent / "scripts" / "make_demo_model.py"
+    spec = importlib.util.spec_from_file_location("make_demo_model", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = parse_model(module.make_tree(read_dataset("builtin:iris/train")).encode())
+    assert (builtin_folder() / "iris" / "tree.silva").read_text() == format_model(made)
+
+
+def test_the_shipped_model_is_good_and_not_robust() -> None:
+    tree, dataset = read_model("builtin:iris/tree.silva"), read_dataset("builtin:iris/test")
+    tally = verify(ask(tree, dataset, Ball(0.1))).tally
+    assert (tally.correct, tally.stable, tally.robust) == (29, 27, 27)

@@ -288,3 +288,59 @@ def test_published_files(path: Path) -> None:
     else:
         dataset = read_dataset(str(path))
     assert np.array_equal(dataset.X[:, 0], expected)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "label,u,#n,v\na,1,,2.5\nb,-3,x,1e-3\na,.5,7 ,7\n",
+        "label,u,v,#n\na,1,2.5,\nb,-3,1e-3,?\na,.5,7,  \n",
+        'label,u,v,"#n, m"\na,1,2.5,"x,y"\nb,-3,1e-3,""\na,.5,7,"say ""no"""\n',
+        "label,#m,#n,u,v\na,nan,inf,1,2.5\nb,1e999,,-3,1e-3\na,a b,#,.5,7\n",
+        "label;u;#n;v\na;1;1,5;2.5\nb;-3;;1e-3\na;.5;;7\n",
+    ],
+)
+def test_note_columns_are_passed_over(read, content: str) -> None:
+    dataset = read(content)
+    assert rows_of(dataset) == PLAIN
+    assert dataset.feature_names == ("u", "v")
+
+
+def test_a_label_is_never_a_note(read) -> None:
+    dataset = read("u,v,#kind,#n\n1,2.5,a,\n-3,1e-3,b,\n.5,7,a,\n", label_column="#kind")
+    assert rows_of(dataset) == PLAIN
+    assert rows_of(read("u,v,#kind\n1,2.5,a\n-3,1e-3,b\n.5,7,a\n", label_column="last")) == PLAIN
+
+
+def test_without_names_there_are_no_notes(read) -> None:
+    with pytest.raises(DataError, match=r"data.csv:1: column 3: '#n' is not a number"):
+        read("a,1,#n\n", header=False)
+
+
+def test_rows_with_notes_have_the_width_of_the_header(read) -> None:
+    with pytest.raises(DataError, match=r"data.csv:2: 2 columns found, 3 expected as in the header"):
+        read("label,u,#n\na,1\n")
+    with pytest.raises(DataError, match=r"data.csv:2: column 2 \(u\): 'x' is not a number"):
+        read("label,u,#n\na,x,1\n")
+    with pytest.raises(DataError, match=r"data.csv:2: column 3: the quote is not closed"):
+        read('label,u,#n\na,1,"x\n')
+    with pytest.raises(DataError, match="no column holds values"):
+        read("label,#n\na,1\n")
+
+
+def test_the_announced_features_do_not_count_notes(read) -> None:
+    assert read("# 1 2\nlabel,u,v,#n\na,1,2,3\n", n_features=2).X.tolist() == [[1, 2]]
+
+
+def test_data_without_labels(read) -> None:
+    options = {"label_column": "none", "needs_labels": False}
+    for content in ("1,2.5\n-3,1e-3\n.5,7\n", "# 3 2\nu,#n,v\n1,,2.5\n-3,,1e-3\n.5,,7\n"):
+        dataset = read(content, **options)
+        assert dataset.X.tolist() == [list(row[1:]) for row in PLAIN]
+        assert (dataset.labels, dataset.y.tolist(), dataset.has_labels) == ((), [-1, -1, -1], False)
+    with pytest.raises(DataError, match="2 features found, 3 were asked for"):
+        read("1,2\n", n_features=3, **options)
+    with pytest.warns(MetasilvaeWarning, match="announces 1 features, the rows have 2; the rows are trusted"):
+        read("# 1 1\n1,2\n", **options)
+    with pytest.raises(RequestError, match="everything else needs the labels"):
+        read("1,2\n", label_column="none")

@@ -94,7 +94,7 @@ class CommandGroup(click.Group):
                 raise click.Abort() from None
             except Exception as error:
                 if isinstance(error, BrokenPipeError):
-                    raise
+                    raise  # the reader has seen enough; click leaves quietly
                 if os.environ.get("METASILVAE_TRACEBACK"):
                     traceback.print_exc()
                 raise _as_click_error(error) from None
@@ -118,8 +118,7 @@ class CommandGroup(click.Group):
             click.echo("interrupted", err=True)
             exit_code = INTERRUPTED
         except OSError as error:
-            # Help and version are printed by click itself; a closed pipe it leaves quietly.
-            click.echo(f"error: standard output: cannot be written: {error.strerror or error}", err=True)
+            _as_click_error(error).show()
             exit_code = FailedRun.exit_code
         _drop_unwritten_output()
         sys.exit(exit_code or 0)
@@ -128,6 +127,9 @@ class CommandGroup(click.Group):
 def _as_click_error(error: Exception) -> click.ClickException:
     if isinstance(error, RequestError):
         return click.UsageError(str(error))
+    if isinstance(error, OSError) and error.filename is None:
+        # The library names its files; what is left is help and the like, printed by click.
+        return FailedRun(f"standard output: cannot be written: {error.strerror or error}")
     if isinstance(error, MetasilvaeError | OSError):
         return FailedRun(str(error))
     if isinstance(error, MemoryError):

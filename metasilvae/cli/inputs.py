@@ -11,14 +11,16 @@ from metasilvae.matching import check_width
 from metasilvae.model import Model
 
 
-def load_data_for(model: Model, source: str, data_options: dict[str, Any]) -> Dataset:
+def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
     """Read data that a model is to work on; sparse data are as wide as the model."""
-    return read_dataset(source, libsvm_width=model.n_features, **data_options)
+    return read_dataset(source, libsvm_width=model.n_features, needs_labels=needs_labels, **data_options)
 
 
-def load_model_and_data(model: str, data: str, data_options: dict[str, Any]) -> tuple[Model, Dataset]:
+def load_model_and_data(
+    model: str, data: str, data_options: dict[str, Any], needs_labels: bool = True
+) -> tuple[Model, Dataset]:
     loaded = read_model(model)
-    return loaded, load_data_for(loaded, data, data_options)
+    return loaded, load_data_for(loaded, data, data_options, needs_labels)
 
 
 def load_feature_names(model: Model, data: str | None, data_options: dict[str, Any]) -> tuple[str, ...] | None:

@@ -146,8 +146,8 @@ data_options = shared_options(
     click.option(
         "--label-column",
         default="first",
-        metavar="first|last|NAME|N",
-        help="Column of the labels in CSV data; N counts from 1.",
+        metavar="first|last|NAME|N|none",
+        help="Column of the labels in CSV data; N counts from 1; none (predict only): all columns are values.",
     ),
     click.option("--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"),
     click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),

@@ -27,7 +27,7 @@ from metasilvae.voting import VOTINGS
     "answer_format",
     type=click.Choice(list(ANSWER_FORMATS)),
     default="text",
-    help="text: one answer a line; csv and jsonl: with row number and true label.",
+    help="text: one answer a line; csv and jsonl: with row number and, where there is one, true label.",
 )
 @output_option
 @jobs_option
@@ -48,9 +48,10 @@ def predict(
     \b
     Example:
       metasilvae predict model.silva test.csv --format csv --output answers.csv
+      metasilvae predict model.silva values.csv --label-column none
     """
     refuse_two_pipes(model, data)
     check_outputs([output], [model, data])
-    loaded, dataset = load_model_and_data(model, data, data_options)
+    loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=False)
     answers = classify(loaded, dataset, voting=voting, jobs=jobs)
     write_output(output, ANSWER_FORMATS[answer_format](loaded, dataset, answers))

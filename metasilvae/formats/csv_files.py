@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 
 from metasilvae._core import csv_rows, number_text
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, at_line, shorten
 from metasilvae.formats.chunks import (
     BATCH_ROWS,
@@ -37,12 +37,13 @@ def read_csv(
 ) -> Dataset:
     """Read the rest of a CSV file."""
     layout = find_layout(chunks, label_column, header)
-    if n_features is not None and n_features != layout.n_columns - 1:
+    if n_features is not None and n_features != layout.n_features:
         raise DataError(
             at_line(
                 chunks.source,
                 layout.width_line,
-                f"{layout.n_columns - 1} features (and the label) found, {n_features} were asked for",
+                f"{layout.n_features} features{' (and the label)' * layout.has_labels} found, "
+                f"{n_features} were asked for",
             )
         )
     dataset = _read_rows(chunks, problems, layout)
@@ -60,7 +61,7 @@ def read_csv(
 
 
 def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Dataset:
-    width = layout.n_columns - 1
+    width = layout.n_features
     X = GrowingArray(np.float64, (width,), _first_capacity(layout))
     y = GrowingArray(np.int32)
     line_of_row = GrowingArray(np.int64)
@@ -73,14 +74,17 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             chunks.stop,
             chunks.at_end,
             ord(layout.delimiter),
-            layout.label_column,
+            layout.roles,
             chunks.line,
             X.rest(BATCH_ROWS),
             spans,
             line_of_row.room(BATCH_ROWS),
         )
         chunks.advance(start, line)
-        labels.encode(chunks.buffer, spans[:n_rows], line_of_row.room(n_rows), y.room(n_rows))
+        if layout.has_labels:
+            labels.encode(chunks.buffer, spans[:n_rows], line_of_row.room(n_rows), y.room(n_rows))
+        else:
+            y.room(n_rows)[:] = NO_LABEL
         for column in (X, y, line_of_row):
             column.take(n_rows)
         if status == csv_rows.MALFORMED:
@@ -123,7 +127,8 @@ def check_announcement(dataset: Dataset, announcement: Announcement | None) -> N
     if announcement.n_rows != dataset.n_samples:
         wrong.append(f"{announcement.n_rows} rows, {dataset.n_samples} follow")
     if announcement.n_features != dataset.n_features:
-        wrong.append(f"{announcement.n_features} features, the rows have {dataset.n_features} and the label")
+        label = " and the label" if dataset.has_labels else ""
+        wrong.append(f"{announcement.n_features} features, the rows have {dataset.n_features}{label}")
     if wrong:
         place = at_line(dataset.source, announcement.line, "the # line announces " + "; and ".join(wrong))
         warnings.warn(f"{place}; the rows are trusted", MetasilvaeWarning, stacklevel=2)

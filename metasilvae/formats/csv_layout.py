@@ -10,7 +10,12 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import csv_rows
 from metasilvae._core.number_text import parse_number
 from metasilvae.errors import DataError, RequestError, at_line, shorten
 from metasilvae.formats.chunks import TextChunks, decode_text
@@ -18,6 +23,9 @@ from metasilvae.formats.chunks import TextChunks, decode_text
 DELIMITERS = ",;\t|"
 SAMPLED_LINES = 20
 SAMPLED_BYTES = 1 << 20
+NO_LABELS = "none"
+NO_COLUMN = -1
+NOTE_MARK = "#"
 _BLANKS = " \t"
 _ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
 _MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "nil", "-", "."})
@@ -40,8 +48,12 @@ class Announcement:
 class Layout:
     """How to read the rows of a CSV file.
 
+    A column whose name starts with ``#`` is a note that is passed over, unless it is the label.
+
     Attributes
     ----------
+    label_column : int
+        Position of the label, `NO_COLUMN` if there is none.
     names : tuple of str or None
         Names of all columns, the label's included.
     width_line : int
@@ -55,11 +67,30 @@ class Layout:
     announcement: Announcement | None
     width_line: int
 
+    @cached_property
+    def roles(self) -> NDArray[np.uint8]:
+        """What each column holds: `csv_rows.VALUE`, `LABEL` or `NOTE`."""
+        roles = np.full(self.n_columns, csv_rows.VALUE, dtype=np.uint8)
+        for column, name in enumerate(self.names or ()):
+            if name.startswith(NOTE_MARK):
+                roles[column] = csv_rows.NOTE
+        if self.has_labels:
+            roles[self.label_column] = csv_rows.LABEL
+        return roles
+
+    @property
+    def has_labels(self) -> bool:
+        return self.label_column != NO_COLUMN
+
+    @property
+    def n_features(self) -> int:
+        return int((self.roles == csv_rows.VALUE).sum())
+
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         if self.names is None:
             return None
-        names = [name for column, name in enumerate(self.names) if column != self.label_column]
+        names = [name for name, role in zip(self.names, self.roles, strict=True) if role == csv_rows.VALUE]
         return tuple(name or f"x[{feature}]" for feature, name in enumerate(names))
 
     def column_name(self, column: int) -> str:
@@ -137,7 +168,7 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     """Read the top of a file up to its first row."""
     if not label_column or (label_column.isdecimal() and int(label_column) == 0):
         raise RequestError(f"label column {label_column!r}: expected first, last, a column name or a number from 1")
-    named = label_column not in ("first", "last") and not label_column.isdecimal()
+    named = label_column not in ("first", "last", NO_LABELS) and not label_column.isdecimal()
     if named and header is False:
         raise RequestError(f"the label column {label_column!r} is a name, but --no-header says there are no names")
     announcement = _skip_comments(chunks)
@@ -150,7 +181,7 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
         cells = split_cells(sample[0], delimiter)
     except ValueError as error:
         raise DataError(at_line(chunks.source, number, str(error))) from None
-    if len(cells) < 2:
+    if len(cells) < 2 and label_column != NO_LABELS:
         raise DataError(at_line(chunks.source, number, _describe_single_column(sample[0])))
     if named:
         position = _locate_by_name(chunks.source, label_column, cells, number)
@@ -160,7 +191,10 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
         header = is_header(cells, position) if header is None else header
     if header:
         chunks.skip_line()
-    return Layout(delimiter, len(cells), position, tuple(cells) if header else None, announcement, number)
+    layout = Layout(delimiter, len(cells), position, tuple(cells) if header else None, announcement, number)
+    if layout.n_features == 0:
+        raise DataError(at_line(chunks.source, number, "no column holds values: names that start with # mark notes"))
+    return layout
 
 
 def _skip_comments(chunks: TextChunks) -> Announcement | None:
@@ -202,6 +236,8 @@ def _locate_by_number(source: str, label_column: str, n_columns: int, line: int)
         return 0
     if label_column == "last":
         return n_columns - 1
+    if label_column == NO_LABELS:
+        return NO_COLUMN
     if int(label_column) > n_columns:
         raise DataError(
             at_line(source, line, f"label column {label_column} was asked for, but there are {n_columns} columns")
@@ -262,6 +298,8 @@ def describe_row(line: bytes, layout: Layout) -> str:
             f"(line {layout.width_line}); {advice}"
         )
     for column, cell in enumerate(cells):
+        if layout.roles[column] == csv_rows.NOTE:
+            continue
         if column == layout.label_column:
             if not cell.strip():
                 return f"{layout.column_name(column)}: the label is missing; fill it in or delete the row"

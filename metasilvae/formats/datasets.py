@@ -17,6 +17,7 @@ from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_lin
 from metasilvae.formats.binary_files import looks_like_binary, read_binary, write_binary
 from metasilvae.formats.chunks import Problems, TextChunks
 from metasilvae.formats.csv_files import read_csv, write_csv
+from metasilvae.formats.csv_layout import NO_LABELS
 from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
 from metasilvae.formats.silva_faults import FOREST_WORD, TREE_WORD
 
@@ -54,16 +55,18 @@ def read_dataset(
     header: bool | None = None,
     n_features: int | None = None,
     libsvm_width: int | None = None,
+    needs_labels: bool = True,
 ) -> Dataset:
     """Read a data set from a path, ``-`` (standard input) or ``builtin:NAME/SPLIT``.
 
     Parameters
     ----------
     input_format : ``auto`` (by content), ``csv``, ``libsvm`` or ``binary``
-    label_column : ``first``, ``last``, a column name, or a column number from 1; CSV only
+    label_column : ``first``, ``last``, a column name, a column number from 1, or ``none``; CSV only
     header : whether CSV data starts with column names; None detects it
     n_features : width that the data must have; LIBSVM rows are filled up with zeros to it
     libsvm_width : width of LIBSVM data when `n_features` is not given, usually that of a model
+    needs_labels : refuse the label column ``none``
 
     Raises
     ------
@@ -72,6 +75,8 @@ def read_dataset(
     RequestError
         The arguments contradict each other.
     """
+    if needs_labels:
+        check_label_column(label_column)
     problems = Problems(storage.display_name(source))
     return _read(source, problems, input_format, label_column, header, n_features, libsvm_width)
 
@@ -93,6 +98,7 @@ def find_problems(
     problems : what keeps the file from being read, at most `limit`
     oddities : warnings, for instance about wrong counts
     """
+    check_label_column(label_column)
     problems = Problems(storage.display_name(source), limit)
     dataset = None
     with warnings.catch_warnings(record=True) as caught:
@@ -104,6 +110,12 @@ def find_problems(
                 problems.found.append(str(error))
     oddities = [str(warning.message) for warning in caught if issubclass(warning.category, MetasilvaeWarning)]
     return dataset, problems.found, oddities
+
+
+def check_label_column(label_column: str) -> None:
+    """Refuse ``none`` where labels are needed."""
+    if label_column == NO_LABELS:
+        raise RequestError("--label-column none is for predict: everything else needs the labels of the rows")
 
 
 def _read(

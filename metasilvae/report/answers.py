@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import AnswerTable, Model
@@ -20,23 +21,25 @@ def write_text(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
     return "".join(lines[number] for number in answers.ids.tolist())
 
 
-def write_csv(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
-    named = [",".join(labels) for labels in _named_sets(model, answers)]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["row", "label", "answer"])
+def _records(model: Model, dataset: Dataset, answers: AnswerTable) -> Iterator[dict[str, Any]]:
+    named = _named_sets(model, answers)
     pairs = zip(dataset.y.tolist(), answers.ids.tolist(), strict=True)
-    writer.writerows([row, dataset.labels[label], named[number]] for row, (label, number) in enumerate(pairs))
+    for row, (label, number) in enumerate(pairs):
+        true_label = {"label": dataset.labels[label]} if dataset.has_labels else {}
+        yield {"row": row, **true_label, "answer": named[number]}
+
+
+def write_csv(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
+    stream = io.StringIO()
+    names = ["row", *(["label"] if dataset.has_labels else []), "answer"]
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**record, "answer": ",".join(record["answer"])} for record in _records(model, dataset, answers))
     return stream.getvalue()
 
 
 def write_jsonl(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
-    named = _named_sets(model, answers)
-    pairs = zip(dataset.y.tolist(), answers.ids.tolist(), strict=True)
-    return "".join(
-        json.dumps({"row": row, "label": dataset.labels[label], "answer": named[number]}) + "\n"
-        for row, (label, number) in enumerate(pairs)
-    )
+    return "".join(json.dumps(record) + "\n" for record in _records(model, dataset, answers))
 
 
 ANSWER_FORMATS: dict[str, Callable[[Model, Dataset, AnswerTable], str]] = {

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from metasilvae.gates import Gate, GateResult
@@ -30,17 +31,28 @@ class VerificationReport:
     gates: list[tuple[Gate, GateResult]] = field(default_factory=list)
     print_length: int = DEFAULT_PRINT_LENGTH
 
+    @cached_property
+    def answers(self) -> list[list[str]]:
+        """Labels of each answer that occurs."""
+        labels = self.question.model.labels
+        return [[labels[label] for label in label_set] for label_set in self.outcome.answers.sets]
+
+    def columns(self) -> Iterator[tuple[int, int, int]]:
+        """For each row the positions of its label, its answer and its verdict."""
+        outcome = self.outcome
+        return zip(
+            self.question.dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True
+        )
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """For each row: its number, label, answer, verdict, and for an undecided one the reason."""
-        model, dataset, outcome = self.question.model, self.question.dataset, self.outcome
-        answers = [[model.labels[label] for label in label_set] for label_set in outcome.answers.sets]
+        labels, outcome = self.question.dataset.labels, self.outcome
         words = [verdict.word for verdict in Verdict]
-        columns = zip(dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True)
-        for row, (label, answer, verdict) in enumerate(columns):
+        for row, (label, answer, verdict) in enumerate(self.columns()):
             record = {
                 "row": row,
-                "label": dataset.labels[label],
-                "answer": answers[answer],
+                "label": labels[label],
+                "answer": self.answers[answer],
                 "verdict": words[verdict],
             }
             if row in outcome.reasons:
@@ -110,6 +122,10 @@ def _cut(name: str, length: int) -> str:
     return "..." + name[len(name) - (length - 3) :]
 
 
+def _pad(answer: list[str]) -> str:
+    return " " * max(0, 17 - 2 * len(answer)) + ",".join(answer)
+
+
 def write_silva(report: VerificationReport) -> Iterator[str]:
     """silva's report, column by column."""
     width = 0 if report.print_length < 0 else max(report.print_length, SHORTEST_PRINT_LENGTH)
@@ -117,18 +133,17 @@ def write_silva(report: VerificationReport) -> Iterator[str]:
     # One row takes less than the clock can tell; each gets its share of the whole.
     seconds = f"{report.outcome.seconds / report.outcome.n_samples:10.3g}"
 
+    labels = [f"{label:>8}" for label in report.question.dataset.labels]
+    answers = [_pad(answer) for answer in report.answers]
+    words = [f"{verdict.word:>10} {seconds}\n" for verdict in Verdict]
+
     def lines() -> Iterator[str]:
         yield (
             f"{'Classifier':<{width}} {'Dataset':<{width}} {'ID':>8} {'Label':>8} {'Concrete':>16} "
             f"{'Result':>10} {'Time (s)':>10}\n"
         )
-        for record in report.rows():
-            answer = record["answer"]
-            padding = " " * max(0, 17 - 2 * len(answer))
-            yield (
-                f"{model} {data} {record['row']:>8} {record['label']:>8} {padding}{','.join(answer)} "
-                f"{record['verdict']:>10} {seconds}\n"
-            )
+        for row, (label, answer, verdict) in enumerate(report.columns()):
+            yield f"{model} {data} {row:>8} {labels[label]} {answers[answer]} {words[verdict]}"
 
     yield from _in_pieces(lines())
     tally = report.outcome.tally
