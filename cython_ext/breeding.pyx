@@ -99,11 +99,15 @@ cdef class Objective:
     def __init__(self, double correct, double stable, double robust, features, int32_t min_leaf=1,
                  int32_t max_leaves=2**30, int32_t max_depth=2**30, double leaf_cost=0.0):
         self.weights = Weights(correct, stable, robust)
-        self.limits = Limits(min_leaf, max_leaves, max_depth, leaf_cost)
+        self.limits = Limits(min_leaf, max_leaves, max_depth, leaf_cost, 0)
         self.features = np.array(features, dtype=np.int32)
         cdef int32_t[::1] view = self.features
         self.n_features = <int32_t> view.shape[0]
         self.features_pointer = &view[0]
+
+    def stop(self):
+        """End long work early, in all threads; the trees that it was done on stay whole."""
+        self.limits.stop = 1
 
 
 cdef class Bench:
@@ -268,7 +272,7 @@ cdef class Individual:
         cdef int32_t node = 0
         cdef Samples* samples = &self.samples.samples
         with nogil:
-            while node < self.tree.n_nodes:
+            while node < self.tree.n_nodes and not objective.limits.stop:
                 if self.tree.nodes[node].feature >= 0:
                     move_test(samples, self.tree, node, objective.features_pointer, objective.n_features,
                               &objective.weights, &objective.limits, bench.space)
@@ -320,6 +324,13 @@ cdef class Breeding:
             self.recipe.blends[position] = blend
         self.recipe.n_blends = <int32_t> len(blends)
 
+    def select(self, const double[::1] fitness, uint64_t seed, int32_t[::1] chosen):
+        """Draw parents for given fitness into `chosen`."""
+        cdef uint64_t random = scramble(seed)
+        cdef Py_ssize_t draw
+        for draw in range(chosen.shape[0]):
+            chosen[draw] = select_parent(&self.recipe, &fitness[0], <int32_t> fitness.shape[0], &random)
+
     def breed(self, list parents, const double[::1] fitness, list offspring, Objective objective, Bench bench,
               uint64_t seed, uint64_t generation, Py_ssize_t start, Py_ssize_t stop):
         """Make the offspring start..stop-1 of a generation; each depends on its own number and the parents only."""
@@ -351,11 +362,14 @@ cdef class Breeding:
                         Tree* child, Objective objective, Bench bench, uint64_t* random) except -1 nogil:
         cdef Recipe* recipe = &self.recipe
         cdef Tree* donor
-        copy_tree(parents[select_parent(recipe, fitness, n_parents, random)], child)
+        cdef Tree* parent = parents[select_parent(recipe, fitness, n_parents, random)]
+        copy_tree(parent, child)
         if next_share(random) < recipe.crossover_probability:
             donor = parents[select_parent(recipe, fitness, n_parents, random)]
             graft(samples, child, next_below(random, child.n_nodes), donor, next_below(random, donor.n_nodes),
                   &objective.limits, bench.space)
+            if child.n_leaves > objective.limits.max_leaves:
+                copy_tree(parent, child)
         if recipe.mutation != NO_MUTATION and next_share(random) < recipe.mutation_probability:
             if recipe.mutation == MIXED_MOVES:
                 mixed_mutation(samples, child, recipe, objective.features_pointer, objective.n_features,

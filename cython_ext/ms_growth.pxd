@@ -16,6 +16,7 @@ cdef struct Limits:
     int32_t max_leaves
     int32_t max_depth
     double leaf_cost        # what a leaf takes off the score
+    int32_t stop            # set from outside: long work ends early, with a tree that is whole
 
 cdef struct Bud:
     # A leaf of a tree that is being grown, with its samples and its best split.
@@ -109,7 +110,7 @@ cdef inline int32_t grow_template(const Samples* samples, const Tree* tree, int3
                 if buds[position].test.feature >= 0 and buds[position].test.gain > 0 and (
                         best < 0 or buds[position].test.gain > buds[best].test.gain):
                     best = position
-            if best < 0:
+            if best < 0 or limits.stop:
                 break
             bud = buds[best]
             feature = bud.test.feature

@@ -161,8 +161,8 @@ cdef inline int32_t _pick_inner(const Tree* tree, uint64_t* random) noexcept nog
 
 cdef inline int32_t _affordable(const Recipe* recipe, int32_t n_allowed, double n_samples) noexcept nogil:
     """How many features a sweep over so many samples may look at."""
-    cdef double n_features = recipe.sweep_budget / max(n_samples, 1.0)
-    return n_allowed if n_features >= n_allowed else <int32_t> max(n_features, 4.0)
+    cdef double n_features = max(recipe.sweep_budget / max(n_samples, 1.0), 4.0)
+    return <int32_t> min(n_features, ceil(recipe.aggressiveness * n_allowed))
 
 
 cdef inline double _size_of(const Tree* tree, int32_t node) noexcept nogil:
@@ -178,7 +178,7 @@ cdef inline int trim(const Samples* samples, Tree* tree, int32_t first, int32_t 
     """Prune every inner node between two positions, from the last to the first, that does not pay for its leaves."""
     cdef int32_t node = min(last, tree.n_nodes - 1), saved
     cdef double after
-    while node >= first:
+    while node >= first and not limits.stop:
         if node < tree.n_nodes and tree.nodes[node].feature >= 0:
             saved = leaves_below(tree, node) - 1
             collect(samples, tree, node, space)

@@ -7,8 +7,11 @@ which is the form that the kernels take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
 
+from metasilvae._core.number_text import parse_number
 from metasilvae.errors import RequestError
 
 
@@ -25,6 +28,12 @@ class Fitness:
     fragile: float = 0.0
     vulnerable: float = 0.0
     broken: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, astuple(self))):
+            raise RequestError("a weight of the fitness is not a finite number")
+        if self.weights == (0, 0, 0):
+            raise RequestError("with these weights all trees are equally fit; give a verdict a weight of its own")
 
     @property
     def by_verdict(self) -> dict[str, float]:
@@ -58,8 +67,24 @@ class Fitness:
 PAPER_FITNESS = Fitness(correct=0.9, stable=0.1)
 # Friendly names of weights, beside those of the fields.
 WEIGHT_NAMES = {"accuracy": "correct", "stability": "stable", "robustness": "robust"} | {
-    field.name: field.name for field in fields(Fitness)
+    field.name.replace("_", "-"): field.name for field in fields(Fitness)
 }
+
+
+# What `--fitness linear` of the C program expects, in order.
+LINEAR_WORDS = ("E", *(field.name.replace("_", "-").upper() for field in fields(Fitness)))
+
+
+def parse_linear(words: Sequence[str]) -> tuple[float, Fitness]:
+    """Epsilon and weights from the ten words of ``--fitness linear``."""
+    numbers = [parse_number(word.encode(errors="surrogateescape")) for word in words]
+    if None in numbers:
+        raise RequestError(
+            f"fitness 'linear {' '.join(words)}': {words[numbers.index(None)]!r} is not a number; write epsilon and "
+            f"the weights of {', '.join(field.name.replace('_', '-') for field in fields(Fitness))}"
+        )
+    epsilon, *weights = (number for number in numbers if number is not None)
+    return epsilon, Fitness(*weights)
 
 
 def fitness_from_weights(weights: dict[str, float]) -> Fitness:
@@ -67,8 +92,8 @@ def fitness_from_weights(weights: dict[str, float]) -> Fitness:
     chosen: dict[str, float] = {}
     for name, weight in weights.items():
         if name not in WEIGHT_NAMES:
-            raise RequestError(f"'{name}' has no weight; choose among {', '.join(WEIGHT_NAMES)}")
+            raise RequestError(f"{name!r} has no weight; choose among {', '.join(WEIGHT_NAMES)}")
         if WEIGHT_NAMES[name] in chosen:
-            raise RequestError(f"the weight of '{name}' is given twice")
+            raise RequestError(f"the weight of {name} is given twice")
         chosen[WEIGHT_NAMES[name]] = weight
     return Fitness(**chosen)

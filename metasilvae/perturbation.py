@@ -130,6 +130,25 @@ class BoxFile:
         return f"from-file {self.path}"
 
 
+@dataclass(frozen=True)
+class Enlarged:
+    """The same perturbation with all radii multiplied and the same limits; it needs one radius for all samples."""
+
+    perturbation: Perturbation
+    factor: float
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        boxes = self.perturbation.boxes(dataset)
+        if boxes.low_center is not boxes.high_center:
+            raise RequestError("training needs a perturbation with the same radii for all samples, such as l_inf")
+        with np.errstate(over="ignore"):
+            radii = (self.factor * boxes.radius_down, self.factor * boxes.radius_up)
+        return Boxes(boxes.low_center, boxes.high_center, *radii, boxes.minimum, boxes.maximum)
+
+    def describe(self) -> str:
+        return f"{self.perturbation.describe()}, radius times {self.factor:g}"
+
+
 # Keyword of the command line: the words that follow it.
 PERTURBATIONS: dict[str, tuple[str, ...]] = {
     "l_inf": ("E",),

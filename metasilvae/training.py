@@ -1,4 +1,4 @@
-"""Training one tree: greedy seeds, a genetic search over them, and a final polish.
+"""Training one tree: a first generation, a genetic search from it, and a final polish.
 
 The kernels change and score trees (cython_ext/breeding.pyx); this module decides what is done in which order, hands the
 work to threads and tells after each step how far it is. Every random draw depends on the seed and on the number of the
@@ -7,10 +7,12 @@ offspring it is for, so the result is the same for any number of threads.
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from dataclasses import dataclass
+from itertools import cycle, islice
 from queue import SimpleQueue
 from typing import Any
 
@@ -21,18 +23,32 @@ from metasilvae._core import breeding
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.evaluation import evaluate
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.finalists import Finalists
+from metasilvae.first_generation import blank, plan_trees, take_trees
+from metasilvae.individuals import as_model, count_again
+from metasilvae.model import Model
 from metasilvae.parallel import available_cores
-from metasilvae.perturbation import Ball, Perturbation
-from metasilvae.splitting import split_rows
+from metasilvae.perturbation import Ball, Enlarged, Perturbation
+from metasilvae.splitting import split_dataset
 from metasilvae.training_options import TrainingOptions
+from metasilvae.verification import ask, verify
 
-# Trees that are polished at the end, and from which held-out rows choose.
-FINALISTS = 4
 # Samples times features that one random move may look at.
 SWEEP_BUDGET = 3e5
-# First trees are small, so that a good one is there at once.
-FIRST_SPLITS = 8
+# Rows are held out by a draw of their own, so that runs with different seeds are judged by the same rows.
+HOLDING_SEED = 0
+# Seconds after which a waiting thread looks at the clock again.
+LONGEST_WAIT = 3600.0
+
+
+class StopReason(enum.Enum):
+    """Why a training run ended."""
+
+    ITERATIONS = "iterations"
+    PATIENCE = "patience"
+    TARGET = "target"
+    TIME_LIMIT = "time limit"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
@@ -48,7 +64,8 @@ class Progress:
     seconds : float
         Since the start of the run.
     fitness : float
-        Of the best tree so far on the training samples, the cost of its leaves not counted.
+        Of the best tree so far on the training samples, with the boxes of the training; the cost of its leaves is not
+        counted.
     accuracy, stability, robustness : float
         Shares of the training samples.
     leaves : int
@@ -56,6 +73,8 @@ class Progress:
         Trees made so far.
     mean_fitness : float
         Of the population.
+    score : float
+        What the search maximizes: fitness with caution and the cost of leaves. It never falls.
     """
 
     phase: str
@@ -68,6 +87,7 @@ class Progress:
     leaves: int
     offspring: int
     mean_fitness: float
+    score: float
 
 
 class Trainer:
@@ -79,74 +99,103 @@ class Trainer:
     ----------
     dataset : Dataset
         Training samples.
-    perturbation : Ball
-        What the tree is to withstand.
+    perturbation : Perturbation
+        What the tree is to withstand; its radii must be the same for all samples.
     options : TrainingOptions
     jobs : int or None
         Threads; None means all available cores. The result does not depend on it.
+    forest : Model or None
+        Trees to start from, instead of those that the options choose.
+
+    Attributes
+    ----------
+    stop_reason : StopReason or None
+        Why the run ended; None before.
     """
 
     def __init__(
-        self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
+        self,
+        dataset: Dataset,
+        perturbation: Perturbation,
+        options: TrainingOptions,
+        jobs: int | None = 1,
+        forest: Model | None = None,
     ) -> None:
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
         self.dataset = dataset
         self.options = options
         self.perturbation = perturbation
+        self.stop_reason: StopReason | None = None
         self.held_out: Dataset | None = None
-        learned = dataset
+        self._learned = dataset
         if options.validation > 0:
-            kept, held = split_rows(dataset.y, options.validation, options.seed)
-            learned, self.held_out = dataset.subset(kept), dataset.subset(held)
-        self.n_samples = learned.n_samples
-        boxes = perturbation.boxes(learned)
-        if boxes.low_center is not boxes.high_center:
-            raise RequestError("training needs a perturbation with the same radii for all samples, such as l_inf")
-        factor = options.radius_factor
-        limits = (factor * boxes.radius_down, factor * boxes.radius_up, boxes.minimum, boxes.maximum)
-        self._samples = breeding.TrainingSet(learned.X, learned.y, dataset.n_labels, *limits)
+            self._learned, self.held_out = split_dataset(dataset, options.validation, HOLDING_SEED)
+        self.n_samples = self._learned.n_samples
+        self._boxes = Enlarged(perturbation, options.radius_factor)
+        limits = self._boxes.boxes(self._learned).arrays[2:]
+        self._samples = breeding.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
         self._objective = self._make_objective()
         self._jobs = available_cores() if jobs is None else jobs
         self._benches: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
             self._benches.put(breeding.Bench(self._samples))
-        self._best = self._with_bench(lambda bench: breeding.Individual(self._samples).plant(bench))
-        self._finalists: list[Any] = [self._best]
+        parts = self._samples, self._objective, options
+        self._first_trees = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts)
+        self._best = self._with_bench(blank(self._samples))
+        self._finalists = Finalists(self._score, None if self.held_out is None else self._held_out_fitness)
+        self._finalists.offer(self._best)
         self._n_offspring = 0
+        self._is_patient = True
         self._start = time.perf_counter()
 
     # The run
 
+    @property
+    def n_steps(self) -> int:
+        """Number of progress records of a run that nothing ends early."""
+        return len(self._first_trees) + self.options.generations + self.options.polish
+
     def run(self) -> Iterator[Progress]:
         """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
         self._start = time.perf_counter()
-        with ThreadPoolExecutor(self._jobs) as pool:
-            population = self._first_generation
-            for step, population in enumerate(self._seeded(pool)):
-                yield self._progress("seed", step, population)
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        try:
+            grown: list[Any] = []
+            for step, tree in enumerate(self._start_trees(pool)):
+                grown.append(tree)
+                self._n_offspring += 1
+                self._note(grown, is_seed=True)
+                yield self._progress("seed", step, grown)
                 if self._is_over():
                     break
             if not self._is_over():
-                yield from self._evolve(pool, list(population))
+                n_first = self.options.initial_population
+                yield from self._evolve(pool, list(islice(cycle(self._ranked(grown)[:n_first]), n_first)))
             if not self._is_over():
                 yield from self._polish(pool)
+        finally:
+            self._objective.stop()
+            pool.shutdown(cancel_futures=True)
+        if self.stop_reason is None:
+            self.stop_reason = StopReason.ITERATIONS if self._is_patient else StopReason.PATIENCE
+        self._check_tallies()
+
+    def stop(self) -> None:
+        """End the run soon; may be called at any time, from a signal handler or from another thread too."""
+        self._end(StopReason.INTERRUPTED)
 
     @property
     def model(self) -> Model:
         """The best tree so far, with the class counts of all training samples in its leaves."""
-        best = self._best
-        if self.held_out is not None:
-            best = max(self._finalists, key=lambda tree: self._held_out_fitness(tree))
-            whole = breeding.TrainingSet(
-                self.dataset.X, self.dataset.y, self.dataset.n_labels, *self.perturbation.boxes(self.dataset).arrays[2:]
-            )
-            feature, threshold, left, right, _ = best.nodes()
-            objective = breeding.Objective(1.0, 0.0, 0.0, range(self.dataset.n_features))
-            best = breeding.Individual(whole).take_nodes(
-                feature, threshold, left, right, objective, breeding.Bench(whole)
-            )
-        return _as_model(best, self.dataset)
+        model = as_model(self._finalists.chosen.tree, self.dataset)
+        return model if self.held_out is None else count_again(model, self.dataset)
+
+    @property
+    def merit(self) -> float:
+        """What decides between runs: fitness on the held-out rows, or the score where no rows are held out."""
+        chosen = self._finalists.chosen
+        return chosen.score if self.held_out is None else chosen.held_out
 
     # Parts of the run
 
@@ -174,75 +223,43 @@ class Trainer:
             leaf_cost=options.leaf_cost * max(correct + robust, stable, 0.0) / n,
         )
 
-    @property
-    def _first_generation(self) -> list[Any]:
-        return [self._best]
+    def _start_trees(self, pool: futures.Executor) -> Iterator[Any]:
+        """The trees of the first generation, one by one."""
+        tasks = [pool.submit(self._with_bench, work) for work in self._first_trees]
+        for task in tasks:
+            yield self._wait(task)
 
-    def _seeded(self, pool: ThreadPoolExecutor) -> Iterator[list[Any]]:
-        """The first generation, tree by tree."""
-        if not self.options.greedy:
-            yield [self._best] * self.options.initial_population
-            return
-        largest = self.options.seed_leaves or max(
-            2 * FIRST_SPLITS, self.n_samples // (8 * self.options.min_samples_leaf)
-        )
-        sizes = [FIRST_SPLITS, min(largest, self.options.max_leaves) - 1]
-        tasks = [
-            pool.submit(self._with_bench, self._grower(blend, n_splits))
-            for n_splits in dict.fromkeys(sizes)
-            for blend in self.options.blends
-        ]
-        grown: list[Any] = []
-        try:
-            for task in tasks:
-                grown.append(task.result())
-                self._n_offspring += 1
-                self._note(grown)
-                yield grown
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    def _grower(self, blend: float, n_splits: int) -> Callable[[Any], Any]:
-        def grow(bench: Any) -> Any:
-            tree = breeding.Individual(self._samples).plant(bench)
-            entropy = self.options.impurity == "entropy"
-            if n_splits > 0:
-                tree.grow(0, self._objective, bench, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
-            tree.trim(self._objective, bench)
-            return tree
-
-        return grow
-
-    def _evolve(self, pool: ThreadPoolExecutor, population: list[Any]) -> Iterator[Progress]:
+    def _evolve(self, pool: futures.Executor, population: list[Any]) -> Iterator[Progress]:
         options = self.options
-        population = self._ranked(population)[: options.population]
         spare: list[Any] = []
         without_improvement = 0
         for generation in range(options.generations):
-            fitness = np.array([tree.fitness(self._objective) for tree in population])
-            elite = population[: options.elitism]
+            fitness = np.array([self._score(tree) for tree in population])
+            elite = list({id(tree): tree for tree in population}.values())[: options.elitism]
             n_children = options.population - len(elite)
             while len(spare) < n_children:
                 spare.append(breeding.Individual(self._samples))
             children = spare[:n_children]
             self._breed(pool, population, fitness, children, generation)
-            before = self._best.fitness(self._objective)
+            if self.stop_reason is not None:
+                return  # not all children are there
+            before = self._score(self._best)
             self._n_offspring += n_children
-            kept = {id(tree) for tree in (*elite, *children, *self._finalists)}
+            kept = {id(tree) for tree in (*elite, *children)}
             recycled = [tree for tree in (*population, *spare[n_children:]) if id(tree) not in kept]
             spare = list({id(tree): tree for tree in recycled}.values())
             population = self._ranked([*elite, *children])
             self._note(population)
             yield self._progress("generation", generation, population)
-            improved = self._best.fitness(self._objective) > before
+            improved = self._score(self._best) > before
             without_improvement = 0 if improved else without_improvement + 1
-            if self._is_over() or (options.patience and without_improvement >= options.patience):
+            self._is_patient = not (options.patience and without_improvement >= options.patience)
+            if self._is_over() or not self._is_patient:
                 return
 
     def _breed(
         self,
-        pool: ThreadPoolExecutor,
+        pool: futures.Executor,
         parents: list[Any],
         fitness: NDArray[np.float64],
         children: list[Any],
@@ -251,7 +268,7 @@ class Trainer:
         options = self.options
         probability = options.mutation_probability
         if options.mutation_probability_rule == "encourage-variance":
-            probability = float(np.clip(1 - (fitness.max() - fitness.min()), 0, 1))
+            probability *= float(np.clip(1 - (fitness.max() - fitness.min()), 0, 1))
         recipe = breeding.Breeding(
             selection=options.selection,
             tournament_size=options.tournament_size,
@@ -267,14 +284,19 @@ class Trainer:
         )
 
         def breed(position: int) -> Callable[[Any], None]:
-            return lambda bench: recipe.breed(
-                parents, fitness, children, self._objective, bench, options.seed, generation, position, position + 1
-            )
+            def work(bench: Any) -> None:
+                if self.stop_reason is None:
+                    recipe.breed(
+                        parents, fitness, children, self._objective, bench,
+                        options.seed, generation, position, position + 1,
+                    )  # fmt: skip
+
+            return work
 
         for task in [pool.submit(self._with_bench, breed(position)) for position in range(len(children))]:
-            task.result()
+            self._wait(task)
 
-    def _polish(self, pool: ThreadPoolExecutor) -> Iterator[Progress]:
+    def _polish(self, pool: futures.Executor) -> Iterator[Progress]:
         """Bring the best trees to a local optimum of all single moves of a test."""
 
         def polish(tree: Any) -> Callable[[Any], Any]:
@@ -285,22 +307,21 @@ class Trainer:
 
             return work
 
-        trees = list(self._finalists)
+        trees = self._finalists.trees
         for step in range(self.options.polish):
-            before = [tree.fitness(self._objective) for tree in trees]
+            before = [self._score(tree) for tree in trees]
             tasks = [pool.submit(self._with_bench, polish(tree)) for tree in trees]
-            polished = [task.result() for task in tasks]
+            polished = [self._wait(task) for task in tasks]
             trees = [
-                new if new.fitness(self._objective) > fitness else old
-                for old, new, fitness in zip(trees, polished, before, strict=True)
+                new if self._score(new) > score else old
+                for old, new, score in zip(trees, polished, before, strict=True)
             ]
-            self._finalists = self._ranked(trees)
-            self._note(trees)
+            self._note(trees, is_seed=True)
             yield self._progress("polish", step, trees)
-            if self._is_over() or [tree.fitness(self._objective) for tree in trees] == before:
+            if self._is_over() or [self._score(tree) for tree in trees] == before:
                 return
 
-    # Bookkeeping
+    # Threads and time
 
     def _with_bench(self, work: Callable[[Any], Any]) -> Any:
         bench = self._benches.get()
@@ -309,27 +330,60 @@ class Trainer:
         finally:
             self._benches.put(bench)
 
-    def _ranked(self, trees: Sequence[Any]) -> list[Any]:
-        """Best first; of equally fit trees the smaller, then the earlier one."""
-        return sorted(trees, key=lambda tree: (-tree.fitness(self._objective), tree.n_leaves))
+    def _wait(self, task: futures.Future[Any]) -> Any:
+        """Result of a task; when time is over, the task is told to end early."""
+        while True:
+            left = self._start + self.options.time_limit - time.perf_counter()
+            try:
+                return task.result(timeout=min(max(left, 0.0), LONGEST_WAIT) if self.stop_reason is None else None)
+            except futures.TimeoutError:
+                if left <= 0:
+                    self._end(StopReason.TIME_LIMIT)
 
-    def _note(self, trees: Sequence[Any]) -> None:
-        """Remember the best trees; trees in a population may be overwritten later, so these are copies."""
+    def _end(self, reason: StopReason) -> None:
+        if self.stop_reason is None:
+            self.stop_reason = reason
+        self._objective.stop()
+
+    def _is_over(self) -> bool:
+        if self.stop_reason is None:
+            if time.perf_counter() - self._start >= self.options.time_limit:
+                self._end(StopReason.TIME_LIMIT)
+            elif self._fitness(self._best) >= self.options.target:
+                self._end(StopReason.TARGET)
+        return self.stop_reason is not None
+
+    # Figures
+
+    def _score(self, tree: Any) -> float:
+        score: float = self.options.fitness.constant + tree.fitness(self._objective)
+        return score
+
+    def _ranked(self, trees: Sequence[Any]) -> list[Any]:
+        """Best first; of equally good trees the smaller, then the earlier one."""
+        return sorted(trees, key=lambda tree: (-self._score(tree), tree.n_leaves))
+
+    def _note(self, trees: Sequence[Any], is_seed: bool = False) -> None:
+        """Remember the best tree; trees in a population may be overwritten later, so this is a copy."""
         best = self._ranked(trees)[0]
-        if best.fitness(self._objective) > self._best.fitness(self._objective):
+        if (self._score(best), -best.n_leaves) > (self._score(self._best), -self._best.n_leaves):
             self._best = breeding.Individual(self._samples).become(best)
-            self._finalists = [self._best, *self._finalists][:FINALISTS]
+        for tree in trees if is_seed else (best,):
+            self._finalists.offer(tree)
 
     def _held_out_fitness(self, tree: Any) -> float:
         assert self.held_out is not None
-        figures = evaluate(_as_model(tree, self.dataset), self.held_out, [self.perturbation], jobs=1)[0]
+        figures = evaluate(as_model(tree, self.dataset), self.held_out, [self.perturbation], jobs=1)[0]
         assert figures.stability is not None
         assert figures.robustness is not None
         return self.options.fitness.value(figures.accuracy, figures.stability, figures.robustness)
 
-    def _is_over(self) -> bool:
-        is_late = time.perf_counter() - self._start >= self.options.time_limit
-        return is_late or self._fitness(self._best) >= self.options.target
+    def _check_tallies(self) -> None:
+        """The verifier, which knows nothing of increments, must find the figures that the search went by."""
+        model = as_model(self._best, self._learned)
+        tally = verify(ask(model, self._learned, self._boxes), self._jobs).tally
+        if (tally.correct, tally.stable, tally.robust) != self._best.tallies:
+            raise AssertionError("the trainer and the verifier disagree about the best tree")
 
     def _shares(self, tree: Any) -> tuple[float, float, float]:
         correct, stable, robust = tree.tallies
@@ -351,18 +405,8 @@ class Trainer:
             self._best.n_leaves,
             self._n_offspring,
             float(np.mean([self._fitness(tree) for tree in population])),
+            self._score(self._best),
         )
-
-
-def _as_model(tree: Any, dataset: Dataset) -> Model:
-    feature, threshold, left, right, counts = tree.nodes()
-    nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-    for name, column in zip(("feature", "threshold", "left", "right"), (feature, threshold, left, right), strict=True):
-        nodes[name] = column
-    is_leaf = feature < 0
-    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    roots = np.zeros(1, dtype=np.int32)
-    return Model(nodes, roots, counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels)
 
 
 def train(dataset: Dataset, epsilon: float, options: TrainingOptions | None = None, jobs: int | None = 1) -> Model:

@@ -16,6 +16,16 @@ IMPURITIES = ("gini", "entropy")
 # Shares of the impurity of reach sets in the criterion by which trees are grown: from accuracy to stability.
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
 
+LARGEST = 2**30
+# Names on the command line, where they differ.
+PUBLIC_NAMES = {
+    "population": "population-max-size",
+    "initial_population": "population-initial-size",
+    "generations": "max-iteration",
+    "crossover": "crossover-probability",
+    "mutation_probability": "mutation-base-probability",
+}
+
 
 @dataclass(frozen=True)
 class TrainingOptions:
@@ -44,7 +54,7 @@ class TrainingOptions:
     allowed_features : int
         Number of features drawn for the tree; 0 means all.
     population, initial_population : int
-        Trees in a generation, and in the first one.
+        Trees in a generation, and in the first one: the best of those made or read, repeated if they are fewer.
     generations, elitism : int
     patience : int
         Stop after so many generations without improvement; 0 means never.
@@ -53,7 +63,7 @@ class TrainingOptions:
     time_limit : float
         Stop after so many seconds; the result then depends on the machine.
     selection, tournament_size, crossover, mutation, mutation_probability, mutation_probability_rule, impurity,
-    aggressiveness, split_by_score
+    aggressiveness, split_by_score, max_burst
         Operators, see cython_ext/ms_mutation.pxd.
     polish : int
         Passes over all inner nodes of the best trees at the end, each moving tests to their best places.
@@ -94,36 +104,58 @@ class TrainingOptions:
     validation: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("radius_factor", 0, math.inf),
-            ("leaf_cost", 0, math.inf),
-            ("caution", 0, 1),
-            ("crossover", 0, 1),
-            ("mutation_probability", 0, 1),
-            ("validation", 0, 0.9),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise RequestError(f"{name.replace('_', '-')} must lie from {low} to {high}")
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                what = (
+                    f"at least {low:g}" if high in (math.inf, LARGEST) and value < low else f"from {low:g} to {high:g}"
+                )
+                raise RequestError(f"{PUBLIC_NAMES.get(name, name.replace('_', '-'))} is {value:g}, it must be {what}")
+        for name, choices in _CHOICES:
+            if getattr(self, name) not in choices:
+                raise RequestError(f"{name.replace('_', '-')} must be one of {', '.join(choices)}")
         if not 0 < self.aggressiveness <= 1:
             raise RequestError("split-search-aggressiveness must be more than 0 and at most 1")
-        for name, low in (
-            ("min_samples_leaf", 1),
-            ("max_leaves", 1),
-            ("max_depth", 0),
-            ("population", 1),
-            ("initial_population", 1),
-            ("generations", 0),
-            ("elitism", 0),
-            ("patience", 0),
-            ("seed", 0),
-            ("tournament_size", 1),
-        ):
-            if getattr(self, name) < low:
-                raise RequestError(f"{name.replace('_', '-')} must be at least {low}")
+        if not self.blends or not all(0 <= blend <= 1 for blend in self.blends):
+            raise RequestError("blends must be numbers from 0 to 1")
         if self.elitism > self.population:
-            raise RequestError("elitism cannot exceed the size of the population")
+            raise RequestError(
+                f"elitism is {self.elitism}, which exceeds the size of the population, {self.population}"
+            )
         if not self.time_limit > 0:
             raise RequestError("time-limit must be more than 0 seconds")
+        if math.isnan(self.target):
+            raise RequestError("target is not a number")
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("radius_factor", 0, math.inf),
+    ("leaf_cost", 0, math.inf),
+    ("caution", 0, 1),
+    ("crossover", 0, 1),
+    ("mutation_probability", 0, 1),
+    ("validation", 0, 0.9),
+    ("seed", 0, 2**63 - 1),
+    ("min_samples_leaf", 1, LARGEST),
+    ("max_leaves", 1, LARGEST),
+    ("max_depth", 0, LARGEST),
+    ("seed_leaves", 0, LARGEST),
+    ("allowed_features", 0, LARGEST),
+    ("population", 1, LARGEST),
+    ("initial_population", 1, LARGEST),
+    ("generations", 0, LARGEST),
+    ("elitism", 0, LARGEST),
+    ("patience", 0, LARGEST),
+    ("tournament_size", 1, LARGEST),
+    ("max_burst", 1, LARGEST),
+    ("polish", 0, LARGEST),
+)
+_CHOICES = (
+    ("selection", SELECTIONS),
+    ("mutation", MUTATIONS),
+    ("mutation_probability_rule", MUTATION_PROBABILITIES),
+    ("impurity", IMPURITIES),
+)
 
 
 # What each preset changes against the defaults above.
@@ -146,6 +178,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         "mutation": "grow-or-prune",
         "impurity": "entropy",
         "aggressiveness": 0.01,
+        "polish": 0,
+    },
+    # A plain decision tree for comparison: grown by Gini until nothing is gained, whatever becomes of stability.
+    "cart": {
+        "fitness": Fitness(correct=1.0),
+        "radius_factor": 0.0,
+        "caution": 0.0,
+        "blends": (0.0,),
+        "seed_leaves": LARGEST,
+        "leaf_cost": 0.0,
+        "min_samples_leaf": 1,
+        "generations": 0,
         "polish": 0,
     },
 }
