@@ -14,7 +14,8 @@ LAYERS = [
     {"storage", "dataset", "model", "formats", "perturbation", "outcome", "export"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
-        "similarity", "model_summary", "scaling", "splitting", "data_summary", "fitness", "training_options", "training", "builtin_datasets",
+        "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
+        "fitness", "training_options", "training",
     },
     {"report"},
     {"cli", "__main__", "__init__"},
