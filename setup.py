@@ -13,8 +13,8 @@ from setuptools import Extension, find_packages, setup
 DEBUG = os.environ.get("METASILVAE_DEBUG", "") not in ("", "0")
 BUILD_FOLDER = "build/debug" if DEBUG else "build"
 KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
-# -ffp-contract=off: a fused multiply-add would make float64 results differ between machines. -g0: a third of the time to
-# compile would go into symbols that nobody looks at.
+# -ffp-contract=off: a fused multiply-add would make float64 results differ between machines.
+# -g0: a third of the time to compile would go into symbols that nobody looks at.
 COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *(["-O0", "-g"] if DEBUG else ["-O3", "-g0"])]
 
 extensions = [
