@@ -32,8 +32,7 @@ lint: build ## ruff and mypy
 
 $(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
 	test -x $(DEBUG_VENV)/bin/python || $(PYTHON) -m venv $(DEBUG_VENV)
-	METASILVAE_DEBUG=1 $(DEBUG_VENV)/bin/python -m pip install --quiet --force-reinstall --no-deps .
-	$(DEBUG_VENV)/bin/python -m pip install --quiet '.[test]'
+	METASILVAE_DEBUG=1 $(DEBUG_VENV)/bin/python -m pip install --quiet '.[test]'
 	@touch $@
 
 test-debug: $(DEBUG_VENV)/.built ## run the tests on kernels with bounds checks

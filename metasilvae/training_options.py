@@ -37,6 +37,9 @@ class TrainingOptions:
         What the tree is trained for.
     seed : int
         The same seed gives the same tree, byte for byte, for any number of jobs.
+    rehearse : bool
+        Choose radius_factor, caution and leaf_cost by held-out samples first, see metasilvae.rehearsal; the values given
+        here are not used then.
     radius_factor : float
         The boxes of training are larger by this factor than those to be certified.
     caution : float
@@ -73,8 +76,9 @@ class TrainingOptions:
 
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
+    rehearse: bool = True
     radius_factor: float = 1.15
-    caution: float = 0.2
+    caution: float = 0.1
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
     seed_leaves: int = 0
@@ -161,10 +165,11 @@ _CHOICES = (
 # What each preset changes against the defaults above.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "fast": {"generations": 0, "blends": BLENDS[:4], "polish": 1},
+    "fast": {"rehearse": False, "generations": 0, "blends": BLENDS[:4], "polish": 1},
     "best": {"generations": 400, "patience": 100, "population": 64, "initial_population": 64},
     # The genetic algorithm of the paper, with the parameters of the authors' program.
     "paper": {
+        "rehearse": False,
         "greedy": False,
         "radius_factor": 1.0,
         "caution": 0.0,

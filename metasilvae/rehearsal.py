@@ -1,0 +1,206 @@
+"""Choosing how careful to be, by training in small on parts of the samples and testing on the others.
+
+How much a tree should be regularized depends on the data: where few samples can be stable, caution costs accuracy and buys
+nothing; where samples are few, it is what makes a tree hold on new ones. A rehearsal trains quickly under each of a few
+settings, on some parts of the samples, and keeps the setting with the best mean fitness on the samples left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.evaluation import evaluate
+from metasilvae.model import Model
+from metasilvae.parallel import available_cores
+from metasilvae.perturbation import Perturbation
+from metasilvae.splitting import split_dataset
+from metasilvae.training import HOLDING_SEED, Progress, StopReason, Trainer
+from metasilvae.training_options import TrainingOptions
+
+# What is chosen among. Each of them was the best one, by cross-validation of training data, on some of the paper's sets.
+SETTINGS: tuple[dict[str, float], ...] = (
+    {"radius_factor": 1.0, "caution": 0.0, "leaf_cost": 2.0},
+    {"radius_factor": 1.15, "caution": 0.05, "leaf_cost": 1.0},
+    {"radius_factor": 1.15, "caution": 0.2, "leaf_cost": 0.5},
+    {"radius_factor": 1.0, "caution": 0.2, "leaf_cost": 1.5},
+    {"radius_factor": 1.3, "caution": 0.1, "leaf_cost": 0.5},
+)
+# Training in small.
+QUICK: dict[str, Any] = {
+    "rehearse": False, "validation": 0.0, "generations": 0, "polish": 2, "blends": (0.3, 0.1, 0.0, 1.0),
+}  # fmt: skip
+# The first tree is there at once, without regard to new samples, for a user who stops the run early.
+WARM_UP: dict[str, Any] = {
+    **QUICK, "radius_factor": 1.0, "caution": 0.0, "leaf_cost": 0.0, "polish": 1, "blends": (0.3, 0.1, 0.0),
+}  # fmt: skip
+# More samples would cost time and tell the settings apart no better.
+MOST_SAMPLES = 12000
+# So many samples are enough for a single split; fewer are split again and again.
+MANY_SAMPLES = 3000
+PARTS = 5
+REPEATS = 3
+
+
+def split_into_parts(y: NDArray[np.int32], n_parts: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Number of the part of each sample; every class is spread evenly."""
+    parts = np.empty(len(y), dtype=np.intp)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        parts[rows] = (np.arange(len(rows)) + rng.integers(n_parts)) % n_parts
+    return parts
+
+
+def plan_splits(y: NDArray[np.int32], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Pairs of rows to train on and rows to test on."""
+    rng = np.random.default_rng([seed, 2])
+    if len(y) > MANY_SAMPLES:
+        rows = np.sort(rng.permutation(len(y))[:MOST_SAMPLES])
+        parts = split_into_parts(y[rows], 4, rng)
+        return [(rows[parts != 0], rows[parts == 0])]
+    splits = []
+    for _ in range(REPEATS):
+        parts = split_into_parts(y, PARTS, rng)
+        splits += [(np.flatnonzero(parts != part), np.flatnonzero(parts == part)) for part in range(PARTS)]
+    return [(kept, held) for kept, held in splits if len(kept) and len(held) and len(np.unique(y[kept])) > 1]
+
+
+class RehearsedTrainer:
+    """A training run with a rehearsal before it; to its user the same as `metasilvae.training.Trainer`.
+
+    Steps: a first tree at once ("warm-up"), the rehearsal ("rehearsal"), then the run of a Trainer with the chosen setting.
+
+    Attributes
+    ----------
+    setting : dict or None
+        The chosen values of radius_factor, caution and leaf_cost; None before.
+    """
+
+    def __init__(
+        self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
+    ) -> None:
+        self.dataset = dataset
+        self.perturbation = perturbation
+        self.options = options
+        self.setting: dict[str, float] | None = None
+        self.held_out: Dataset | None = None
+        learned = dataset
+        if options.validation > 0:
+            learned, self.held_out = split_dataset(dataset, options.validation, HOLDING_SEED)
+        self._learned = learned
+        self._jobs = available_cores() if jobs is None else jobs
+        self._splits = plan_splits(learned.y, options.seed)
+        self._started = time.perf_counter()
+        self._reason: StopReason | None = None
+        self._small: list[Trainer] = []
+        self._trainer = self._make_trainer(replace(options, **WARM_UP))
+
+    @property
+    def n_steps(self) -> int:
+        """Number of progress records of a run that nothing ends early."""
+        main = len(self.options.blends) * 2 + self.options.generations + self.options.polish
+        return self._trainer.n_steps + len(SETTINGS) * len(self._splits) + main
+
+    def run(self) -> Iterator[Progress]:
+        """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
+        self._started = time.perf_counter()
+        latest: Progress | None = None
+        for latest in self._trainer.run():
+            yield replace(latest, phase="warm-up")
+        if self._trainer.stop_reason in (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+            return
+        assert latest is not None
+        for step, _ in enumerate(self._rehearse()):
+            yield replace(latest, phase="rehearsal", step=step, seconds=time.perf_counter() - self._started)
+            if self._is_over():
+                return
+        assert self.setting is not None
+        left = self.options.time_limit - (time.perf_counter() - self._started)
+        if left <= 0 or self._is_over():
+            self._reason = self._reason or StopReason.TIME_LIMIT
+            return
+        chosen = replace(self.options, rehearse=False, time_limit=left, **self.setting)
+        begun = time.perf_counter() - self._started
+        main = self._make_trainer(chosen)
+        for progress in main.run():
+            self._trainer = main
+            yield replace(progress, seconds=begun + progress.seconds)
+
+    def stop(self) -> None:
+        """End the run soon; may be called at any time, from a signal handler or from another thread too."""
+        self._reason = self._reason or StopReason.INTERRUPTED
+        self._trainer.stop()
+        for trainer in list(self._small):
+            trainer.stop()
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        return self._reason or self._trainer.stop_reason
+
+    @property
+    def model(self) -> Model:
+        """The best tree so far, with the class counts of all training samples in its leaves."""
+        return self._trainer.model
+
+    @property
+    def merit(self) -> float:
+        """What decides between runs: fitness on the held-out rows, or on the training samples where none are held out."""
+        return self._trainer.merit
+
+    def _make_trainer(self, options: TrainingOptions) -> Trainer:
+        return Trainer(self.dataset, self.perturbation, options, self._jobs)
+
+    def _rehearse(self) -> Iterator[None]:
+        """Try every setting on every split, then choose."""
+
+        def figure(setting: dict[str, float], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
+            options = replace(self.options, **QUICK, **setting)
+            trainer = Trainer(self._learned.subset(kept), self.perturbation, options, 1)
+            self._small.append(trainer)
+            if self._reason is None:
+                for _ in trainer.run():
+                    pass
+            self._small.remove(trainer)
+            result = evaluate(trainer.model, self._learned.subset(held), [self.perturbation], jobs=1)[0]
+            return self.options.fitness.value(result.accuracy, result.stability or 0.0, result.robustness or 0.0)
+
+        figures = np.zeros((len(SETTINGS), len(self._splits)))
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        try:
+            tasks = {
+                (row, column): pool.submit(figure, setting, *split)
+                for column, split in enumerate(self._splits)
+                for row, setting in enumerate(SETTINGS)
+            }
+            for place, task in tasks.items():
+                figures[place] = task.result()
+                yield
+        finally:
+            pool.shutdown(cancel_futures=True)
+        means = figures.mean(axis=1) if self._splits else np.zeros(len(SETTINGS))
+        self.setting = dict(SETTINGS[int(np.argmax(means))])
+
+    def _is_over(self) -> bool:
+        if time.perf_counter() - self._started >= self.options.time_limit:
+            self._reason = self._reason or StopReason.TIME_LIMIT
+        return self._reason is not None
+
+
+def make_trainer(
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: TrainingOptions,
+    jobs: int | None = 1,
+    forest: Model | None = None,
+) -> Trainer | RehearsedTrainer:
+    """The trainer that the options ask for."""
+    if options.rehearse and forest is None:
+        return RehearsedTrainer(dataset, perturbation, options, jobs)
+    return Trainer(dataset, perturbation, options, jobs, forest)
