@@ -1,8 +1,8 @@
 """Choosing how careful to be, by training in small on parts of the samples and testing on the others.
 
-How much a tree should be regularized depends on the data: where few samples can be stable, caution costs accuracy and buys
-nothing; where samples are few, it is what makes a tree hold on new ones. A rehearsal trains quickly under each of a few
-settings, on some parts of the samples, and keeps the setting with the best mean fitness on the samples left out.
+How much a tree should be regularized depends on the data: where few samples can be stable, caution costs accuracy and
+buys nothing; where samples are few, it is what makes a tree hold on new ones. A rehearsal trains quickly under each of
+a few settings, on some parts of the samples, and keeps the setting with the best mean fitness on the samples left out.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from metasilvae.splitting import split_dataset
 from metasilvae.training import HOLDING_SEED, Progress, StopReason, Trainer
 from metasilvae.training_options import TrainingOptions
 
-# What is chosen among. Each of them was the best one, by cross-validation of training data, on some of the paper's sets.
-SETTINGS: tuple[dict[str, float], ...] = (
+# What is chosen among. Each was the best one on some of the paper's sets, by cross-validation of the training split.
+SETTINGS: tuple[dict[str, Any], ...] = (
     {"radius_factor": 1.0, "caution": 0.0, "leaf_cost": 2.0},
     {"radius_factor": 1.15, "caution": 0.05, "leaf_cost": 1.0},
     {"radius_factor": 1.15, "caution": 0.2, "leaf_cost": 0.5},
@@ -75,7 +75,7 @@ def plan_splits(y: NDArray[np.int32], seed: int) -> list[tuple[NDArray[np.intp],
 class RehearsedTrainer:
     """A training run with a rehearsal before it; to its user the same as `metasilvae.training.Trainer`.
 
-    Steps: a first tree at once ("warm-up"), the rehearsal ("rehearsal"), then the run of a Trainer with the chosen setting.
+    Phases: a first tree at once ("warm-up"), the choice ("rehearsal"), then those of a Trainer with the chosen setting.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class RehearsedTrainer:
         self.dataset = dataset
         self.perturbation = perturbation
         self.options = options
-        self.setting: dict[str, float] | None = None
+        self.setting: dict[str, Any] | None = None
         self.held_out: Dataset | None = None
         learned = dataset
         if options.validation > 0:
@@ -151,7 +151,7 @@ class RehearsedTrainer:
 
     @property
     def merit(self) -> float:
-        """What decides between runs: fitness on the held-out rows, or on the training samples where none are held out."""
+        """What decides between runs: fitness on the held-out rows, or the score where no rows are held out."""
         return self._trainer.merit
 
     def _make_trainer(self, options: TrainingOptions) -> Trainer:
@@ -160,7 +160,7 @@ class RehearsedTrainer:
     def _rehearse(self) -> Iterator[None]:
         """Try every setting on every split, then choose."""
 
-        def figure(setting: dict[str, float], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
+        def figure(setting: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
             options = replace(self.options, **QUICK, **setting)
             trainer = Trainer(self._learned.subset(kept), self.perturbation, options, 1)
             self._small.append(trainer)

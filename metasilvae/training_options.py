@@ -38,8 +38,8 @@ class TrainingOptions:
     seed : int
         The same seed gives the same tree, byte for byte, for any number of jobs.
     rehearse : bool
-        Choose radius_factor, caution and leaf_cost by held-out samples first, see metasilvae.rehearsal; the values given
-        here are not used then.
+        Choose radius_factor, caution and leaf_cost by held-out samples first, see metasilvae.rehearsal; the values
+        given here are not used then.
     radius_factor : float
         The boxes of training are larger by this factor than those to be certified.
     caution : float
@@ -162,6 +162,8 @@ _CHOICES = (
 )
 
 
+# Values that a rehearsal chooses.
+REHEARSED = frozenset({"radius_factor", "caution", "leaf_cost"})
 # What each preset changes against the defaults above.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -187,6 +189,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # A plain decision tree for comparison: grown by Gini until nothing is gained, whatever becomes of stability.
     "cart": {
+        "rehearse": False,
         "fitness": Fitness(correct=1.0),
         "radius_factor": 0.0,
         "caution": 0.0,
@@ -201,8 +204,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def options_for(preset: str, **changes: Any) -> TrainingOptions:
-    """Options of a preset with changes; a change that is None is left out."""
+    """Options of a preset with changes; a change that is None is left out.
+
+    Whoever sets a value that a rehearsal would choose wants no rehearsal, unless it is asked for too.
+    """
     chosen = {name: value for name, value in changes.items() if value is not None}
+    if REHEARSED & set(chosen):
+        chosen.setdefault("rehearse", False)
     unknown = set(chosen) - {field.name for field in fields(TrainingOptions)}
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
