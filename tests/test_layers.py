@@ -15,7 +15,7 @@ LAYERS = [
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
-        "fitness", "training_options", "individuals", "first_generation", "finalists", "training",
+        "fitness", "training_options", "individuals", "first_generation", "finalists", "training", "seed_study",
     },
     {"report"},
     {"cli", "__main__", "__init__"},
