@@ -15,16 +15,24 @@ from metasilvae.training import Progress
 
 
 class ProgressBar:
-    """A bar on standard error, if that is a terminal."""
+    """A bar on standard error, if that is a terminal; it moves at most once in `min_seconds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, min_seconds: float = 0.1) -> None:
+        self._min_seconds = min_seconds
         self._bar: Any = None
 
     def start(self, n_steps: int, title: str) -> None:
         if sys.stderr is not None and sys.stderr.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=n_steps, desc=title, file=sys.stderr, leave=False, dynamic_ncols=True)
+            self._bar = tqdm(
+                total=n_steps,
+                desc=title,
+                file=sys.stderr,
+                leave=False,
+                dynamic_ncols=True,
+                mininterval=self._min_seconds,
+            )
 
     def show(self, progress: Progress) -> None:
         if self._bar is not None:
