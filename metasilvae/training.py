@@ -62,7 +62,7 @@ class Progress:
     step : int
         Number of the step in its phase.
     seconds : float
-        Since the start of the run.
+        Since the start of the run, with what it took to prepare the samples.
     fitness : float
         Of the best tree so far on the training samples, with the boxes of the training; the cost of its leaves is not
         counted.
@@ -121,6 +121,7 @@ class Trainer:
         jobs: int | None = 1,
         forest: Model | None = None,
     ) -> None:
+        begin = time.perf_counter()
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
         self.dataset = dataset
@@ -147,7 +148,8 @@ class Trainer:
         self._finalists.offer(self._best)
         self._n_offspring = 0
         self._is_patient = True
-        self._start = time.perf_counter()
+        self._preparation = time.perf_counter() - begin
+        self._start = begin
 
     # The run
 
@@ -158,7 +160,7 @@ class Trainer:
 
     def run(self) -> Iterator[Progress]:
         """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
-        self._start = time.perf_counter()
+        self._start = time.perf_counter() - self._preparation
         pool = futures.ThreadPoolExecutor(self._jobs)
         try:
             grown: list[Any] = []

@@ -133,8 +133,8 @@ class TrainingOptions:
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
-    ("radius_factor", 0, math.inf),
-    ("leaf_cost", 0, math.inf),
+    ("radius_factor", 0, LARGEST),
+    ("leaf_cost", 0, LARGEST),
     ("caution", 0, 1),
     ("crossover", 0, 1),
     ("mutation_probability", 0, 1),

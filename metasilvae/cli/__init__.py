@@ -23,6 +23,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True,
 INTERRUPTED = 128 + signal.SIGINT
 # Name: (module of this package, function in it, line for the overview).
 COMMANDS: dict[str, tuple[str, str, str]] = {
+    "train": ("train", "train", "Train a decision tree that is accurate and stable."),
     "verify": ("verify", "verify", "Prove for each row whether a perturbation can change the answer."),
     "evaluate": ("evaluate", "evaluate", "Table of accuracy, stability, robustness and size of models."),
     "predict": ("predict", "predict", "Classify the rows of a data set."),
@@ -155,8 +156,8 @@ def _drop_unwritten_output() -> None:
 def main() -> None:
     """Decision trees that are accurate and provably hard to fool.
 
-    Verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for standard
-    input or output, compressed files, or shipped data sets such as builtin:wine/test.
+    Train, verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for
+    standard input or output, compressed files, or shipped data sets such as builtin:wine/test.
     """
     # Labels and column names may hold characters that the terminal cannot show.
     if hasattr(sys.stdout, "reconfigure"):

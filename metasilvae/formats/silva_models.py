@@ -16,7 +16,7 @@ shortest decimal that reads back to the same float64.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -211,10 +211,7 @@ class _Parser:
 
 def format_model(model: Model) -> str:
     """The canonical text of a model; `read_model` gives the same model back, bit for bit."""
-    for label in model.labels:
-        problem = label_problem(label)
-        if problem:
-            raise ModelError(f"{model.source}: label {shorten(label)} {problem}; the model cannot be written")
+    check_labels(model.labels, model.source)
     if len(set(model.labels)) < model.n_labels or not model.labels:
         raise ModelError(f"{model.source}: a model needs labels that differ; it cannot be written")
     lines = _format_nodes(model)
@@ -228,6 +225,14 @@ def format_model(model: Model) -> str:
         text += lines[start:end]
     text.append("")
     return "\n".join(text)
+
+
+def check_labels(labels: Iterable[str], source: str) -> None:
+    """Refuse labels that the format cannot hold."""
+    for label in labels:
+        problem = label_problem(label)
+        if problem:
+            raise ModelError(f"{source}: label {shorten(label)} {problem}; the model cannot be written")
 
 
 def _format_nodes(model: Model) -> list[str]:

@@ -1,0 +1,113 @@
+"""What is shown of a training run: the progress while it lasts, the figures at its end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import IO, Any
+
+from metasilvae.evaluation import Evaluation
+from metasilvae.report.tables import Cell, Record, as_text
+from metasilvae.seed_study import QUANTILES, TrainedModel, spread
+from metasilvae.training import Progress
+
+
+class ProgressBar:
+    """A bar on standard error, if that is a terminal; it moves at most once in `min_seconds`."""
+
+    def __init__(self, min_seconds: float = 0.1) -> None:
+        self._min_seconds = min_seconds
+        self._bar: Any = None
+
+    def start(self, n_steps: int, title: str) -> None:
+        if sys.stderr is not None and sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=n_steps,
+                desc=title,
+                file=sys.stderr,
+                leave=False,
+                dynamic_ncols=True,
+                mininterval=self._min_seconds,
+            )
+
+    def show(self, progress: Progress) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix_str(
+                f"phi {progress.fitness:.4f}, accuracy {progress.accuracy:.4f}, stability {progress.stability:.4f}, "
+                f"{progress.leaves} leaves",
+                refresh=False,
+            )
+            self._bar.update()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class ProgressLog:
+    """One line of JSON for each step."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def write(self, seed: int, progress: Progress) -> None:
+        self._stream.write(json.dumps({"seed": seed, **asdict(progress)}).encode() + b"\n")
+        self._stream.flush()
+
+
+def describe_training(run: TrainedModel) -> str:
+    """The model and its figures on the training rows and on the test rows."""
+    model, reason = run.model, run.stop_reason
+    assert run.training.perturbation is not None
+    how = [f"seed {run.seed}", f"{run.seconds:.2f} s", *([f"end: {reason.value}"] if reason else [])]
+    lines = [
+        f"model         {model.source} (tree, {model.n_leaves} leaves, depth {model.max_depth})",
+        f"perturbation  {run.training.perturbation.describe()}",
+        f"training      {', '.join(how)}",
+    ]
+    if run.held_out_rows:
+        lines.append(f"validation    phi {run.merit:.4g} on {run.held_out_rows} rows held out")
+    parts = [("training", run.training), ("test", run.test)]
+    records = [_figures(run, name, part) for name, part in parts if part is not None]
+    return "\n".join([*lines, "", as_text(records)])
+
+
+def _figures(run: TrainedModel, name: str, evaluation: Evaluation) -> Record:
+    return {
+        "rows": name,
+        "number": evaluation.dataset.n_samples,
+        "phi": run.phi(evaluation),
+        "accuracy": evaluation.accuracy,
+        "stability": evaluation.stability,
+        "robustness": evaluation.robustness,
+    }
+
+
+def describe_study(runs: Sequence[TrainedModel], chosen: TrainedModel) -> str:
+    """How the figures spread over the seeds, and which model was kept."""
+    columns: dict[str, dict[str, float]] = {}
+    for prefix, part in (("", "training"), ("test ", "test")):
+        if getattr(chosen, part) is not None:
+            columns |= {
+                f"{prefix}{name}": spread(runs, lambda run, part=part, name=name: _figure(run, part, name))  # type: ignore[misc]
+                for name in ("phi", "accuracy", "stability", "robustness")
+            }
+    columns["leaves"] = spread(runs, lambda run: run.model.n_leaves)
+    columns["seconds"] = spread(runs, lambda run: run.seconds)
+    records: list[dict[str, Cell]] = [
+        {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
+        for quantile in QUANTILES
+    ]
+    judge = f"phi on {chosen.held_out_rows} rows held out" if chosen.held_out_rows else "fitness in training"
+    return f"{as_text(records)}\nkept the model of seed {chosen.seed}, the best by {judge}\n"
+
+
+def _figure(run: TrainedModel, part: str, name: str) -> float:
+    evaluation: Evaluation = getattr(run, part)
+    value = run.phi(evaluation) if name == "phi" else getattr(evaluation, name)
+    return float(value)
