@@ -168,8 +168,13 @@ class RehearsedTrainer:
 
     @property
     def merit(self) -> float:
-        """What decides between runs: fitness on the held-out rows, or the score where no rows are held out."""
-        return self._trainer.merit
+        """What decides between runs: fitness on the held-out rows, or on all training samples where none are held out.
+
+        Runs with different settings maximize different scores, so those cannot be compared.
+        """
+        if self.held_out is not None:
+            return self._trainer.merit
+        return self._fitness(self.model, self.dataset)
 
     def _make_trainer(self, options: TrainingOptions) -> Trainer:
         return Trainer(self.dataset, self.perturbation, options, self._jobs)
@@ -185,8 +190,7 @@ class RehearsedTrainer:
                 for _ in trainer.run():
                     pass
             self._small.remove(trainer)
-            result = evaluate(trainer.model, self._learned.subset(held), [self.perturbation], jobs=1)[0]
-            return self.options.fitness.value(result.accuracy, result.stability or 0.0, result.robustness or 0.0)
+            return self._fitness(trainer.model, self._learned.subset(held))
 
         figures = np.zeros((len(SETTINGS), len(self._splits)))
         pool = futures.ThreadPoolExecutor(self._jobs)
@@ -203,6 +207,12 @@ class RehearsedTrainer:
             pool.shutdown(cancel_futures=True)
         self.setting = dict(SETTINGS[choose_setting(figures) if self._splits else 0])
 
+    def _fitness(self, model: Model, dataset: Dataset) -> float:
+        result = evaluate(model, dataset, [self.perturbation], jobs=1)[0]
+        assert result.stability is not None
+        assert result.robustness is not None
+        return self.options.fitness.value(result.accuracy, result.stability, result.robustness)
+
     def _is_over(self) -> bool:
         if time.perf_counter() - self._started >= self.options.time_limit:
             self._reason = self._reason or StopReason.TIME_LIMIT
@@ -217,6 +227,6 @@ def make_trainer(
     forest: Model | None = None,
 ) -> Trainer | RehearsedTrainer:
     """The trainer that the options ask for."""
-    if options.rehearse and forest is None:
+    if options.rehearse and options.greedy and forest is None:
         return RehearsedTrainer(dataset, perturbation, options, jobs)
     return Trainer(dataset, perturbation, options, jobs, forest)

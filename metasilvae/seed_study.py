@@ -11,6 +11,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.evaluation import Evaluation, evaluate
 from metasilvae.fitness import Fitness
 from metasilvae.model import Model
+from metasilvae.rehearsal import RehearsedTrainer
 from metasilvae.training import StopReason, Trainer
 
 
@@ -44,7 +45,9 @@ class TrainedModel:
         return self.fitness.value(evaluation.accuracy, evaluation.stability, evaluation.robustness)
 
 
-def finish(trainer: Trainer, seconds: float, test: Dataset | None, jobs: int | None, source: str) -> TrainedModel:
+def finish(
+    trainer: Trainer | RehearsedTrainer, seconds: float, test: Dataset | None, jobs: int | None, source: str
+) -> TrainedModel:
     """Evaluate what a trainer has found; `source` names the model in messages."""
     found = trainer.model
     model = Model(

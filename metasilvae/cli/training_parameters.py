@@ -109,6 +109,12 @@ training_options = shared_options(
     click.option("--max-depth", type=_COUNT, help="Most splits above a leaf.  [default: no limit]"),
     click.option("--max-leaves", type=_SIZE, help="Most leaves of the tree.  [default: no limit]"),
     _option("--min-samples-leaf", "min_samples_leaf", _SIZE, "Fewest training rows in a leaf."),
+    click.option(
+        "--rehearse/--no-rehearse",
+        default=None,
+        help="Let held-out rows choose --leaf-cost, --radius-factor and --caution first; setting one of them leaves it "
+        "out.  [preset default: rehearse]",
+    ),
     _option("--leaf-cost", "leaf_cost", click.FloatRange(min=0), "How many rows a leaf must gain."),
     _option("--radius-factor", "radius_factor", click.FloatRange(min=0), "Train with boxes larger by this factor."),
     _option("--caution", "caution", _PROBABILITY, "Share of the weight of correct rows that goes to robust ones."),
