@@ -285,7 +285,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("training began")
 
-    monkeypatch.setattr(command, "Trainer", refuse)
+    monkeypatch.setattr(command, "make_trainer", refuse)
 
 
 @pytest.mark.usefixtures("no_training")
