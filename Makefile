@@ -19,7 +19,7 @@ $(VENV)/.built: setup.py pyproject.toml $(KERNELS)
 
 build: $(VENV)/.built ## make the environment and compile the kernels
 
-demo: build ## verify and evaluate a model that ships with the project
+demo: build ## train on shipped data, verify and evaluate the result
 	@BIN=$(BIN) OUT=$(OUT) sh scripts/demo.sh
 
 test: build ## run the tests
