@@ -77,3 +77,12 @@ def test_labels_that_do_not_fit(tmp_path: Path, label: str, reason: str) -> None
     with pytest.raises(DataError, match=reason):
         write_dataset(dataset, str(tmp_path / "data.bin"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_feature(tmp_path: Path) -> None:
+    path = str(tmp_path / "data.bin")
+    dataset = Dataset(np.array([[1.5], [-2.0]]), np.array([0, 1], dtype=np.int32), ("a", "b"))
+    write_dataset(dataset, path)
+    again = read_dataset(path)
+    assert again.X.tolist() == [[1.5], [-2.0]]
+    assert again.labels == ("a", "b")

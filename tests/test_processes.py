@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,15 @@ def test_closed_streams(folder: Path) -> None:
     assert (folder / "answers.txt").read_text() == ANSWERS
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A shell makes background jobs ignore interrupts, and they pass that on; a handler is not passed on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_interrupt(folder: Path) -> None:
     """While data is awaited: one line, exit code 130, the old result untouched and no part of a new one."""
     (folder / "answers.txt").write_text("old")
@@ -221,6 +231,7 @@ def test_interrupt(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == before
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_interrupt_while_writing(folder: Path) -> None:
     program = """
         import os, signal

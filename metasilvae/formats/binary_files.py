@@ -48,7 +48,7 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
         raise DataError(at_line(source, 1, f"{width} features are announced, {n_features} were asked for"))
     check_size(source, 1, width)
     row_bytes = LABEL_BYTES + 8 * width
-    record = np.dtype([("label", np.uint8, LABEL_BYTES), ("values", np.float64, width)])
+    record = np.dtype([("label", np.uint8, (LABEL_BYTES,)), ("values", np.float64, (width,))])
     chunks.advance(header.end(), 2)
     X = GrowingArray(np.float64, (width,), max(1, min(announcement.n_rows, CHUNK_BYTES // row_bytes + 1)))
     y = GrowingArray(np.int32)
@@ -139,7 +139,7 @@ def write_binary(dataset: Dataset, stream: IO[bytes]) -> None:
             raise ValueError(f"the label {shorten(label)} holds a NUL byte; rename it")
         labels[position, : len(text)] = np.frombuffer(text, np.uint8)
     stream.write(f"# 1 {dataset.n_samples} {dataset.n_features}\n".encode())
-    record = np.dtype([("label", np.uint8, LABEL_BYTES), ("values", np.float64, dataset.n_features)])
+    record = np.dtype([("label", np.uint8, (LABEL_BYTES,)), ("values", np.float64, (dataset.n_features,))])
     n_rows = max(1, CHUNK_BYTES // record.itemsize)
     for first in range(0, dataset.n_samples, n_rows):
         rows = slice(first, first + n_rows)
