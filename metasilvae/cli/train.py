@@ -17,10 +17,10 @@ from metasilvae.errors import DataError, OutputError
 from metasilvae.evaluation import evaluate
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
+from metasilvae.rehearsal import make_trainer
 from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
 from metasilvae.seed_study import TrainedModel, choose_best, finish
 from metasilvae.storage import STANDARD_STREAM, open_output
-from metasilvae.training import Trainer
 
 
 @click.command(cls=PhraseCommand)
@@ -116,7 +116,7 @@ def _train_all(
     runs: list[TrainedModel] = []
     for seed in request.seeds:
         start = time.perf_counter()
-        trainer = Trainer(dataset, request.perturbation, request.options_of(seed), jobs, forest)
+        trainer = make_trainer(dataset, request.perturbation, request.options_of(seed), jobs, forest)
         if interrupts.received:
             break
         interrupts.stop = trainer.stop
