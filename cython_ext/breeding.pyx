@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from ms_criterion cimport ENTROPY, GINI, Criterion, Test, Weights
 from ms_growth cimport Limits, fitness_of, from_scratch, graft, grow_leaf, grow_subtree, move_test, plant, prune, score_if_pruned
 from ms_mutation cimport (
     GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, Recipe, mixed_mutation,
@@ -18,9 +19,11 @@ from ms_mutation cimport (
 )
 from ms_random cimport next_below, next_share, scramble
 from ms_samples cimport Samples, cut_at
-from ms_surgery cimport Workspace, collect, free_workspace, new_workspace, replace
-from ms_sweep cimport ENTROPY, GINI, Criterion, Test, Weights, find_split, find_test
+from ms_retest cimport find_test
+from ms_surgery cimport collect, replace
+from ms_sweep cimport find_split
 from ms_tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree
+from ms_workspace cimport Workspace, free_workspace, new_workspace
 
 
 cdef class TrainingSet:

@@ -5,11 +5,14 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from ms_criterion cimport Criterion, Test, Weights, score_of
 from ms_random cimport next_below, next_share
 from ms_samples cimport Samples, cut_at
-from ms_surgery cimport Workspace, collect, replace
-from ms_sweep cimport Criterion, Test, Weights, find_split, find_test, score_of
+from ms_retest cimport find_test
+from ms_surgery cimport collect, replace
+from ms_sweep cimport find_split
 from ms_tree cimport MIXED, NONE, TrainNode, Tree, add_node, known_answer
+from ms_workspace cimport Workspace
 
 cdef struct Limits:
     int32_t min_leaf        # samples in a leaf, at least

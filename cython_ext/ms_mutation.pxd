@@ -3,14 +3,15 @@
 from libc.math cimport ceil
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from ms_criterion cimport Criterion, Impurity, Weights
 from ms_growth cimport (
     Limits, entropy_of, fitness_of, graft, grow_leaf, grow_subtree, leaves_below, move_test, prune, score_if_pruned,
 )
 from ms_random cimport next_below, next_share
 from ms_samples cimport Samples
-from ms_surgery cimport Workspace, collect
-from ms_sweep cimport ENTROPY, GINI, Criterion, Impurity, Weights
+from ms_surgery cimport collect
 from ms_tree cimport Tree
+from ms_workspace cimport Workspace
 
 cdef enum Selection:
     UNIFORM

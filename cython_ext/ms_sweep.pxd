@@ -1,233 +1,19 @@
-# The value of every possible test at a node, in one sweep over each feature.
+# The best split of a leaf: the score of the tree with every possible split, in one sweep over each feature.
 #
-# Between two neighbouring events (a sample's value x, or an end of its box) all thresholds are equivalent on the
-# training data. Going upwards, a sample passes its three events in this order:
-#
-#     threshold   ----------- low ----------- x ----------- high ----------->
-#     the box     right only   |          both sides         |   left only
-#     the sample  on the right ............... | on the left ...............
-#
-# The three lists of events have the same order, so one order by x and three cursors are enough. Whatever depends on the
-# threshold is kept in counters that one event changes; the score of the whole candidate tree follows from them.
+# Whatever depends on the threshold is kept in counters that one event changes (see ms_events.pxd); the score of the whole
+# candidate tree follows from them.
 
 from libc.math cimport log
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from ms_box cimport lower_bound, upper_bound
+from ms_criterion cimport (
+    Criterion, Impurity, Test, Weights, blend, impurity_of, is_better, mass_change, mass_of, score_of,
+)
+from ms_events cimport FIRST_ANSWER, FREE, assign_keys, list_events, range_of, threshold_between
 from ms_samples cimport Samples
-from ms_surgery cimport Workspace, merge_leaves, reserve_arena, reserve_cells, reserve_tables
-from ms_tree cimport MIXED, NONE, TrainNode, Tree, known_answer, merge_answer
-
-cdef enum Impurity:
-    GINI
-    ENTROPY
-
-cdef struct Weights:
-    # The score of a tree is correct * its correct samples + stable * its stable samples + robust * its robust samples.
-    double correct
-    double stable
-    double robust
-
-cdef struct Criterion:
-    bint by_score       # the score of the whole tree decides, impurity breaks ties; else the other way round
-    double reach        # share of the impurity of reach sets in the blend with that of the samples themselves
-    Impurity impurity
-
-cdef struct Test:
-    int32_t feature     # < 0: none found
-    double threshold
-    double score        # of the whole tree with this test
-    double gain         # decrease of the blended impurity, in samples
-    double width        # of the interval of equivalent thresholds, as a share of the feature's range
-
-
-cdef inline double score_of(const Weights* weights, int64_t correct, int64_t stable, int64_t robust) noexcept nogil:
-    return weights.correct * correct + weights.stable * stable + weights.robust * robust
-
-
-cdef inline bint is_better(const Criterion* criterion, const Test* a, const Test* b) noexcept nogil:
-    if b.feature < 0:
-        return True
-    if criterion.by_score:
-        if a.score != b.score:
-            return a.score > b.score
-        if a.gain != b.gain:
-            return a.gain > b.gain
-    else:
-        if a.gain != b.gain:
-            return a.gain > b.gain
-        if a.score != b.score:
-            return a.score > b.score
-    return a.width > b.width
-
-
-cdef inline double threshold_between(double low, double high) noexcept nogil:
-    """The middle of [low, high), in float64: low <= k < high."""
-    cdef double middle = low + (high - low) / 2
-    return middle if low <= middle < high else low
-
-
-cdef inline int32_t list_events(const Samples* samples, int32_t feature, Workspace* space) except -1 nogil:
-    """Bring the listed samples into the order of a feature; return the number of runs, 0 if all have the same value.
-
-    Samples with the same value and the same key (space.key_of) behave alike in the sweep and form a run: run_keys and
-    run_counts say how many of which key, lows, mids, highs where its three events are. A feature with few distinct values
-    (pixels) is counted, any other one sorted by radix.
-    """
-    cdef int32_t n = space.n_entries, n_keys = space.n_keys, position, code, smallest, largest, shift, digit, total, count
-    cdef int32_t n_runs = 0, key_number
-    cdef const int32_t* codes = samples.codes + <size_t> feature * samples.n_samples
-    cdef const double* values = samples.values + samples.value_starts[feature]
-    cdef uint64_t key
-    cdef uint64_t* source = space.keys
-    cdef uint64_t* target = space.spare_keys
-    cdef int32_t[256] counters
-    cdef int32_t* cells
-    cdef double value, low, high
-    cdef double down = samples.radius_down[feature], up = samples.radius_up[feature]
-    cdef double minimum = samples.minimum[feature], maximum = samples.maximum[feature]
-    cdef int64_t n_cells = (samples.value_starts[feature + 1] - samples.value_starts[feature]) * n_keys
-    if n_cells <= 2 * <int64_t> n:
-        reserve_cells(space, n_cells)
-        cells = space.cells
-        memset(cells, 0, n_cells * sizeof(int32_t))
-        for position in range(n):
-            cells[codes[space.entries[position] >> 1] * n_keys + space.key_of[position]] += 1
-        for code in range(<int32_t> (n_cells // n_keys)):
-            value = values[code]
-            low = lower_bound(value, down, minimum)
-            high = upper_bound(value, up, maximum)
-            for key_number in range(n_keys):
-                if cells[code * n_keys + key_number] > 0:
-                    space.run_keys[n_runs] = key_number
-                    space.run_counts[n_runs] = cells[code * n_keys + key_number]
-                    space.lows[n_runs] = low
-                    space.mids[n_runs] = value
-                    space.highs[n_runs] = high
-                    n_runs += 1
-        return n_runs if space.mids[0] < space.mids[n_runs - 1] else 0
-    smallest = codes[space.entries[0] >> 1]
-    largest = smallest
-    for position in range(n):
-        code = codes[space.entries[position] >> 1]
-        source[position] = (<uint64_t> code << 32) | <uint64_t> space.key_of[position]
-        if code < smallest:
-            smallest = code
-        elif code > largest:
-            largest = code
-    if smallest == largest:
-        return 0
-    if n <= 40:
-        for position in range(1, n):
-            key = source[position]
-            count = position
-            while count > 0 and source[count - 1] > key:
-                source[count] = source[count - 1]
-                count -= 1
-            source[count] = key
-    else:
-        shift = 32
-        while (largest >> (shift - 32)) > 0:
-            memset(counters, 0, sizeof(counters))
-            for position in range(n):
-                counters[(source[position] >> shift) & 255] += 1
-            total = 0
-            for digit in range(256):
-                count = counters[digit]
-                counters[digit] = total
-                total += count
-            for position in range(n):
-                key = source[position]
-                digit = <int32_t> ((key >> shift) & 255)
-                target[counters[digit]] = key
-                counters[digit] += 1
-            source, target = target, source
-            shift += 8
-    space.keys = source
-    space.spare_keys = target
-    for position in range(n):
-        value = values[source[position] >> 32]
-        space.run_keys[position] = <int32_t> <uint32_t> source[position]
-        space.run_counts[position] = 1
-        space.lows[position] = lower_bound(value, down, minimum)
-        space.mids[position] = value
-        space.highs[position] = upper_bound(value, up, maximum)
-    return n
-
-
-cdef inline double _range_of(const Samples* samples, int32_t feature) noexcept nogil:
-    return (samples.values[samples.value_starts[feature + 1] - 1] - samples.values[samples.value_starts[feature]])
-
-
-cdef inline double _mass(Impurity impurity, double count) noexcept nogil:
-    """What a class of this size takes off the impurity of a node; see impurity_of."""
-    if impurity == GINI:
-        return count * count
-    return count * log(count) if count > 0 else 0.0
-
-
-cdef inline double _mass_change(Impurity impurity, int32_t size, int32_t more) noexcept nogil:
-    """Change of _mass when a class of this size gets `more` samples."""
-    if impurity == GINI:
-        return <double> more * (2.0 * size + more)
-    return _mass(impurity, size + more) - _mass(impurity, size)
-
-
-cdef inline double impurity_of(Impurity impurity, double total, double mass, double unit) noexcept nogil:
-    """Impurity of a node times its number of samples; `unit` scales entropy to the base of the number of labels."""
-    if total <= 0:
-        return 0.0
-    if impurity == GINI:
-        return total - mass / total
-    return (total * log(total) - mass) * unit
-
-
-cdef inline double blend(const Criterion* criterion, double own, double reach) noexcept nogil:
-    return (1 - criterion.reach) * own + criterion.reach * reach
-
-
-# Categories of a listed sample: what the leaves outside the node answer for it.
-cdef enum:
-    FREE = 0            # it reaches none of them
-    LOST = 1            # different answers: unstable whatever happens here
-    FIRST_ANSWER = 2    # from here on one category for each answer
-
-
-cdef enum:
-    MOST_KEY_CELLS = 65536
-
-
-cdef inline int assign_keys(const Samples* samples, const Tree* tree, Workspace* space, int32_t n_categories) except -1 nogil:
-    """Number the combinations of category, label and membership that occur among the listed samples.
-
-    With very many labels each sample gets a number of its own.
-    """
-    cdef int32_t m = samples.n_labels, position, entry, label, answer, category, n_keys = 0
-    cdef int64_t n_cells = <int64_t> n_categories * 2 * m, cell
-    cdef bint is_dense = n_cells <= MOST_KEY_CELLS
-    if is_dense:
-        reserve_cells(space, n_cells)
-        for cell in range(n_cells):
-            space.cells[cell] = -1
-    for position in range(space.n_entries):
-        entry = space.entries[position]
-        label = samples.labels[entry >> 1]
-        answer = space.outside[entry >> 1]
-        category = FREE if answer == NONE else LOST if answer == MIXED else FIRST_ANSWER + answer
-        cell = (<int64_t> category * m + label) * 2 + (entry & 1)
-        if is_dense and space.cells[cell] >= 0:
-            space.key_of[position] = space.cells[cell]
-            continue
-        if is_dense:
-            space.cells[cell] = n_keys
-        space.key_of[position] = n_keys
-        space.key_category[n_keys] = category
-        space.key_label[n_keys] = label
-        space.key_own[n_keys] = entry & 1
-        n_keys += 1
-    space.n_keys = n_keys
-    return 0
+from ms_tree cimport MIXED, Tree, known_answer
+from ms_workspace cimport Workspace, reserve_tables
 
 
 cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* space, const int32_t* features,
@@ -299,8 +85,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
     total_mass = 0
     reach_total_mass = 0
     for label in range(m):
-        total_mass += _mass(impurity, own_total[label])
-        reach_total_mass += _mass(impurity, reach_total[label])
+        total_mass += mass_of(impurity, own_total[label])
+        reach_total_mass += mass_of(impurity, reach_total[label])
     before = blend(criterion, impurity_of(impurity, n_own, total_mass, unit),
                    impurity_of(impurity, n, reach_total_mass, unit))
     for item in range(n_features):
@@ -344,7 +130,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                 if category == FREE or category == FIRST_ANSWER + label:
                     sure_right[label] -= count
                     sure_both[label] += count
-                reach_left_mass += _mass_change(impurity, reach_left[label], count)
+                reach_left_mass += mass_change(impurity, reach_left[label], count)
                 reach_left[label] += count
                 left_reach += count
                 low += 1
@@ -355,8 +141,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                 if not space.key_own[key]:
                     continue
                 label = space.key_label[key]
-                left_mass += _mass_change(impurity, own_left[label], count)
-                right_mass += _mass_change(impurity, own_right[label], -count)
+                left_mass += mass_change(impurity, own_left[label], count)
+                right_mass += mass_change(impurity, own_right[label], -count)
                 if own_right[label] == right_max:
                     right_max = -1      # to be found again
                 own_left[label] += count
@@ -379,7 +165,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                 if category == FREE or category == FIRST_ANSWER + label:
                     sure_both[label] -= count
                     sure_left[label] += count
-                reach_right_mass += _mass_change(impurity, reach_right[label], -count)
+                reach_right_mass += mass_change(impurity, reach_right[label], -count)
                 reach_right[label] -= count
                 right_reach -= count
                 high += 1
@@ -440,145 +226,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                 + impurity_of(impurity, right_reach, reach_right_mass, unit),
             )
             candidate.feature = feature
-            candidate.width = (next_event - event) / _range_of(samples, feature)
+            candidate.width = (next_event - event) / range_of(samples, feature)
             if is_better(criterion, &candidate, best):
-                candidate.threshold = threshold_between(event, next_event)
-                best[0] = candidate
-    return 0
-
-
-cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32_t root, const Workspace* space,
-                           int32_t* own) noexcept nogil:
-    """Answer of the leaf below `root` into which each listed sample of the node falls."""
-    cdef int32_t position, entry, node, code
-    for position in range(space.n_entries):
-        entry = space.entries[position]
-        if entry & 1:
-            node = root
-            while nodes[node].feature >= 0:
-                code = samples.codes[<size_t> nodes[node].feature * samples.n_samples + (entry >> 1)]
-                node = nodes[node].left if code <= nodes[node].cut.left else nodes[node].right
-            own[entry >> 1] = nodes[node].answer
-
-
-cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node, Workspace* space,
-                          const int32_t* features, int32_t n_features, const Weights* weights, int32_t min_leaf,
-                          Test* best) except -1 nogil:
-    """The best test for an inner node that was collected, with the subtrees below it left as they are.
-
-    Exact as long as the subtrees keep their samples: where a leaf loses all of them, or its answer changes, the tree that
-    results is another one, and its own evaluation counts.
-    """
-    cdef int32_t n = space.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
-    cdef int32_t low, mid, high, before, after, key, n_runs, change
-    cdef int64_t correct, stable, robust
-    cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
-    cdef int32_t label
-    cdef int32_t[64] numbers
-    cdef bint is_correct
-    cdef double event, next_event
-    cdef Criterion by_score
-    cdef Test candidate
-    by_score.by_score = True
-    by_score.reach = 0
-    by_score.impurity = GINI
-    best.feature = -1
-    candidate.gain = 0
-    if n == 0:
-        return 0
-    for position in range(n):
-        sample = space.entries[position] >> 1
-        space.aside[sample] = NONE
-        space.across[sample] = NONE
-    reserve_arena(space, n)
-    for position in range(n):
-        space.arena[position] = space.entries[position]
-    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, space.aside, space)
-    for position in range(n):
-        space.arena[position] = space.entries[position]
-    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, space.across, space)
-    _fill_own(samples, tree.nodes, tree.nodes[node].left, space, space.own_left)
-    _fill_own(samples, tree.nodes, tree.nodes[node].right, space, space.own_right)
-    # At a threshold below everything all samples are on the right. A key tells, in bits, whether the box is stable on the
-    # left only, on both sides, on the right only; whether the sample is correct on the left, on the right; whether it
-    # falls into this node.
-    space.n_keys = 0
-    for key in range(64):
-        numbers[key] = -1
-    for position in range(n):
-        entry = space.entries[position]
-        sample = entry >> 1
-        label = samples.labels[sample]
-        is_correct = tree.own[sample] == label
-        start_stable -= tree.joint[sample] != MIXED
-        start_robust -= is_correct and tree.joint[sample] != MIXED
-        before = merge_answer(space.outside[sample], space.aside[sample])
-        after = merge_answer(space.outside[sample], space.across[sample])
-        key = (before != MIXED) | ((merge_answer(before, space.across[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
-        if entry & 1:
-            n_own += 1
-            start_correct -= is_correct
-            is_correct = space.own_right[sample] == label
-            start_correct += is_correct
-            key |= ((space.own_left[sample] == label) << 3) | (is_correct << 4) | 32
-        else:
-            key |= (is_correct << 3) | (is_correct << 4)
-        if numbers[key] < 0:
-            numbers[key] = space.n_keys
-            space.key_category[space.n_keys] = key
-            space.n_keys += 1
-        space.key_of[position] = numbers[key]
-        start_stable += after != MIXED
-        start_robust += is_correct and after != MIXED
-    for item in range(n_features):
-        feature = features[item]
-        n_runs = list_events(samples, feature, space)
-        if n_runs == 0:
-            continue
-        correct, stable, robust = start_correct, start_stable, start_robust
-        left_size = 0
-        low, mid, high = 0, 0, 0
-        while True:
-            event = space.highs[high]
-            if mid < n_runs and space.mids[mid] < event:
-                event = space.mids[mid]
-            if low < n_runs and space.lows[low] < event:
-                event = space.lows[low]
-            while low < n_runs and space.lows[low] <= event:
-                key = space.key_category[space.run_keys[low]]
-                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * space.run_counts[low]
-                stable += change
-                robust += ((key >> 4) & 1) * change
-                low += 1
-            while mid < n_runs and space.mids[mid] <= event:
-                key = space.key_category[space.run_keys[mid]]
-                if key & 32:
-                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * space.run_counts[mid]
-                    correct += change
-                    robust += ((key >> 1) & 1) * change
-                    left_size += space.run_counts[mid]
-                mid += 1
-            while high < n_runs and space.highs[high] <= event:
-                key = space.key_category[space.run_keys[high]]
-                change = ((key & 1) - ((key >> 1) & 1)) * space.run_counts[high]
-                stable += change
-                robust += ((key >> 3) & 1) * change
-                high += 1
-            if n_own - left_size < min_leaf or high == n_runs:
-                break
-            if left_size < min_leaf:
-                continue
-            candidate.score = score_of(weights, correct, stable, robust)
-            if best.feature >= 0 and candidate.score < best.score:
-                continue
-            next_event = space.highs[high]
-            if mid < n_runs and space.mids[mid] < next_event:
-                next_event = space.mids[mid]
-            if low < n_runs and space.lows[low] < next_event:
-                next_event = space.lows[low]
-            candidate.feature = feature
-            candidate.width = (next_event - event) / _range_of(samples, feature)
-            if is_better(&by_score, &candidate, best):
                 candidate.threshold = threshold_between(event, next_event)
                 best[0] = candidate
     return 0

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
+T = TypeVar("T")
 MIN_ROWS_PER_CHUNK = 256
 MAX_ROWS_PER_CHUNK = 65536
+# Seconds after which a waiting thread looks at the clock again.
+LONGEST_WAIT = 3600.0
 
 
 def available_cores() -> int:
@@ -41,3 +47,15 @@ def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None 
             done.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def wait_for(task: futures.Future[T], deadline: float, hurry: Callable[[], object]) -> T:
+    """Result of a task; when the deadline (of time.perf_counter) passes, `hurry` must make the task end early."""
+    while True:
+        left = deadline - time.perf_counter()
+        try:
+            return task.result(timeout=min(max(left, 0.0), LONGEST_WAIT))
+        except futures.TimeoutError:
+            if left <= 0:
+                hurry()
+                return task.result()

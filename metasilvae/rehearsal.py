@@ -7,6 +7,7 @@ a few settings, on some parts of the samples, and keeps the setting with the bes
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.evaluation import evaluate
 from metasilvae.model import Model
-from metasilvae.parallel import available_cores
-from metasilvae.perturbation import Perturbation
+from metasilvae.parallel import available_cores, wait_for
+from metasilvae.perturbation import Ball, Perturbation
 from metasilvae.splitting import split_dataset
 from metasilvae.training import HOLDING_SEED, Progress, StopReason, Trainer
 from metasilvae.training_options import TrainingOptions
@@ -50,6 +51,9 @@ MOST_SAMPLES = 12000
 MANY_SAMPLES = 3000
 PARTS = 5
 REPEATS = 3
+HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+# A time limit must be more than 0.
+TINY = 1e-9
 
 
 def split_into_parts(y: NDArray[np.int32], n_parts: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -103,6 +107,7 @@ class RehearsedTrainer:
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
     ) -> None:
+        begin = time.perf_counter()
         self.dataset = dataset
         self.perturbation = perturbation
         self.options = options
@@ -114,10 +119,12 @@ class RehearsedTrainer:
         self._learned = learned
         self._jobs = available_cores() if jobs is None else jobs
         self._splits = plan_splits(learned.y, options.seed)
-        self._started = time.perf_counter()
         self._reason: StopReason | None = None
-        self._small: list[Trainer] = []
+        # All that a stop must reach; the result is that of one of them.
+        self._running: list[Trainer] = []
         self._trainer = self._make_trainer(replace(options, **WARM_UP))
+        self._preparation = time.perf_counter() - begin
+        self._started = begin
 
     @property
     def n_steps(self) -> int:
@@ -127,35 +134,39 @@ class RehearsedTrainer:
 
     def run(self) -> Iterator[Progress]:
         """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
-        self._started = time.perf_counter()
+        self._started = time.perf_counter() - self._preparation
         latest: Progress | None = None
         for latest in self._trainer.run():
             yield replace(latest, phase="warm-up")
-        if self._trainer.stop_reason in (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+        if self._trainer.stop_reason in HARD_STOPS or self._is_over():
             return
         assert latest is not None
         for step, _ in enumerate(self._rehearse()):
             yield replace(latest, phase="rehearsal", step=step, seconds=time.perf_counter() - self._started)
             if self._is_over():
                 return
-        assert self.setting is not None
-        left = self.options.time_limit - (time.perf_counter() - self._started)
-        if left <= 0 or self._is_over():
-            self._reason = self._reason or StopReason.TIME_LIMIT
+        if self._is_over():
             return
-        chosen = replace(self.options, rehearse=False, time_limit=left, **self.setting)
+        assert self.setting is not None
         begun = time.perf_counter() - self._started
-        main = self._make_trainer(chosen)
+        left = self.options.time_limit - begun
+        main = self._make_trainer(replace(self.options, rehearse=False, time_limit=max(left, TINY), **self.setting))
+        if self._is_over():
+            return
         for progress in main.run():
+            # Its first trees are small; until all of them are there, the warm-up may have the better one.
+            if progress.phase != "seed" or progress.fitness >= latest.fitness:
+                self._trainer = main
+            best = progress if self._trainer is main else replace(latest, phase=progress.phase, step=progress.step)
+            yield replace(best, seconds=begun + progress.seconds)
+        if main.stop_reason in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+            self._reason = self._reason or main.stop_reason
+        else:
             self._trainer = main
-            yield replace(progress, seconds=begun + progress.seconds)
 
     def stop(self) -> None:
         """End the run soon; may be called at any time, from a signal handler or from another thread too."""
-        self._reason = self._reason or StopReason.INTERRUPTED
-        self._trainer.stop()
-        for trainer in list(self._small):
-            trainer.stop()
+        self._end(StopReason.INTERRUPTED)
 
     @property
     def stop_reason(self) -> StopReason | None:
@@ -167,29 +178,28 @@ class RehearsedTrainer:
         return self._trainer.model
 
     @property
-    def merit(self) -> float:
-        """What decides between runs: fitness on the held-out rows, or on all training samples where none are held out.
-
-        Runs with different settings maximize different scores, so those cannot be compared.
-        """
-        if self.held_out is not None:
-            return self._trainer.merit
-        return self._fitness(self.model, self.dataset)
+    def held_out_fitness(self) -> float | None:
+        """Fitness of the best tree so far on the held-out rows, if it was trained without them."""
+        return self._trainer.held_out_fitness
 
     def _make_trainer(self, options: TrainingOptions) -> Trainer:
-        return Trainer(self.dataset, self.perturbation, options, self._jobs)
+        trainer = Trainer(self.dataset, self.perturbation, options, self._jobs)
+        self._running.append(trainer)
+        return trainer
 
     def _rehearse(self) -> Iterator[None]:
         """Try every setting on every split, then choose."""
 
         def figure(setting: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
+            if self._reason is not None:
+                return math.nan
             options = replace(self.options, **QUICK, **setting)
             trainer = Trainer(self._learned.subset(kept), self.perturbation, options, 1)
-            self._small.append(trainer)
+            self._running.append(trainer)
             if self._reason is None:
                 for _ in trainer.run():
                     pass
-            self._small.remove(trainer)
+            self._running.remove(trainer)
             return self._fitness(trainer.model, self._learned.subset(held))
 
         figures = np.zeros((len(SETTINGS), len(self._splits)))
@@ -201,11 +211,18 @@ class RehearsedTrainer:
                 for row, setting in enumerate(SETTINGS)
             }
             for place, task in tasks.items():
-                figures[place] = task.result()
+                deadline = self._started + self.options.time_limit
+                figures[place] = wait_for(task, deadline, lambda: self._end(StopReason.TIME_LIMIT))
                 yield
         finally:
             pool.shutdown(cancel_futures=True)
-        self.setting = dict(SETTINGS[choose_setting(figures) if self._splits else 0])
+        if self._reason is None:
+            self.setting = dict(SETTINGS[choose_setting(figures) if self._splits else 0])
+
+    def _end(self, reason: StopReason) -> None:
+        self._reason = self._reason or reason
+        for trainer in list(self._running):
+            trainer.stop()
 
     def _fitness(self, model: Model, dataset: Dataset) -> float:
         result = evaluate(model, dataset, [self.perturbation], jobs=1)[0]
@@ -215,7 +232,7 @@ class RehearsedTrainer:
 
     def _is_over(self) -> bool:
         if time.perf_counter() - self._started >= self.options.time_limit:
-            self._reason = self._reason or StopReason.TIME_LIMIT
+            self._end(StopReason.TIME_LIMIT)
         return self._reason is not None
 
 
@@ -230,3 +247,11 @@ def make_trainer(
     if options.rehearse and options.greedy and forest is None:
         return RehearsedTrainer(dataset, perturbation, options, jobs)
     return Trainer(dataset, perturbation, options, jobs, forest)
+
+
+def train(dataset: Dataset, epsilon: float, options: TrainingOptions | None = None, jobs: int | None = 1) -> Model:
+    """Train one tree to the end."""
+    trainer = make_trainer(dataset, Ball(epsilon), options or TrainingOptions(), jobs)
+    for _ in trainer.run():
+        pass
+    return trainer.model

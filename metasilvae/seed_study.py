@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,17 +22,20 @@ class TrainedModel:
 
     Attributes
     ----------
-    merit : float
-        What decides between runs, see `Trainer.merit`.
+    held_out_fitness : float or None
+        On the rows that were held out, if any were.
     held_out_rows : int
+    training_merit : float
+        Fitness on the training rows less the price of the leaves.
     training, test : Evaluation
         With the perturbation that the model is to withstand; `test` only where there are test rows.
     """
 
     seed: int
     model: Model
-    merit: float
+    held_out_fitness: float | None
     held_out_rows: int
+    training_merit: float
     seconds: float
     stop_reason: StopReason | None
     fitness: Fitness
@@ -40,9 +44,13 @@ class TrainedModel:
 
     def phi(self, evaluation: Evaluation) -> float:
         """Fitness by the figures of an evaluation under a perturbation."""
-        assert evaluation.stability is not None
-        assert evaluation.robustness is not None
-        return self.fitness.value(evaluation.accuracy, evaluation.stability, evaluation.robustness)
+        return _phi(self.fitness, evaluation)
+
+
+def _phi(fitness: Fitness, evaluation: Evaluation) -> float:
+    assert evaluation.stability is not None
+    assert evaluation.robustness is not None
+    return fitness.value(evaluation.accuracy, evaluation.stability, evaluation.robustness)
 
 
 def finish(
@@ -58,11 +66,13 @@ def finish(
         for dataset in (trainer.dataset, test)
         if dataset is not None
     )
+    price = trainer.options.price_of_leaf(trainer.dataset.n_samples)
     return TrainedModel(
         trainer.options.seed,
         model,
-        trainer.merit,
+        trainer.held_out_fitness,
         0 if trainer.held_out is None else trainer.held_out.n_samples,
+        _phi(trainer.options.fitness, training) - price * model.n_leaves,
         seconds,
         trainer.stop_reason,
         trainer.options.fitness,
@@ -72,8 +82,13 @@ def finish(
 
 
 def choose_best(runs: Sequence[TrainedModel]) -> TrainedModel:
-    """The run of most merit; of equals the one with fewer leaves, then the earlier one. Test rows have no say."""
-    return max(runs, key=lambda run: (run.merit, -run.model.n_leaves))
+    """The best run by held-out rows if there are any, else by the training rows. Test rows have no say."""
+
+    def merit(run: TrainedModel) -> tuple[float, float, int]:
+        held_out = -math.inf if run.held_out_fitness is None else run.held_out_fitness
+        return held_out, run.training_merit, -run.model.n_leaves
+
+    return max(runs, key=merit)
 
 
 QUANTILES = {"minimum": 0.0, "1st quartile": 0.25, "median": 0.5, "3rd quartile": 0.75, "maximum": 1.0}

@@ -27,8 +27,8 @@ from metasilvae.finalists import Finalists
 from metasilvae.first_generation import blank, plan_trees, take_trees
 from metasilvae.individuals import as_model, count_again
 from metasilvae.model import Model
-from metasilvae.parallel import available_cores
-from metasilvae.perturbation import Ball, Enlarged, Perturbation
+from metasilvae.parallel import available_cores, wait_for
+from metasilvae.perturbation import Enlarged, Perturbation
 from metasilvae.splitting import split_dataset
 from metasilvae.training_options import TrainingOptions
 from metasilvae.verification import ask, verify
@@ -37,8 +37,6 @@ from metasilvae.verification import ask, verify
 SWEEP_BUDGET = 3e5
 # Rows are held out by a draw of their own, so that runs with different seeds are judged by the same rows.
 HOLDING_SEED = 0
-# Seconds after which a waiting thread looks at the clock again.
-LONGEST_WAIT = 3600.0
 
 
 class StopReason(enum.Enum):
@@ -194,10 +192,9 @@ class Trainer:
         return model if self.held_out is None else count_again(model, self.dataset)
 
     @property
-    def merit(self) -> float:
-        """What decides between runs: fitness on the held-out rows, or the score where no rows are held out."""
-        chosen = self._finalists.chosen
-        return chosen.score if self.held_out is None else chosen.held_out
+    def held_out_fitness(self) -> float | None:
+        """Fitness of the best tree so far on the held-out rows, if there are any."""
+        return None if self.held_out is None else self._finalists.chosen.held_out
 
     # Parts of the run
 
@@ -222,7 +219,7 @@ class Trainer:
             min_leaf=options.min_samples_leaf,
             max_leaves=options.max_leaves,
             max_depth=options.max_depth,
-            leaf_cost=options.leaf_cost * max(correct + robust, stable, 0.0) / n,
+            leaf_cost=options.price_of_leaf(n),
         )
 
     def _start_trees(self, pool: futures.Executor) -> Iterator[Any]:
@@ -334,13 +331,8 @@ class Trainer:
 
     def _wait(self, task: futures.Future[Any]) -> Any:
         """Result of a task; when time is over, the task is told to end early."""
-        while True:
-            left = self._start + self.options.time_limit - time.perf_counter()
-            try:
-                return task.result(timeout=min(max(left, 0.0), LONGEST_WAIT) if self.stop_reason is None else None)
-            except futures.TimeoutError:
-                if left <= 0:
-                    self._end(StopReason.TIME_LIMIT)
+        deadline = self._start + self.options.time_limit
+        return wait_for(task, deadline, lambda: self._end(StopReason.TIME_LIMIT))
 
     def _end(self, reason: StopReason) -> None:
         if self.stop_reason is None:
@@ -409,11 +401,3 @@ class Trainer:
             float(np.mean([self._fitness(tree) for tree in population])),
             self._score(self._best),
         )
-
-
-def train(dataset: Dataset, epsilon: float, options: TrainingOptions | None = None, jobs: int | None = 1) -> Model:
-    """Train one tree to the end."""
-    trainer = Trainer(dataset, Ball(epsilon), options or TrainingOptions(), jobs)
-    for _ in trainer.run():
-        pass
-    return trainer.model

@@ -107,6 +107,11 @@ class TrainingOptions:
     polish: int = 4
     validation: float = 0.0
 
+    def price_of_leaf(self, n_samples: int) -> float:
+        """What a leaf takes off the fitness."""
+        correct, stable, robust = self.fitness.weights
+        return self.leaf_cost * max(correct + robust, stable, 0.0) / n_samples
+
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
             value = getattr(self, name)

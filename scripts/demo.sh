@@ -55,8 +55,10 @@ run export "$OUT/circle.silva" --to text --data builtin:circle/test
 
 say "A tree can go to the next program without a file; a gate decides the exit code (0: holds, 3: violated)"
 code=0
-run train builtin:iris/train - --epsilon 0.1 2> "$OUT/iris-report.txt" |
-    run verify - builtin:iris/test --epsilon 0.1 --require 'stability>=0.99' --output "$OUT/verdicts.json" || code=$?
+echo "\$ metasilvae train builtin:iris/train - --epsilon 0.1 |" \
+    "metasilvae verify - builtin:iris/test --epsilon 0.1 --require 'stability>=0.99'"
+"$BIN/metasilvae" train builtin:iris/train - --epsilon 0.1 2> "$OUT/iris-report.txt" |
+    "$BIN/metasilvae" verify - builtin:iris/test --epsilon 0.1 --require 'stability>=0.99' --format text || code=$?
 printf 'exit code %s\n' "$code"
 [ "$code" -eq 0 ] || [ "$code" -eq 3 ]
 

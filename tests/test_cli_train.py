@@ -25,7 +25,7 @@ from metasilvae.training import Progress
 from metasilvae.training_options import PRESETS, options_for
 
 IRIS = "builtin:iris/train"
-SHORT = ["--max-iteration", "3", "--population-max-size", "8", "--population-initial-size", "8"]
+SHORT = ["--no-rehearse", "--max-iteration", "3", "--population-max-size", "8", "--population-initial-size", "8"]
 # Every option of the C program, with each of its values somewhere.
 AS_TYPED_FOR_C = [
     "--fitness", "linear", "0.1", "0.9", "0", "0.1", "0", "0", "0", "0", "0", "0",
@@ -71,6 +71,7 @@ def test_options_as_typed_for_the_c_program() -> None:
         elitism=2,
         aggressiveness=0.5,
         allowed_features=3,
+        rehearse=False,
     )
     others = request(
         "--epsilon", "1", "--select", "uniform", "--mutation", "none", "--mutation-probability", "encourage-variance",
@@ -98,6 +99,24 @@ def test_a_preset_is_changed_by_given_options_only(preset: str) -> None:
     assert request("--epsilon", "0.1", "--preset", preset).options == options_for(preset)
     changed = request("--epsilon", "0.1", "--preset", preset, "--elitism", "3").options
     assert changed == options_for(preset, elitism=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rehearses"),
+    [
+        ([], True),
+        (["--rehearse"], True),
+        (["--no-rehearse"], False),
+        (["--leaf-cost", "1"], False),
+        (["--caution", "0", "--no-rehearse"], False),
+        (["--population-generator", "greedy"], True),
+        (["--population-generator", "blank"], False),
+        (["--preset", "paper"], False),
+        (["--preset", "cart"], False),
+    ],
+)
+def test_what_is_given_is_not_rehearsed(arguments: list[str], rehearses: bool) -> None:
+    assert request("--epsilon", "0.1", *arguments).options.rehearse == rehearses
 
 
 @pytest.mark.parametrize(
@@ -186,7 +205,11 @@ def test_a_study_over_seeds_keeps_the_best(tmp_path: Path) -> None:
         path = tmp_path / f"{seed}.silva"
         text = run("train", IRIS, path, *paper, "--seed", seed).stdout
         found[seed] = (float(text.splitlines()[5].split()[2]), -read_model(str(path)).n_leaves)
-    kept = int(re.search(r"kept the model of seed (\d+), the best by fitness in training", result.stdout)[1])
+    kept = int(
+        re.search(
+            r"kept the model of seed (\d+), the best by phi on the training rows less the cost of leaves", result.stdout
+        )[1]
+    )
     assert found[kept] == max(found.values())
     assert (tmp_path / "best.silva").read_bytes() == (tmp_path / f"{kept}.silva").read_bytes()
     table = {line[:14].strip(): line.split() for line in result.stdout.splitlines()[:6]}
@@ -229,6 +252,8 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
         (["--epsilon", "0.1", "--fitness", "linear", *"0123456789"], "leave --epsilon or --fitness out"),
         (["--weight", "accuracy=1", "--fitness", "linear", *"0123456789"], "leave --weight or --fitness out"),
         (["--perturbation", "l_inf", "1", "--fitness", "linear", *"0123456789"], "leave --perturbation or --fitness"),
+        (["--rehearse", "--caution", "0.1"], "--rehearse and --caution exclude each other"),
+        (["--rehearse", "--population-generator", "blank"], "--rehearse and --population-generator blank exclude"),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing"),
         (["--fitness", "linear", "0", "1"], "expected 'linear E CORRECT WRONG"),
         (["--fitness", "linear", *"012345678x"], "'x' is not a number"),

@@ -15,8 +15,8 @@ LAYERS = [
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
-        "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study",
-        "training", "training_options",
+        "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
+        "training_options",
     },
     {"report"},
     {"cli", "__main__", "__init__"},

@@ -21,8 +21,10 @@ ENDLESS = ["--epsilon", "1", "--max-iteration", "1000000", "--patience", "0"]
     ("number", "code", "n_records", "arguments"),
     [
         (signal.SIGINT, 130, 1, []),
-        (signal.SIGINT, 130, 20, ["--jobs", "2"]),
-        (signal.SIGTERM, 143, 20, ["--jobs", "1"]),
+        (signal.SIGINT, 130, 20, []),
+        (signal.SIGINT, 130, 1, ["--no-rehearse"]),
+        (signal.SIGINT, 130, 20, ["--no-rehearse", "--jobs", "2"]),
+        (signal.SIGTERM, 143, 20, ["--no-rehearse", "--jobs", "1"]),
         (signal.SIGINT, 130, 1, ["--preset", "paper"]),
     ],
 )

@@ -19,10 +19,11 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbation import Ball, BoxFile
-from metasilvae.training import StopReason, Trainer, train
+from metasilvae.rehearsal import train
+from metasilvae.training import StopReason, Trainer
 from metasilvae.training_options import PRESETS, TrainingOptions, options_for
 
-SHORT = {"generations": 6, "population": 8, "initial_population": 8}
+SHORT = {"rehearse": False, "generations": 6, "population": 8, "initial_population": 8}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_other_seeds_give_other_trees(circle: Dataset) -> None:
 def test_limits_hold(preset: str, iris: Dataset) -> None:
     limits = {"max_leaves": 5, "max_depth": 3, "min_samples_leaf": 4}
     for seed in range(3):
-        model = train(iris, 0.1, options_for(preset, seed=seed, crossover=1.0, leaf_cost=0.0, **limits))
+        model = train(iris, 0.1, options_for(preset, seed=seed, crossover=1.0, leaf_cost=0.0, rehearse=False, **limits))
         assert model.n_leaves <= 5
         assert model.max_depth <= 3
         assert model.leaf_values.sum(axis=1).min() >= 4
@@ -219,7 +220,7 @@ def scored_last(trainer: Trainer) -> float:
 
 def test_the_best_of_a_forest_is_never_lost(iris: Dataset) -> None:
     good = train(iris, 0.1, options_for("default", radius_factor=1.0, **SHORT))
-    bad = train(iris, 0.1, options_for("default", max_leaves=2, generations=0))
+    bad = train(iris, 0.1, options_for("default", max_leaves=2, generations=0, rehearse=False))
     same = {"radius_factor": 1.0, **SHORT}
     reached = scored_last(
         Trainer(iris, Ball(0.1), options_for("default", generations=0, polish=0, radius_factor=1.0), 1, good)
@@ -366,7 +367,7 @@ def test_held_out_rows_choose_and_are_counted_in_the_end(iris: Dataset) -> None:
     assert trainer.model.leaf_values.sum() == 120
     chosen = [trainer._held_out_fitness(tree) for tree in trainer._finalists.trees]
     assert chosen == sorted(chosen, reverse=True)
-    assert trainer.merit == chosen[0]
+    assert trainer.held_out_fitness == chosen[0]
 
 
 def test_runs_with_different_seeds_hold_out_the_same_rows(iris: Dataset) -> None:

@@ -29,6 +29,8 @@ DEFAULTS = TrainingOptions()
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
 MOST_SEEDS = 100_000
+# What a rehearsal chooses.
+REHEARSED = ("leaf_cost", "radius_factor", "caution")
 _SEED_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
@@ -112,8 +114,8 @@ training_options = shared_options(
     click.option(
         "--rehearse/--no-rehearse",
         default=None,
-        help="Let held-out rows choose --leaf-cost, --radius-factor and --caution first; setting one of them leaves it "
-        "out.  [preset default: rehearse]",
+        help="Choose leaf cost, radius factor and caution by training in small first.  [default: unless one of them is "
+        "given; greedy populations only]",
     ),
     _option("--leaf-cost", "leaf_cost", click.FloatRange(min=0), "How many rows a leaf must gain."),
     _option("--radius-factor", "radius_factor", click.FloatRange(min=0), "Train with boxes larger by this factor."),
@@ -195,6 +197,7 @@ def read_request(
     crossover_kind: str,
     mutation: str | None,
     allowed_features: tuple[str, ...] | None,
+    rehearse: bool | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage."""
@@ -202,12 +205,18 @@ def read_request(
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
     attack, goal = _read_goal(epsilon, perturbation, weights, fitness)
     generator, *path = population_generator or (None,)
+    fixed = [f"--{name.replace('_', '-')}" for name in REHEARSED if changes[name] is not None]
+    if generator not in (None, "greedy"):
+        fixed.append(f"--population-generator {generator}")
+    if rehearse and fixed:
+        raise click.UsageError(f"--rehearse and {fixed[0]} exclude each other; leave one of them out")
     options = options_for(
         preset,
         fitness=goal,
         mutation=MUTATION_ALIASES.get(mutation, mutation) if mutation else None,
         greedy=None if generator is None else generator == "greedy",
         allowed_features=None if allowed_features is None else _read_allowed(allowed_features),
+        rehearse=False if fixed else rehearse,
         **changes,
     )
     return TrainingRequest(attack, options, seeds or (seed or 0,), path[0] if path else None)

@@ -70,8 +70,8 @@ def describe_training(run: TrainedModel) -> str:
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
-    if run.held_out_rows:
-        lines.append(f"validation    phi {run.merit:.4g} on {run.held_out_rows} rows held out")
+    if run.held_out_fitness is not None:
+        lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
     records = [_figures(run, name, part) for name, part in parts if part is not None]
     return "\n".join([*lines, "", as_text(records)])
@@ -103,7 +103,9 @@ def describe_study(runs: Sequence[TrainedModel], chosen: TrainedModel) -> str:
         {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
         for quantile in QUANTILES
     ]
-    judge = f"phi on {chosen.held_out_rows} rows held out" if chosen.held_out_rows else "fitness in training"
+    judge = "phi on the training rows less the cost of leaves"
+    if chosen.held_out_fitness is not None:
+        judge = f"phi on {chosen.held_out_rows} rows held out"
     return f"{as_text(records)}\nkept the model of seed {chosen.seed}, the best by {judge}\n"
 
 
