@@ -50,6 +50,9 @@ MOST_SAMPLES = 12000
 # So many samples are enough for a single split; fewer are split again and again.
 MANY_SAMPLES = 3000
 PARTS = 5
+HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+# A time limit must be more than 0.
+TINY = 1e-9
 REPEATS = 3
 HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 # A time limit must be more than 0.

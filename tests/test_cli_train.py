@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -393,6 +394,15 @@ def test_the_bar_shows_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "phi 0.9375, accuracy 0.9500, stability 0.8250, 17 leaves" in terminal.getvalue()
 
 
+@pytest.fixture
+def _usual_signals() -> Iterator[None]:
+    """A shell makes background jobs ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_usual_signals")
 def test_the_first_signal_asks_and_the_second_one_ends() -> None:
     asked = []
     with Interrupts() as interrupts:
@@ -405,6 +415,7 @@ def test_the_first_signal_asks_and_the_second_one_ends() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("_usual_signals")
 def test_a_signal_before_there_is_anything_to_keep() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
