@@ -20,6 +20,7 @@ from metasilvae.training_options import (
     MUTATION_PROBABILITIES,
     MUTATIONS,
     PRESETS,
+    REHEARSED,
     SELECTIONS,
     TrainingOptions,
     options_for,
@@ -29,8 +30,6 @@ DEFAULTS = TrainingOptions()
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
 MOST_SEEDS = 100_000
-# What a rehearsal chooses.
-REHEARSED = ("leaf_cost", "radius_factor", "caution")
 _SEED_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
@@ -205,7 +204,7 @@ def read_request(
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
     attack, goal = _read_goal(epsilon, perturbation, weights, fitness)
     generator, *path = population_generator or (None,)
-    fixed = [f"--{name.replace('_', '-')}" for name in REHEARSED if changes[name] is not None]
+    fixed = [f"--{name.replace('_', '-')}" for name in sorted(REHEARSED) if changes[name] is not None]
     if generator not in (None, "greedy"):
         fixed.append(f"--population-generator {generator}")
     if rehearse and fixed:
