@@ -29,8 +29,11 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
         return [blank(samples)]
     most = max(1, samples.n_samples // options.min_samples_leaf)
     largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
-    sizes = dict.fromkeys([min(FIRST_SPLITS, largest), largest])
-    return [_grower(samples, objective, options, blend, size) for size in sizes for blend in options.blends]
+    small = min(FIRST_SPLITS, largest)
+    first, *others = options.blends
+    # One small tree comes at once; then the large ones, which are better, and at last variety.
+    plan = [(first, small), *((blend, largest) for blend in options.blends), *((blend, small) for blend in others)]
+    return [_grower(samples, objective, options, blend, size) for blend, size in dict.fromkeys(plan)]
 
 
 def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
