@@ -25,6 +25,7 @@ from metasilvae.errors import DataError, OutputError
 
 STANDARD_STREAM = "-"
 BUILTIN_PREFIX = "builtin:"
+COMPRESSIONS = (".gz", ".bz2", ".xz")
 # An installed package carries the data sets inside; a checkout has them beside the package.
 _BUILTIN_FOLDERS = (Path(__file__).parent / "_datasets", Path(__file__).parent.parent / "datasets")
 _BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -215,16 +216,39 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             sys.stdout.buffer.flush()
             return
         if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as stream:
-                yield stream
+            with open(path, "wb") as device:
+                yield device
             return
-        with _replacing(_final_target(path)) as stream:
-            yield stream
+        with _replacing(_final_target(path)) as stream, _compressing(stream, path) as packed:
+            yield packed
     except BrokenPipeError:
         raise
     except OSError as error:
         name = "standard output" if path == STANDARD_STREAM else path
         raise OutputError(f"{name}: cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _compressing(stream: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+    """What is written to a name that ends in .gz, .bz2 or .xz is compressed."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".gz":
+        # No time and name inside, so that the same data gives the same bytes.
+        with gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+    elif suffix == ".bz2":
+        with bz2.BZ2File(stream, "wb") as packed_bz2:
+            yield cast(IO[bytes], packed_bz2)
+    elif suffix == ".xz":
+        with lzma.LZMAFile(stream, "wb") as packed_xz:
+            yield cast(IO[bytes], packed_xz)
+    else:
+        yield stream
+
+
+def strip_compression(path: str) -> str:
+    """A path without the ending that says how it is compressed."""
+    return path[: -len(Path(path).suffix)] if Path(path).suffix.lower() in COMPRESSIONS else path
 
 
 @contextlib.contextmanager
@@ -242,6 +266,20 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def open_log(path: str) -> Iterator[IO[bytes]]:
+    """Open a file that can be followed while it grows; ``-`` is standard output."""
+    if path == STANDARD_STREAM:
+        yield sys.stdout.buffer
+        return
+    check_output(path)
+    try:
+        with open(path, "wb") as stream:
+            yield stream
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def write_output(path: str, content: str | bytes | Iterable[str]) -> None:

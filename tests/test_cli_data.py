@@ -115,10 +115,16 @@ def test_scale_is_saved_and_applied() -> None:
         (["convert", "builtin:wine/train", "o.csv", "--save-scale", "s"], "--save-scale needs --scale minmax"),
         (["convert", "builtin:wine/train", "o.csv", "--scale", "minmax", "--apply-scale", "s"], "excludes --scale"),
         (["convert", "builtin:wine/train", "o.csv", "--scale", "zscore"], "'zscore' is not"),
-        (["convert", "builtin:wine/train", "o.csv", "--scale", "minmax", "--save-scale", "o.csv"], "the same name"),
+        (
+            ["convert", "builtin:wine/train", "o.csv", "--scale", "minmax", "--save-scale", "o.csv"],
+            "two results would be",
+        ),
         (["convert", "-", "o.csv", "--apply-scale", "-"], "standard input (-) can be used for one"),
         (["split", "builtin:wine/train", "--test", "1.5"], "1.5 is not between 0 and 1"),
-        (["split", "builtin:wine/train", "--train-output", "a.csv", "--test-output", "a.csv"], "the same name"),
+        (
+            ["split", "builtin:wine/train", "--train-output", "a.csv", "--test-output", "a.csv"],
+            "two results would be",
+        ),
         (["split", "builtin:wine/train", "--test-output", "a.xyz"], "the name does not tell the format"),
         (["check", "builtin:wine/train", "--label-column", "0"], "expected first, last, a column name"),
         (["check"], "Missing argument"),
@@ -175,3 +181,28 @@ def test_list() -> None:
     records = json.loads(run("list", "--format", "json").stdout)
     assert len(records) == 10
     assert {"data set": "builtin:wine/test", "rows": 36, "features": 13, "classes": 3, "epsilon": 0.1} in records
+
+
+def test_inputs_are_never_overwritten() -> None:
+    Path("rows.csv").write_text("a,1\nb,2\n")
+    assert run("convert", "rows.csv", "scaled.csv", "--scale", "minmax", "--save-scale", "scale.json").exit_code == 0
+    scale = Path("scale.json").read_bytes()
+    for arguments in (
+        ("convert", "rows.csv", "rows.csv"),
+        ("convert", "rows.csv", "scale.json", "--apply-scale", "scale.json", "--to", "csv"),
+        ("split", "rows.csv", "--test", "0.5", "--test-output", "rows.csv"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "is read by this command" in result.stderr
+    assert Path("rows.csv").read_text() == "a,1\nb,2\n"
+    assert Path("scale.json").read_bytes() == scale
+
+
+def test_names_that_speak_against_the_columns_are_told() -> None:
+    Path("last.csv").write_text("x,y,label\n5.1,3.5,0\n4.9,3.0,1\n")
+    result = run("check", "last.csv")
+    assert "--label-column label takes that one" in result.output
+    assert "takes that one" not in run("check", "last.csv", "--label-column", "label").output
+    Path("numbers.csv").write_text("label,0,1\na,1,3\nb,4,4\n")
+    assert "--header reads it as such" in run("check", "numbers.csv").output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -410,3 +411,32 @@ def test_counterexamples_keep_odd_names(tmp_path: Path) -> None:
     run("verify", tree, rows, "--epsilon", 1, "--counterexamples", tmp_path / "c.csv")
     assert run("predict", tree, tmp_path / "c.csv", "--format", "csv").stdout.splitlines()[1:] == ["0,a,b", "1,#b,a"]
     assert "u, or" in run("export", tree, "--to", "text", "--data", tmp_path / "c.csv").stdout
+
+
+def test_a_gate_on_stability_needs_a_perturbation(tmp_path: Path) -> None:
+    tree, rows = write(tmp_path, "tree.silva", TREE), write(tmp_path, "rows.csv", ROWS)
+    for metric in ("stability", "robustness"):
+        result = run("verify", tree, rows, "--require", f"{metric}>=0", code=2)
+        assert "needs --epsilon or --perturbation" in result.stderr
+    run("verify", tree, rows, "--require", "accuracy>=0", code=0)
+    run("verify", tree, rows, "--epsilon", "0", "--require", "stability>=1", code=0)
+
+
+def test_a_format_of_counterexamples_needs_counterexamples(tmp_path: Path) -> None:
+    tree, rows = write(tmp_path, "tree.silva", TREE), write(tmp_path, "rows.csv", ROWS)
+    result = run("verify", tree, rows, "--counterexamples-format", "silva", code=2)
+    assert "needs --counterexamples FILE" in result.stderr
+
+
+def test_reports_tell_of_one_hot_groups(tmp_path: Path) -> None:
+    tree = write(tmp_path, "one.silva", "classifier-decision-tree 2 2\na b\nSPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n")
+    rows = write(tmp_path, "one.csv", "a,0,1\nb,1,0\n")
+    result = run("verify", tree, rows, "--epsilon", "1", "--tiers", "2", "1", "1", "--format", "text")
+    assert "perturbation  l_inf 1 --tiers 2 1 1" in result.stdout
+
+
+def test_outputs_are_compressed_by_their_names(tmp_path: Path) -> None:
+    tree, rows = write(tmp_path, "tree.silva", TREE), write(tmp_path, "rows.csv", ROWS)
+    report = tmp_path / "report.json.gz"
+    assert run("verify", tree, rows, "--epsilon", "0.1", "-o", report).exit_code == 0
+    assert json.loads(gzip.decompress(report.read_bytes()))["perturbation"] == "l_inf 0.1"

@@ -87,9 +87,23 @@ def test_force_overwrites_and_tells_of_older_trees(forest, tmp_path):
     assert result.exit_code == 0
     assert "1 older trees are there too (tree-777.silva)" in result.stderr
     assert read_model(str(folder / "tree-001.silva")).n_nodes == 1
-    result = run("assemble", forest, forest, forest, "--force")
+    again = tmp_path / "again.silva"
+    again.write_text("mine")
+    result = run("assemble", again, forest, forest, "--force")
     assert result.exit_code == 0
-    assert read_model(str(forest)).n_trees == 6
+    assert read_model(str(again)).n_trees == 6
+
+
+def test_inputs_are_never_overwritten(forest, tmp_path):
+    before = forest.read_bytes()
+    result = run("assemble", forest, forest, forest, "--force")
+    assert result.exit_code == 2
+    assert "is read by this command" in result.stderr
+    folder = tmp_path / "trees"
+    folder.mkdir()
+    (folder / "tree-000.silva").write_bytes(before)
+    assert run("disassemble", folder / "tree-000.silva", folder, "--force").exit_code == 2
+    assert forest.read_bytes() == (folder / "tree-000.silva").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_undecided_requirements_end_with_4(folder: Path) -> None:
             outcome.reasons[0] = "time limit"
             return outcome
         verify.verify_rows = hesitate
-        main(["verify", "tree.silva", "rows.csv", "--require", "stability>=1"])
+        main(["verify", "tree.silva", "rows.csv", "--epsilon", "0", "--require", "stability>=1"])
     """
     found = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=folder, capture_output=True, text=True)
     assert found.returncode == 4

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from metasilvae.builtin_datasets import list_builtin_datasets
-from metasilvae.cli.parameters import data_options
+from metasilvae.cli.parameters import check_outputs, data_options, refuse_two_pipes
 from metasilvae.data_summary import summarize
 from metasilvae.dataset import Dataset
-from metasilvae.errors import RequestError
 from metasilvae.formats.datasets import (
     WRITERS,
     choose_format,
@@ -24,7 +22,7 @@ from metasilvae.report.data_checks import CHECK_FORMATS, DataCheck
 from metasilvae.report.tables import TABLE_FORMATS, Record
 from metasilvae.scaling import KIND, Scale
 from metasilvae.splitting import split_dataset
-from metasilvae.storage import BUILTIN_PREFIX, STANDARD_STREAM, check_output, display_name
+from metasilvae.storage import BUILTIN_PREFIX, STANDARD_STREAM, display_name
 
 to_option = click.option(
     "--to", "output_format", type=click.Choice(list(WRITERS)), help="Format of the output.  [default: by its suffix]"
@@ -98,9 +96,9 @@ def convert(
         raise click.UsageError("--apply-scale uses a kept scale, so it excludes --scale and --save-scale")
     if save_scale and not scale:
         raise click.UsageError(f"--save-scale needs --scale {KIND}")
-    if apply_scale == STANDARD_STREAM and input == STANDARD_STREAM:
-        raise click.UsageError("standard input (-) can be used for one of the files only")
-    _check_outputs(output, save_scale)
+    inputs = [input, *([apply_scale] if apply_scale else [])]
+    refuse_two_pipes(*inputs)
+    check_outputs([output, *([save_scale] if save_scale else [])], inputs)
     chosen_format = choose_format(output, output_format)
     kept_scale = Scale.load(apply_scale) if apply_scale else None
     dataset = read_dataset(input, **data_options)
@@ -143,7 +141,7 @@ def split(
     test_output = test_output or _part_name(input, "test", output_format)
     if not 0 < test_share < 1:
         raise click.BadParameter(f"{test_share:g} is not between 0 and 1.", param_hint="'--test'")
-    _check_outputs(train_output, test_output)
+    check_outputs([train_output, test_output], [input])
     formats = [choose_format(output, output_format) for output in (train_output, test_output)]
     parts = split_dataset(read_dataset(input, **data_options), test_share, seed)
     for part, output, chosen_format in zip(parts, (train_output, test_output), formats, strict=True):
@@ -173,15 +171,6 @@ def list_datasets(table_format: str) -> None:
         for shipped in list_builtin_datasets()
     ]
     click.echo(TABLE_FORMATS[table_format](records), nl=False)
-
-
-def _check_outputs(*outputs: str | None) -> None:
-    given = [output for output in outputs if output]
-    resolved = {output if output == STANDARD_STREAM else str(Path(output).resolve()) for output in given}
-    if len(resolved) < len(given):
-        raise RequestError(f"{given[0]}: two outputs have the same name; name them differently")
-    for output in given:
-        check_output(output)
 
 
 def _part_name(source: str, part: str, output_format: str | None) -> str:

@@ -56,6 +56,8 @@ def evaluate(
     Example:
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
     """
+    if wants_confusion and table_format == "csv":
+        raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
     refuse_two_pipes(*models, data)
     perturbations = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
     check_outputs([output], [*models, data])

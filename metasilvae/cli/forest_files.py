@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from metasilvae.cli.parameters import refuse_two_pipes
+from metasilvae.cli.parameters import check_outputs, refuse_two_pipes
 from metasilvae.errors import MetasilvaeWarning, OutputError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.model import join_trees
-from metasilvae.storage import STANDARD_STREAM, check_output
+from metasilvae.storage import STANDARD_STREAM
 
 TREE_PATTERN = "tree-*.silva"
 
@@ -31,9 +31,9 @@ def assemble(output: str, trees: tuple[str, ...], force: bool) -> None:
       metasilvae assemble forest.silva tree-*.silva
     """
     refuse_two_pipes(*trees)
-    check_output(output)
     if not force and output != STANDARD_STREAM and Path(output).is_file():
         raise OutputError(f"{output}: exists already; the forest comes first, then its trees; --force overwrites")
+    check_outputs([output], trees)
     write_model(join_trees([read_model(tree) for tree in trees], output), output)
 
 
@@ -57,6 +57,7 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
     there = set(target.glob(TREE_PATTERN))
     if there and not force:
         raise OutputError(f"{folder}: holds {len(there)} trees already; choose another folder, or --force to overwrite")
+    check_outputs([str(path) for path in paths], [forest])
     for position, path in enumerate(paths):
         write_model(model.tree(position), str(path))
     others = there.difference(paths)

@@ -20,7 +20,7 @@ from metasilvae.formats.silva_models import check_labels, format_model, parse_mo
 from metasilvae.rehearsal import make_trainer
 from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
 from metasilvae.seed_study import TrainedModel, choose_best, finish
-from metasilvae.storage import STANDARD_STREAM, open_output
+from metasilvae.storage import STANDARD_STREAM, open_log
 
 
 @click.command(cls=PhraseCommand)
@@ -71,7 +71,7 @@ def train(
 
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        steps = None if log is None else ProgressLog(stack.enter_context(open_output(log)))
+        steps = None if log is None else ProgressLog(stack.enter_context(open_log(log)))
         runs = _train_all(request, dataset, test_rows, output, jobs, interrupts, steps)
     chosen = choose_best(runs)
     write_model(chosen.model, output)

@@ -23,7 +23,7 @@ from metasilvae.gates import Gate, combine
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, VerificationReport
-from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
 from metasilvae.verification import ask, find_witnesses
 from metasilvae.verification import verify as verify_rows
 from metasilvae.voting import VOTINGS
@@ -70,8 +70,7 @@ from metasilvae.voting import VOTINGS
 @click.option(
     "--counterexamples-format",
     type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),
-    default="csv",
-    help="csv: rows that can be loaded as data; silva: boxes.",
+    help="csv: rows that can be loaded as data; silva: boxes.  [default: csv]",
 )
 @click.option(
     "--sample-timeout",
@@ -108,7 +107,7 @@ def verify(
     output: str | None,
     requirements: tuple[str, ...],
     counterexamples: str | None,
-    counterexamples_format: str,
+    counterexamples_format: str | None,
     sample_timeout: float | None,
     abstraction: str,
     max_print_length: int,
@@ -127,7 +126,13 @@ def verify(
     """
     if epsilon is not None and perturbation is not None:
         raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
+    if counterexamples_format is not None and counterexamples is None:
+        raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
     gates = [Gate.parse(text) for text in requirements]
+    if epsilon is None and perturbation is None and any(gate.metric != "accuracy" for gate in gates):
+        raise click.UsageError(
+            "a requirement on stability or robustness needs --epsilon or --perturbation; without it all rows are stable"
+        )
     attack = parse_perturbation(perturbation or ("l_inf", epsilon if epsilon is not None else "0"))
     inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
     refuse_two_pipes(*inputs)
@@ -139,10 +144,11 @@ def verify(
     question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
     outcome = verify_rows(question, jobs)
     checked = [(gate, gate.check(outcome)) for gate in gates]
-    report = VerificationReport(question, attack.describe(), outcome, checked, max_print_length)
+    described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
+    report = VerificationReport(question, described, outcome, checked, max_print_length)
 
     if counterexamples is not None:
-        write = COUNTEREXAMPLE_FORMATS[counterexamples_format]
+        write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
         write_output(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
     write_output(report_path, VERDICT_FORMATS[report_format](report))
     if report_path != STANDARD_STREAM and counterexamples != STANDARD_STREAM:
@@ -156,5 +162,5 @@ def verify(
 def _usual_format(path: str) -> str:
     if path == STANDARD_STREAM:
         return "text" if sys.stdout.isatty() else "silva"
-    suffix = Path(path).suffix.lstrip(".").lower()
+    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
     return suffix if suffix in VERDICT_FORMATS else "silva"

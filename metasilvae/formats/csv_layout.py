@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core import csv_rows
 from metasilvae._core.number_text import parse_number
-from metasilvae.errors import DataError, RequestError, at_line, shorten
+from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
 from metasilvae.formats.chunks import TextChunks, decode_text
 
 DELIMITERS = ",;\t|"
@@ -26,6 +27,8 @@ SAMPLED_BYTES = 1 << 20
 NO_LABELS = "none"
 NO_COLUMN = -1
 NOTE_MARK = "#"
+# What people call the column of labels.
+LABEL_NAMES = frozenset({"label", "labels", "class", "classes", "target"})
 _BLANKS = " \t"
 _ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
 _MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "nil", "-", "."})
@@ -171,6 +174,7 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     named = label_column not in ("first", "last", NO_LABELS) and not label_column.isdecimal()
     if named and header is False:
         raise RequestError(f"the label column {label_column!r} is a name, but --no-header says there are no names")
+    forced = header is not None
     announcement = _skip_comments(chunks)
     sample = _sample_lines(chunks)
     if not sample:
@@ -192,9 +196,28 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     if header:
         chunks.skip_line()
     layout = Layout(delimiter, len(cells), position, tuple(cells) if header else None, announcement, number)
+    if not forced:
+        _warn_of_names(chunks.source, layout, label_column, cells)
     if layout.n_features == 0:
         raise DataError(at_line(chunks.source, number, "no column holds values: names that start with # mark notes"))
     return layout
+
+
+def _warn_of_names(source: str, layout: Layout, label_column: str, cells: Sequence[str]) -> None:
+    """Tell of names that speak against how the columns are taken."""
+    telling = [column for column, cell in enumerate(cells) if cell.lower() in LABEL_NAMES]
+    message = None
+    if layout.names is None:
+        if telling:
+            message = f"the first row holds {cells[telling[0]]!r} like a row of column names; --header reads it as such"
+    elif label_column == "first" and telling and layout.label_column not in telling:
+        name = cells[telling[0]]
+        message = (
+            f"labels are taken from the first column, {cells[0]!r}, though there is one called {name!r}; "
+            f"--label-column {name} takes that one"
+        )
+    if message:
+        warnings.warn(f"{source}: {message}", MetasilvaeWarning, stacklevel=2)
 
 
 def _skip_comments(chunks: TextChunks) -> Announcement | None:

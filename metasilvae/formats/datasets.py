@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import contextlib
-import gzip
-import lzma
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import PurePath
-from typing import IO, cast
+from typing import IO
 
 from metasilvae import storage
 from metasilvae.dataset import Dataset
@@ -207,22 +203,6 @@ def choose_format(path: str, output_format: str | None = None) -> str:
     return FORMAT_OF_SUFFIX[suffix.lower()]
 
 
-@contextlib.contextmanager
-def _compressed(stream: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
-    if suffix.lower() == ".gz":
-        # No time and name inside, so that the same data gives the same bytes.
-        with gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
-            yield cast("IO[bytes]", packed)
-    elif suffix.lower() == ".bz2":
-        with bz2.BZ2File(stream, "wb") as packed_bz2:
-            yield cast("IO[bytes]", packed_bz2)
-    elif suffix.lower() == ".xz":
-        with lzma.LZMAFile(stream, "wb") as packed_xz:
-            yield cast("IO[bytes]", packed_xz)
-    else:
-        yield stream
-
-
 def write_dataset(dataset: Dataset, path: str, output_format: str | None = None) -> None:
     """Write a data set; values read back exactly.
 
@@ -232,8 +212,8 @@ def write_dataset(dataset: Dataset, path: str, output_format: str | None = None)
     output_format : ``csv``, ``libsvm`` or ``binary``; None tells it from the name
     """
     output_format = choose_format(path, output_format)
-    with storage.open_output(path) as stream, _compressed(stream, split_suffixes(path)[2]) as packed:
+    with storage.open_output(path) as stream:
         try:
-            WRITERS[output_format](dataset, packed)
+            WRITERS[output_format](dataset, stream)
         except ValueError as error:
             raise DataError(f"{dataset.source}: cannot be written as {output_format}: {error}") from None
