@@ -7,14 +7,20 @@ from typing import Any
 import click
 
 from metasilvae.cli.inputs import load_data_for
-from metasilvae.cli.parameters import check_outputs, data_options, jobs_option, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import (
+    check_outputs,
+    data_options,
+    jobs_option,
+    output_option,
+    refuse_two_pipes,
+    voting_option,
+)
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbation import parse_perturbation
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
 from metasilvae.storage import write_output
-from metasilvae.voting import VOTINGS
 
 
 @click.command()
@@ -22,11 +28,7 @@ from metasilvae.voting import VOTINGS
 @click.argument("data")
 @click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
 @click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
-@click.option(
-    "--voting",
-    type=click.Choice(list(VOTINGS)),
-    help="How trees are counted.  [default: by the kind of leaves]",
-)
+@voting_option
 @click.option(
     "--format",
     "table_format",

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from metasilvae.storage import STANDARD_STREAM, check_output, is_same_file
+from metasilvae.voting import VOTINGS
 
 SEPARATOR = "\x1f"
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
@@ -153,6 +154,9 @@ data_options = shared_options(
     click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
 )
 
+voting_option = click.option(
+    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+)
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(min=1),

@@ -7,21 +7,23 @@ from typing import Any
 import click
 
 from metasilvae.cli.inputs import load_model_and_data
-from metasilvae.cli.parameters import check_outputs, data_options, jobs_option, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import (
+    check_outputs,
+    data_options,
+    jobs_option,
+    output_option,
+    refuse_two_pipes,
+    voting_option,
+)
 from metasilvae.evaluation import classify
 from metasilvae.report.answers import ANSWER_FORMATS
 from metasilvae.storage import write_output
-from metasilvae.voting import VOTINGS
 
 
 @click.command()
 @click.argument("model")
 @click.argument("data")
-@click.option(
-    "--voting",
-    type=click.Choice(list(VOTINGS)),
-    help="How trees are counted.  [default: by the kind of leaves]",
-)
+@voting_option
 @click.option(
     "--format",
     "answer_format",

@@ -7,22 +7,17 @@ from typing import Any
 import click
 
 from metasilvae.cli.inputs import load_data_for
-from metasilvae.cli.parameters import data_options, jobs_option, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import data_options, jobs_option, output_option, refuse_two_pipes, voting_option
 from metasilvae.formats.silva_models import read_model
 from metasilvae.report.similarities import SIMILARITY_FORMATS
 from metasilvae.similarity import count_equal_answers
 from metasilvae.storage import check_output, write_output
-from metasilvae.voting import VOTINGS
 
 
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL MODEL...")
 @click.argument("data")
-@click.option(
-    "--voting",
-    type=click.Choice(list(VOTINGS)),
-    help="How trees are counted.  [default: by the kind of leaves]",
-)
+@voting_option
 @click.option(
     "--format",
     "similarity_format",

@@ -18,6 +18,7 @@ from metasilvae.cli.parameters import (
     data_options,
     jobs_option,
     refuse_two_pipes,
+    voting_option,
 )
 from metasilvae.gates import Gate, combine
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
@@ -26,7 +27,6 @@ from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, Ve
 from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
 from metasilvae.verification import ask, find_witnesses
 from metasilvae.verification import verify as verify_rows
-from metasilvae.voting import VOTINGS
 
 
 @click.command(cls=PhraseCommand)
@@ -42,11 +42,7 @@ from metasilvae.voting import VOTINGS
 @click.option(
     "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
 )
-@click.option(
-    "--voting",
-    type=click.Choice(list(VOTINGS)),
-    help="How trees are counted.  [default: by the kind of leaves]",
-)
+@voting_option
 @click.option(
     "--format",
     "report_format",
