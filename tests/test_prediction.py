@@ -38,7 +38,7 @@ def answers(model: Model, X: Sequence[Sequence[float]], voting: str | None = Non
 
 
 def fitting(model: Model) -> list[str]:
-    return [name for name, (kind, _) in VOTINGS.items() if kind is model.leaf_kind]
+    return [name for name, scheme in VOTINGS.items() if scheme.leaf_kind is model.leaf_kind]
 
 
 @settings(max_examples=600)
