@@ -20,8 +20,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from ms_bounding cimport (
-    Arena, bound_after, cut_leaves, free_arena, ms_first_bit, reserve_arena, set_entries, set_leads,
-    undo_cuts,
+    Arena, bound_after, cut_leaves, free_arena, make_masks, ms_first_bit, rank_leaves,
+    reserve_arena, set_entries, undo_cuts,
 )
 from ms_box cimport lower_bound, upper_bound
 from ms_node cimport Node
@@ -30,6 +30,10 @@ from ms_room cimport reserve
 
 # What a search can say; metasilvae.verification uses the names.
 UNDECIDED, STABLE, UNSTABLE, NO_ADMISSIBLE_POINT = 0, 1, 2, 3
+
+# Cuts that are compared before one is taken.
+cdef enum:
+    MAX_CANDIDATES = 32
 
 cdef struct Contest:
     int32_t ahead
@@ -109,7 +113,7 @@ cdef class ForestSearch:
     cdef Contest* contests
     cdef size_t contest_capacity
     cdef int32_t n_contests, contest
-    cdef bint is_running
+    cdef bint is_running, has_masks
     cdef Branch* branches
     cdef size_t branch_capacity, n_branches
     cdef Narrowed* narrowed
@@ -380,8 +384,8 @@ cdef class ForestSearch:
     cdef int _begin_contest(self) except -1 nogil:
         cdef int32_t f
         cdef Contest* contest = &self.contests[self.contest]
-        set_leads(&self.arena, &self.reached, &self.scores[0, 0], self.n_labels, contest.ahead, contest.behind,
-                  &self.row_low[0], &self.row_high[0])
+        rank_leaves(&self.arena, &self.reached, &self.scores[0, 0], self.n_labels, contest.ahead, contest.behind)
+        self.has_masks = False
         for f in range(self.n_features):
             self.low[f] = self.row_low[f]
             self.high[f] = self.row_high[f]
@@ -517,7 +521,7 @@ cdef class ForestSearch:
             left = self.arena.words[word]
             while left:
                 place = self.reached.tree_start[tree] + 64 * (word - start) + ms_first_bit(left)
-                if self.arena.ranked[place].lead < best:
+                if self.arena.ranked[place].lead < best or self.n_candidates >= MAX_CANDIDATES:
                     return 0
                 self._propose_between(place)
                 left &= left - 1
@@ -536,11 +540,11 @@ cdef class ForestSearch:
             tree = self.order[i]
             place = self._first_meeting(tree)
             loss = self.arena.ranked[self.arena.best[tree]].lead - self.arena.ranked[place].lead
-            if loss > 0:
+            if loss > 0 and self.n_candidates < MAX_CANDIDATES:
                 self._propose_between_best(tree)
-                if loss > largest_loss:
-                    largest_loss = loss
-                    worst = i
+            if loss > largest_loss:
+                largest_loss = loss
+                worst = i
             self.choice[tree] = place
             lead += self.arena.ranked[place].lead
             self._join(place)
@@ -602,6 +606,10 @@ cdef class ForestSearch:
         cdef double score, best_score = -1.0, unit = 1.0
         cdef Cut cut, best
         cdef bint is_forced = False
+        if not self.has_masks:
+            # Many searches end before the first cut.
+            make_masks(&self.arena, &self.reached, &self.row_low[0], &self.row_high[0])
+            self.has_masks = True
         unit = 1.0 + <double> (self.arena.bound - self.least) / 64.0
         reserve(<void**> &self.narrowed, &self.narrowed_capacity,
                 self.n_narrowed + (self.n_candidates + 1) * (2 + self.members.shape[0]), sizeof(Narrowed))

@@ -194,21 +194,16 @@ cdef inline int32_t count_below(const int32_t* cuts, int32_t n_cuts, int32_t cut
     return first
 
 
-cdef inline void set_leads(Arena* arena, Reached* reached, const int64_t* scores, int32_t n_labels,
-                           int32_t ahead, int32_t behind, const int32_t* box_low,
-                           const int32_t* box_high) noexcept nogil:
-    """Rank the leaves by the lead of one label over another, put all of them back and make the masks.
+cdef inline void rank_leaves(Arena* arena, Reached* reached, const int64_t* scores, int32_t n_labels,
+                             int32_t ahead, int32_t behind) noexcept nogil:
+    """Rank the leaves by the lead of one label over another and put all of them back.
 
     Parameters
     ----------
     scores : n_labels scores for each leaf of the model
-    box_low, box_high : cells of the box at the start, by feature
     """
-    cdef int32_t tree, place, leaf, first, last, n_words, bit, rank, i, f, e, d
-    cdef uint64_t* mask
+    cdef int32_t tree, leaf, first, last, n_words
     cdef uint64_t* words
-    cdef Entry* entry
-    cdef Demand* demand
     arena.bound = 0
     arena.n_lost = arena.n_replaced = 0
     for tree in range(reached.n_trees):
@@ -226,12 +221,29 @@ cdef inline void set_leads(Arena* arena, Reached* reached, const int64_t* scores
         memset(words, 0xff, n_words * sizeof(uint64_t))
         if (last - first) % 64:
             words[n_words - 1] = ((<uint64_t> 1) << ((last - first) % 64)) - 1
+
+
+cdef inline void make_masks(Arena* arena, Reached* reached, const int32_t* box_low,
+                            const int32_t* box_high) noexcept nogil:
+    """Find out which leaves are left on either side of every cut.
+
+    Parameters
+    ----------
+    box_low, box_high : cells of the box at the start, by feature
+    """
+    cdef int32_t tree, place, leaf, first, n_words, bit, rank, i, f, e, d
+    cdef uint64_t* mask
+    cdef Entry* entry
+    cdef Demand* demand
+    for tree in range(reached.n_trees):
+        first = reached.tree_start[tree]
+        n_words = arena.word_start[tree + 1] - arena.word_start[tree]
         for i in range(arena.tree_entry_start[tree], arena.tree_entry_start[tree + 1]):
             entry = &arena.entries[arena.tree_entries[i]]
             memset(&arena.masks[entry.first_mask], 0xff, 2 * <size_t> entry.n_cuts * n_words * sizeof(uint64_t))
             # The feature of an entry: that of the test at its first cut.
             arena.entry_of[<int32_t> (reached.tests[entry.first_cut] >> 32)] = arena.tree_entries[i]
-        for place in range(first, last):
+        for place in range(first, reached.tree_start[tree + 1]):
             bit = place - first
             leaf = arena.ranked[place].leaf
             for d in range(reached.demand_start[leaf], reached.demand_start[leaf + 1]):

@@ -167,7 +167,7 @@ def _run(search: Any, row: int, start: float, limits: Limits, stop: threading.Ev
 
 
 def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All thresholds in order of feature and size, where those of each feature begin, and the number of each split's."""
+    """All thresholds by feature and size, where those of each feature begin, and the number of each split's own."""
     inner = np.flatnonzero(model.nodes["feature"] >= 0)
     features, thresholds = model.nodes["feature"][inner], model.nodes["threshold"][inner]
     order = np.lexsort((thresholds, features))

@@ -106,7 +106,13 @@ def verify(
     )  # fmt: skip
     _refuse_inadmissible(question, np.flatnonzero(~found.is_admissible))
     return Outcome(
-        answers, is_correct, found.stability, time.perf_counter() - start, found.reasons, found.leaves, found.row_seconds
+        answers,
+        is_correct,
+        found.stability,
+        time.perf_counter() - start,
+        found.reasons,
+        found.leaves,
+        found.row_seconds,
     )
 
 

@@ -112,9 +112,7 @@ def _score_values(model: Model) -> Scores:
     return Scores(whole.astype(np.int64), 0 if is_exact else 1, _exact_values(model))
 
 
-def _largest_sums(
-    terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_term: ExactTerm
-) -> NDArray[np.bool_]:
+def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_term: ExactTerm) -> NDArray[np.bool_]:
     n_samples, n_trees = leaves.shape
     sums = np.zeros((n_samples, terms.shape[1]))
     sizes = np.zeros(n_samples)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
 from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     CountedList,
     Phrase,
     PhraseCommand,
-    PositiveNumber,
     check_outputs,
     data_options,
     jobs_option,
+    limit_options,
     refuse_two_pipes,
     voting_option,
 )
+from metasilvae.forest_verification import Limits
 from metasilvae.gates import Gate, combine
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
+from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, VerificationReport
 from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
 from metasilvae.verification import ask, find_witnesses
@@ -68,17 +72,12 @@ from metasilvae.verification import verify as verify_rows
     type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),
     help="csv: rows that can be loaded as data; silva: boxes.  [default: csv]",
 )
-@click.option(
-    "--sample-timeout",
-    type=PositiveNumber(),
-    metavar="SECONDS",
-    help="Time limit for each row. Single trees are decided at once and never reach it.",
-)
+@limit_options
 @click.option(
     "--abstraction",
     type=click.Choice(["hyperrectangle", "interval"]),
     default="hyperrectangle",
-    help="Abstract domain; both are exact for a single tree.",
+    help="Accepted for silva's sake: verdicts are exact either way.",
 )
 @click.option(
     "--max-print-length",
@@ -105,6 +104,7 @@ def verify(
     counterexamples: str | None,
     counterexamples_format: str | None,
     sample_timeout: float | None,
+    sample_steps: int | None,
     abstraction: str,
     max_print_length: int,
     seed: int,
@@ -114,7 +114,8 @@ def verify(
     """Prove for each row of DATA whether a perturbation can change the answer of MODEL.
 
     A row is ROBUST (correct, cannot change), FRAGILE (correct, can change), VULNERABLE (wrong, cannot change) or
-    BROKEN (wrong, can change). The verdicts are exact.
+    BROKEN (wrong, can change). The verdicts are exact. A row of a forest can take long; one that is not decided within
+    the limits is NO-INFO. Ctrl-C ends the search and reports what is decided.
 
     \b
     Example:
@@ -138,7 +139,16 @@ def verify(
 
     loaded, dataset = load_model_and_data(model, data, data_options)
     question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
-    outcome = verify_rows(question, jobs)
+    stop = threading.Event()
+    with Interrupts() as interrupts, RowBar(dataset.n_samples, loaded.n_trees > 1) as bar:
+        # A tree is decided at once; there is nothing to keep when it is interrupted.
+        interrupts.stop = stop.set if loaded.n_trees > 1 else None
+        outcome = verify_rows(
+            question, jobs, limits=Limits(sample_timeout, sample_steps), stop=stop, on_row=bar.advance
+        )
+    if interrupts.received:
+        n_decided = outcome.n_samples - outcome.tally.no_info
+        click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
     checked = [(gate, gate.check(outcome)) for gate in gates]
     described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     report = VerificationReport(question, described, outcome, checked, max_print_length)
@@ -152,7 +162,7 @@ def verify(
     elif report_format != "text" or report_path != STANDARD_STREAM:
         for gate, result in checked:
             click.echo(f"required {gate.explain(outcome, result)}", err=True)
-    ctx.exit(combine(result for _, result in checked))
+    ctx.exit(interrupts.exit_code or combine(result for _, result in checked))
 
 
 def _usual_format(path: str) -> str:
