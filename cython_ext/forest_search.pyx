@@ -11,7 +11,8 @@ of contests, each the question whether one label can be ahead of another (or lev
   first. When all best leaves have a point in common, the bound is attained: a witness.
 
 Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee` is
-asked, a Python function that knows the exact scores. Leaves budgets, clocks and threads to metasilvae.verification.
+asked, a Python function that knows the exact scores. Leaves budgets, clocks and threads to
+metasilvae.forest_verification.
 """
 
 import numpy as np
@@ -20,15 +21,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from ms_bounding cimport (
-    Arena, bound_after, cut_leaves, free_arena, make_masks, ms_first_bit, rank_leaves,
+    Arena, bound_after, cut_leaves, free_arena, lay_out, make_masks, ms_first_bit, rank_leaves,
     reserve_arena, set_entries, undo_cuts,
 )
 from ms_box cimport lower_bound, upper_bound
-from ms_node cimport Node
+from ms_node cimport Node, reaches_left, reaches_right
 from ms_reached cimport Demand, Reached, collect_reached, free_reached, reserve_reached
 from ms_room cimport reserve
 
-# What a search can say; metasilvae.verification uses the names.
+# What a search can say; metasilvae.forest_verification uses the names.
 UNDECIDED, STABLE, UNSTABLE, NO_ADMISSIBLE_POINT = 0, 1, 2, 3
 
 # Cuts that are compared before one is taken.
@@ -39,6 +40,7 @@ cdef struct Contest:
     int32_t ahead
     int32_t behind
     bint is_strict          # ahead, not level
+    int64_t best            # of the leads in the tree at hand
     int64_t bound           # at the start
 
 cdef struct Cut:
@@ -85,6 +87,9 @@ cdef class ForestSearch:
     scores : shape (n_leaves, n_labels)
     error : how far a score may be from the exact one, in its unit
     members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    low_center, high_center, radius_down, radius_up, minimum, maximum : the boxes, as in reach.pyx
+    answers : number of the answer that is expected for each row
+    is_member : for each answer and label whether the label belongs to it
     referee : function (ahead, behind, is_strict, lists of leaves), called where rounding could matter; returns for each
         list, in their order, the leaf with the exact largest lead, or None if these leads add up to too little
     """
@@ -98,22 +103,29 @@ cdef class ForestSearch:
     cdef int64_t error
     cdef const int32_t[::1] members
     cdef const int32_t[::1] group_starts
+    cdef const double[:, ::1] low_center, high_center
+    cdef const double[::1] radius_down, radius_up, minimum, maximum
+    cdef const int32_t[::1] answers
+    cdef const uint8_t[:, ::1] is_member
     cdef object referee
     cdef int32_t n_features, n_labels, n_trees
     # By feature.
     cdef int32_t[::1] group_of, merged_low, merged_high, row_low, row_high, low, high
     cdef int32_t[::1] common_low, common_high, tried_first, tried_last
     cdef int64_t[::1] common_time, tried_time
+    cdef double[::1] lower, upper
     # By group: whether a member that no tree looks at may be 1.
     cdef uint8_t[::1] is_free, is_settled
     # By tree.
     cdef int32_t[::1] choice, order
+    # Nodes, by depth.
+    cdef int32_t[::1] waiting
     cdef Reached reached
     cdef Arena arena
     cdef Contest* contests
     cdef size_t contest_capacity
     cdef int32_t n_contests, contest
-    cdef bint is_running, has_masks
+    cdef bint is_running, has_entries, has_masks
     cdef Branch* branches
     cdef size_t branch_capacity, n_branches
     cdef Narrowed* narrowed
@@ -126,13 +138,21 @@ cdef class ForestSearch:
 
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t max_depth,
                   const double[::1] thresholds, const int32_t[::1] threshold_starts, const int32_t[::1] node_cuts,
-                  const int64_t[:, ::1] scores, int64_t error, const int32_t[::1] members,
-                  const int32_t[::1] group_starts, referee):
+                  const int64_t[:, ::1] scores, int64_t error,
+                  const int32_t[::1] members, const int32_t[::1] group_starts,
+                  const double[:, ::1] low_center, const double[:, ::1] high_center,
+                  const double[::1] radius_down, const double[::1] radius_up,
+                  const double[::1] minimum, const double[::1] maximum,
+                  const int32_t[::1] answers, const uint8_t[:, ::1] is_member, referee):
         cdef Py_ssize_t group, place
         self.nodes, self.roots = nodes, roots
         self.thresholds, self.threshold_starts, self.node_cuts = thresholds, threshold_starts, node_cuts
         self.scores, self.error, self.referee = scores, error, referee
         self.members, self.group_starts = members, group_starts
+        self.low_center, self.high_center = low_center, high_center
+        self.radius_down, self.radius_up = radius_down, radius_up
+        self.minimum, self.maximum = minimum, maximum
+        self.answers, self.is_member = answers, is_member
         self.n_features = <int32_t> threshold_starts.shape[0] - 1
         self.n_labels = <int32_t> scores.shape[1]
         self.n_trees = <int32_t> roots.shape[0]
@@ -140,9 +160,11 @@ cdef class ForestSearch:
         (self.group_of, self.merged_low, self.merged_high, self.row_low, self.row_high, self.low, self.high,
          self.common_low, self.common_high, self.tried_first, self.tried_last) = ints
         self.common_time, self.tried_time = np.zeros((2, max(self.n_features, 1)), dtype=np.int64)
+        self.lower, self.upper = np.zeros((2, max(self.n_features, 1)))
         self.is_free, self.is_settled = np.zeros((2, group_starts.shape[0]), dtype=np.uint8)
         self.choice = np.zeros(self.n_trees, dtype=np.int32)
         self.order = np.arange(self.n_trees, dtype=np.int32)
+        self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
         for place in range(self.n_features):
             self.group_of[place] = -1
         for group in range(group_starts.shape[0] - 1):
@@ -160,126 +182,142 @@ cdef class ForestSearch:
         free(self.narrowed)
         free(self.candidates)
 
-    def begin(self, const double[:, ::1] low_center, const double[:, ::1] high_center,
-              const double[::1] radius_down, const double[::1] radius_up,
-              const double[::1] minimum, const double[::1] maximum, Py_ssize_t row, const uint8_t[::1] is_expected):
-        """Set up the search in the box of one row for an answer other than the expected one.
+    def decide(self, Py_ssize_t first, Py_ssize_t last, int64_t max_steps, uint8_t[::1] found,
+               int32_t[:, ::1] leaves):
+        """Search for the rows first..last-1, at most so many steps for each; `found` gets one of the words above.
 
         Parameters
         ----------
-        is_expected : for each label whether it belongs to the expected answer
+        leaves : shape (n_samples, n_trees); for unstable rows it gets leaves that the answer differs in
         """
-        cdef int32_t f, first, last
-        cdef bint is_admissible
+        cdef Py_ssize_t row
         with nogil:
-            for f in range(self.n_features):
-                first, last = self.threshold_starts[f], self.threshold_starts[f + 1]
-                self.merged_low[f] = self.merged_high[f] = 0
-                self.row_low[f] = self.row_high[f] = 0
-                if first < last:
-                    self.row_low[f] = _cell(self.thresholds, first, last,
-                                            lower_bound(low_center[row, f], radius_down[f], minimum[f]))
-                    self.row_high[f] = _cell(self.thresholds, first, last,
-                                             upper_bound(high_center[row, f], radius_up[f], maximum[f]))
-            is_admissible = True
-            for f in range(<int32_t> self.group_starts.shape[0] - 1):
-                is_admissible &= self._settle_group(f, low_center, high_center, radius_down, radius_up, minimum,
-                                                    maximum, row)
-            self.n_steps = 0
-            self.contest = -1
-            self.n_contests = 0
-            self.is_running = False
-            if is_admissible:
-                collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
-                                &self.merged_low[0], &self.merged_high[0], &self.row_low[0], &self.row_high[0])
-                set_entries(&self.arena, &self.reached)
-                self._free_unseen_members()
-                self._list_contests(is_expected)
-                for f in range(self.n_trees):
-                    self.order[f] = f
-        if not is_admissible:
-            self.n_contests = -1
+            for row in range(first, last):
+                self._begin(row)
+                found[row] = self._advance(max_steps)
+                if found[row] == 2:
+                    self._fill_witness(leaves[row])
+
+    def begin(self, Py_ssize_t row):
+        """Set up the search for one row, to go on with `advance`."""
+        with nogil:
+            self._begin(row)
 
     def advance(self, int64_t max_steps):
         """Go on for at most so many steps; returns one of the words above, UNDECIDED when steps ran out."""
-        cdef int64_t stop = self.n_steps + max_steps
         cdef int found
-        if self.n_contests < 0:
-            return NO_ADMISSIBLE_POINT
         with nogil:
-            while True:
-                if not self.is_running:
-                    self.contest += 1
-                    if self.contest >= self.n_contests:
-                        self.contest = self.n_contests
-                        found = 1
-                        break
-                    self._begin_contest()
-                found = self._search(stop)
-                if found:
-                    break
-                if self.is_running:
-                    break
+            found = self._advance(max_steps)
         return found
 
     def witness(self, int32_t[::1] leaves):
         """Write the leaf of each tree, in the model's numbering, for the witness that was found."""
+        self._fill_witness(leaves)
+
+    cdef void _fill_witness(self, int32_t[::1] leaves) noexcept nogil:
         cdef int32_t tree
         for tree in range(self.n_trees):
             leaves[tree] = self.reached.leaf[self.arena.ranked[self.choice[tree]].leaf]
 
-    # One-hot groups: of a member with both values possible there are two cells, merged_low for 0 and the next for 1.
+    cdef int _begin(self, Py_ssize_t row) except -1 nogil:
+        cdef int32_t f
+        for f in range(self.n_features):
+            self.lower[f] = lower_bound(self.low_center[row, f], self.radius_down[f], self.minimum[f])
+            self.upper[f] = upper_bound(self.high_center[row, f], self.radius_up[f], self.maximum[f])
+        self.n_steps = 0
+        self.contest = -1
+        self.n_contests = 0
+        self.is_running = self.has_entries = False
+        for f in range(<int32_t> self.group_starts.shape[0] - 1):
+            if not self._settle_group(f):
+                self.n_contests = -1
+                return 0
+        self._list_contests(row)
+        if self.n_contests == 0:
+            return 0
+        self._set_cells()
+        collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
+                        &self.merged_low[0], &self.merged_high[0], &self.row_low[0], &self.row_high[0])
+        lay_out(&self.arena, &self.reached)
+        if self.group_starts.shape[0] > 1:
+            set_entries(&self.arena, &self.reached)
+            self.has_entries = True
+            self._free_unseen_members()
+        for f in range(self.n_trees):
+            self.order[f] = f
+        return 0
 
-    cdef bint _settle_group(self, int32_t group, const double[:, ::1] low_center, const double[:, ::1] high_center,
-                            const double[::1] radius_down, const double[::1] radius_up,
-                            const double[::1] minimum, const double[::1] maximum, Py_ssize_t row) noexcept nogil:
+    cdef void _set_cells(self) noexcept nogil:
+        """Cells of the box. A member of a group has one for 0, and the next for 1 where some threshold lies between."""
+        cdef int32_t f, first, last, zero
+        for f in range(self.n_features):
+            first, last = self.threshold_starts[f], self.threshold_starts[f + 1]
+            if first == last:
+                continue
+            if self.group_of[f] < 0:
+                self.row_low[f] = _cell(self.thresholds, first, last, self.lower[f])
+                self.row_high[f] = _cell(self.thresholds, first, last, self.upper[f])
+                continue
+            zero = _cell(self.thresholds, first, last, 0.0)
+            self.merged_low[f] = zero
+            self.merged_high[f] = _cell(self.thresholds, first, last, 1.0)
+            self.row_low[f] = zero + (zero < self.merged_high[f] and self.lower[f] == 1.0)
+            self.row_high[f] = zero + (zero < self.merged_high[f] and self.upper[f] == 1.0)
+
+    cdef int _advance(self, int64_t max_steps) except -1 nogil:
+        cdef int64_t stop = self.n_steps + max_steps
+        if self.n_contests < 0:
+            return 3
+        while True:
+            if not self.is_running:
+                self.contest += 1
+                if self.contest >= self.n_contests:
+                    self.contest = self.n_contests
+                    return 1
+                self._begin_contest()
+            if self._search(stop):
+                return 2
+            if self.is_running:
+                return 0
+
+    # One-hot groups.
+
+    cdef bint _settle_group(self, int32_t group) noexcept nogil:
         """Restrict the members of a group to 0 and 1; False if the box holds no point with this group one-hot."""
-        cdef int32_t place, f, first, last, zero, one, n_candidates = 0, n_forced = 0, only = -1
-        cdef double low, high
-        cdef bint can_be_one, can_be_zero, is_one
-        self.is_settled[group] = self.is_free[group] = False
+        cdef int32_t place, f, n_candidates = 0, n_forced = 0, only = -1
+        cdef bint can_be_zero, can_be_one
         for place in range(self.group_starts[group], self.group_starts[group + 1]):
             f = self.members[place]
-            low = lower_bound(low_center[row, f], radius_down[f], minimum[f])
-            high = upper_bound(high_center[row, f], radius_up[f], maximum[f])
-            can_be_zero = low <= 0.0 <= high
-            can_be_one = low <= 1.0 <= high
+            can_be_zero = self.lower[f] <= 0.0 <= self.upper[f]
+            can_be_one = self.lower[f] <= 1.0 <= self.upper[f]
             if not can_be_zero and not can_be_one:
                 return False
-            if can_be_one:
+            self.lower[f] = not can_be_zero
+            self.upper[f] = can_be_one
+            if self.upper[f] == 1.0:
                 n_candidates += 1
                 if n_forced == 0:
                     only = f
-            if not can_be_zero:
+            if self.lower[f] == 1.0:
                 n_forced += 1
                 only = f
         if n_candidates == 0 or n_forced > 1:
             return False
+        self.is_free[group] = False
         self.is_settled[group] = n_forced == 1 or n_candidates == 1
-        for place in range(self.group_starts[group], self.group_starts[group + 1]):
-            f = self.members[place]
-            first, last = self.threshold_starts[f], self.threshold_starts[f + 1]
-            zero = _cell(self.thresholds, first, last, 0.0)
-            one = _cell(self.thresholds, first, last, 1.0)
-            self.merged_low[f], self.merged_high[f] = zero, one
-            is_one = zero < one
-            if self.is_settled[group]:
-                self.row_low[f] = self.row_high[f] = zero + (is_one and f == only)
-            else:
-                high = upper_bound(high_center[row, f], radius_up[f], maximum[f])
-                self.row_low[f] = zero
-                self.row_high[f] = zero + (is_one and high >= 1.0)
-                if not is_one and high >= 1.0:
-                    self.is_free[group] = True
+        if self.is_settled[group]:
+            for place in range(self.group_starts[group], self.group_starts[group + 1]):
+                f = self.members[place]
+                self.lower[f] = self.upper[f] = f == only
         return True
 
     cdef void _free_unseen_members(self) noexcept nogil:
-        """A member that may be 1 without any tree that is reached looking at it."""
+        """Find groups with a member that may be 1 without any tree that is reached noticing."""
         cdef int32_t group, place, f
         for group in range(<int32_t> self.group_starts.shape[0] - 1):
             for place in range(self.group_starts[group], self.group_starts[group + 1]):
                 f = self.members[place]
-                if (self.row_low[f] < self.row_high[f]
+                if (self.lower[f] < self.upper[f]
                         and self.arena.feature_start[f] == self.arena.feature_start[f + 1]):
                     self.is_free[group] = True
 
@@ -340,9 +378,10 @@ cdef class ForestSearch:
 
     # Contests.
 
-    cdef int _list_contests(self, const uint8_t[::1] is_expected) except -1 nogil:
+    cdef int _list_contests(self, Py_ssize_t row) except -1 nogil:
         """All contests that the sum of the best leads does not decide, the most promising first."""
-        cdef int32_t label, one = 0, i
+        cdef int32_t label, one = 0, i, n_open = 0
+        cdef const uint8_t* is_expected = &self.is_member[self.answers[row], 0]
         cdef Contest contest
         reserve(<void**> &self.contests, &self.contest_capacity, 2 * <size_t> self.n_labels, sizeof(Contest))
         while not is_expected[one]:
@@ -350,32 +389,61 @@ cdef class ForestSearch:
         for label in range(self.n_labels):
             if label == one:
                 continue
-            self._add_contest(Contest(label, one, is_expected[label], 0))
+            self.contests[self.n_contests] = Contest(label, one, is_expected[label], 0, 0)
+            self.n_contests += 1
             if is_expected[label]:
-                self._add_contest(Contest(one, label, True, 0))
-        for label in range(1, self.n_contests):
+                self.contests[self.n_contests] = Contest(one, label, True, 0, 0)
+                self.n_contests += 1
+        self._bound_contests()
+        for label in range(self.n_contests):
             contest = self.contests[label]
-            i = label
+            if contest.bound < self._least(contest):
+                continue
+            i = n_open
             while i > 0 and self.contests[i - 1].bound < contest.bound:
                 self.contests[i] = self.contests[i - 1]
                 i -= 1
             self.contests[i] = contest
+            n_open += 1
+        self.n_contests = n_open
         return 0
 
-    cdef void _add_contest(self, Contest contest) noexcept nogil:
-        cdef int32_t tree, leaf
-        cdef int64_t best, lead
+    cdef void _bound_contests(self) noexcept nogil:
+        """Add up the best leads of all trees, in the whole box."""
+        cdef int32_t tree, node, feature, i, top
+        cdef int32_t* waiting = &self.waiting[0]
+        cdef const int64_t* scores
+        cdef Contest* contest
+        cdef int64_t lead
+        cdef bint is_first
         for tree in range(self.n_trees):
-            best = 0
-            for leaf in range(self.reached.tree_start[tree], self.reached.tree_start[tree + 1]):
-                lead = (self.scores[self.reached.leaf[leaf], contest.ahead]
-                        - self.scores[self.reached.leaf[leaf], contest.behind])
-                if leaf == self.reached.tree_start[tree] or lead > best:
-                    best = lead
-            contest.bound += best
-        if contest.bound >= self._least(contest):
-            self.contests[self.n_contests] = contest
-            self.n_contests += 1
+            node = self.roots[tree]
+            top = 0
+            is_first = True
+            while True:
+                feature = self.nodes[node].feature
+                if feature >= 0:
+                    if reaches_left(self.lower[feature], self.nodes[node].threshold):
+                        if reaches_right(self.upper[feature], self.nodes[node].threshold):
+                            waiting[top] = self.nodes[node].right
+                            top += 1
+                        node = self.nodes[node].left
+                    else:
+                        node = self.nodes[node].right
+                    continue
+                scores = &self.scores[self.nodes[node].leaf, 0]
+                for i in range(self.n_contests):
+                    contest = &self.contests[i]
+                    lead = scores[contest.ahead] - scores[contest.behind]
+                    if is_first or lead > contest.best:
+                        contest.best = lead
+                is_first = False
+                if top == 0:
+                    break
+                top -= 1
+                node = waiting[top]
+            for i in range(self.n_contests):
+                self.contests[i].bound += self.contests[i].best
 
     cdef int64_t _least(self, Contest contest) noexcept nogil:
         """The smallest bound that leaves a contest open."""
@@ -608,6 +676,9 @@ cdef class ForestSearch:
         cdef bint is_forced = False
         if not self.has_masks:
             # Many searches end before the first cut.
+            if not self.has_entries:
+                set_entries(&self.arena, &self.reached)
+                self.has_entries = True
             make_masks(&self.arena, &self.reached, &self.row_low[0], &self.row_high[0])
             self.has_masks = True
         unit = 1.0 + <double> (self.arena.bound - self.least) / 64.0

@@ -126,6 +126,20 @@ cdef inline int _compare_ranked(const void* a, const void* b) noexcept nogil:
     return 1 if first.leaf > second.leaf else -1
 
 
+cdef inline int lay_out(Arena* arena, Reached* reached) except -1 nogil:
+    """Make room for the leaves that were reached."""
+    cdef int32_t tree
+    arena.word_start[0] = 0
+    for tree in range(reached.n_trees):
+        arena.word_start[tree + 1] = (arena.word_start[tree]
+                                      + (reached.tree_start[tree + 1] - reached.tree_start[tree] + 63) // 64)
+    reserve(<void**> &arena.words, &arena.word_capacity, arena.word_start[reached.n_trees] + 1, sizeof(uint64_t))
+    reserve(<void**> &arena.ranked, &arena.ranked_capacity, reached.n_leaves + 1, sizeof(Ranked))
+    reserve(<void**> &arena.lost, &arena.lost_capacity, reached.n_leaves + 1, sizeof(Lost))
+    reserve(<void**> &arena.replaced, &arena.replaced_capacity, reached.n_leaves + 1, sizeof(Replaced))
+    return 0
+
+
 cdef inline int set_entries(Arena* arena, Reached* reached) except -1 nogil:
     """Find out which trees test which features where; the same for all pairs of labels."""
     cdef int32_t tree, feature, f, n_entries = 0, e
@@ -155,11 +169,9 @@ cdef inline int set_entries(Arena* arena, Reached* reached) except -1 nogil:
     reserve(<void**> &arena.entries, &arena.entry_capacity, n_entries + 1, sizeof(Entry))
     reserve(<void**> &arena.tree_entries, &arena.tree_entry_capacity, n_entries + 1, sizeof(int32_t))
     reserve(<void**> &arena.cuts, &arena.cut_capacity, n_distinct + 1, sizeof(int32_t))
-    arena.word_start[0] = 0
     e = 0
     for tree in range(reached.n_trees):
-        n_words = (reached.tree_start[tree + 1] - reached.tree_start[tree] + 63) // 64
-        arena.word_start[tree + 1] = arena.word_start[tree] + <int32_t> n_words
+        n_words = arena.word_start[tree + 1] - arena.word_start[tree]
         arena.tree_entry_start[tree] = e
         feature = -1
         for i in range(reached.test_start[tree], reached.test_start[tree + 1]):
@@ -175,10 +187,6 @@ cdef inline int set_entries(Arena* arena, Reached* reached) except -1 nogil:
             n_masks += 2 * n_words
     arena.tree_entry_start[reached.n_trees] = e
     reserve(<void**> &arena.masks, &arena.mask_capacity, n_masks + 1, sizeof(uint64_t))
-    reserve(<void**> &arena.words, &arena.word_capacity, arena.word_start[reached.n_trees] + 1, sizeof(uint64_t))
-    reserve(<void**> &arena.ranked, &arena.ranked_capacity, reached.n_leaves + 1, sizeof(Ranked))
-    reserve(<void**> &arena.lost, &arena.lost_capacity, reached.n_leaves + 1, sizeof(Lost))
-    reserve(<void**> &arena.replaced, &arena.replaced_capacity, reached.n_leaves + 1, sizeof(Replaced))
     return 0
 
 

@@ -1,7 +1,8 @@
 """Deciding the rows of a forest one by one, within limits, on several threads.
 
-Each row is a complete search (cython_ext/forest_search.pyx) that is run in slices; between two slices the clock, the
-number of steps and the wish to stop are looked at.
+Each row is a complete search (cython_ext/forest_search.pyx). Most of them end after a few steps, so chunks of rows are
+tried together first; a longer search is run in slices, and between two of them the clock, the number of steps and the
+wish to stop are looked at.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from metasilvae.parallel import available_cores
 from metasilvae.perturbation import Boxes, OneHotGroups
 from metasilvae.voting import VOTINGS, Scores
 
+ROWS_PER_CHUNK = 64
+# Steps for each row of a chunk, then for each slice of a longer search.
+QUICK_STEPS = 16
 STEPS_PER_SLICE = 256
 TIMEOUT, STEPS, INTERRUPTED = "timeout", "steps", "interrupted"
 
@@ -78,7 +82,7 @@ def decide_rows(
     limits: Limits,
     jobs: int | None = None,
     stop: threading.Event | None = None,
-    on_row: Callable[[], object] = lambda: None,
+    on_rows: Callable[[int], object] = lambda count: None,
 ) -> Findings:
     """Decide for each row whether its box holds a point with another answer than the given one.
 
@@ -88,8 +92,8 @@ def decide_rows(
         Without contradictory branches (`Model.feasible`).
     stop : threading.Event or None
         Once set, the rows that are left stay undecided.
-    on_row : function
-        Called after each row, by any thread.
+    on_rows : function
+        Called with the number of rows that were decided or given up since the last call, by any thread.
     """
     n_samples, n_features = boxes.low_center.shape
     stop = threading.Event() if stop is None else stop
@@ -100,29 +104,33 @@ def decide_rows(
         np.zeros(n_samples),
         {},
     )
-    is_expected = np.zeros((len(answers.sets), model.n_labels), dtype=np.uint8)
+    is_member = np.zeros((len(answers.sets), model.n_labels), dtype=np.uint8)
     for number, label_set in enumerate(answers.sets):
-        is_expected[number, list(label_set)] = 1
+        is_member[number, list(label_set)] = 1
     scores = VOTINGS[voting].score(model)
     tables = _number_thresholds(model, n_features)
+    found = np.zeros(n_samples, dtype=np.uint8)
     numbers = itertools.count()
 
     def work() -> None:
         search = forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, *tables, scores.units, scores.error,
-            groups.members, groups.starts, Referee(scores),
+            groups.members, groups.starts, *boxes.arrays, answers.ids, is_member, Referee(scores),
         )  # fmt: skip
-        for row in iter(numbers.__next__, None):
-            if row >= n_samples:
+        for first in map(ROWS_PER_CHUNK.__mul__, numbers):
+            if first >= n_samples:
                 return
-            start = time.perf_counter()
-            if stop.is_set():
-                findings.reasons[row] = INTERRUPTED
-                continue
-            search.begin(*boxes.arrays, row, is_expected[answers.ids[row]])
-            _run(search, row, start, limits, stop, findings)
-            findings.row_seconds[row] = time.perf_counter() - start
-            on_row()
+            last = min(first + ROWS_PER_CHUNK, n_samples)
+            if not stop.is_set():
+                start = time.perf_counter()
+                steps = QUICK_STEPS if limits.steps is None else min(QUICK_STEPS, limits.steps)
+                search.decide(first, last, steps, found, findings.leaves)
+                findings.row_seconds[first:last] = (time.perf_counter() - start) / (last - first)
+            undecided = (first + np.flatnonzero(found[first:last] == forest_search.UNDECIDED)).tolist()
+            on_rows(last - first - len(undecided))
+            for row in undecided:
+                _search_on(search, row, limits, stop, found, findings)
+                on_rows(1)
 
     jobs = min(available_cores() if jobs is None else jobs, n_samples)
     if jobs <= 1:
@@ -135,35 +143,36 @@ def decide_rows(
             except BaseException:
                 stop.set()
                 raise
-    return Findings(
-        findings.stability,
-        findings.is_admissible,
-        findings.leaves,
-        findings.row_seconds,
-        dict(sorted(findings.reasons.items())),
-    )
+    findings.stability[found == forest_search.STABLE] = Stability.STABLE
+    findings.stability[found == forest_search.UNSTABLE] = Stability.UNSTABLE
+    findings.is_admissible[found == forest_search.NO_ADMISSIBLE_POINT] = False
+    in_order = sorted(findings.reasons.items())
+    findings.reasons.clear()
+    findings.reasons.update(in_order)
+    return findings
 
 
-def _run(search: Any, row: int, start: float, limits: Limits, stop: threading.Event, findings: Findings) -> None:
-    while True:
-        slice_steps = STEPS_PER_SLICE if limits.steps is None else min(STEPS_PER_SLICE, limits.steps - search.n_steps)
-        found = search.advance(slice_steps)
-        if found == forest_search.STABLE:
-            findings.stability[row] = Stability.STABLE
-        elif found == forest_search.UNSTABLE:
-            findings.stability[row] = Stability.UNSTABLE
+def _search_on(
+    search: Any, row: int, limits: Limits, stop: threading.Event, found: NDArray[np.uint8], findings: Findings
+) -> None:
+    """Search for a row until it is decided or a limit is reached."""
+    start = time.perf_counter()
+    search.begin(row)
+    while not stop.is_set():
+        left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
+        found[row] = search.advance(min(STEPS_PER_SLICE, left))
+        findings.row_seconds[row] = time.perf_counter() - start
+        if found[row] == forest_search.UNSTABLE:
             search.witness(findings.leaves[row])
-        elif found == forest_search.NO_ADMISSIBLE_POINT:
-            findings.is_admissible[row] = False
-        elif limits.steps is not None and search.n_steps >= limits.steps:
+        if found[row] != forest_search.UNDECIDED:
+            return
+        if limits.steps is not None and search.n_steps >= limits.steps:
             findings.reasons[row] = STEPS
-        elif limits.seconds is not None and time.perf_counter() - start >= limits.seconds:
+            return
+        if limits.seconds is not None and findings.row_seconds[row] >= limits.seconds:
             findings.reasons[row] = TIMEOUT
-        elif stop.is_set():
-            findings.reasons[row] = INTERRUPTED
-        else:
-            continue
-        return
+            return
+    findings.reasons[row] = INTERRUPTED
 
 
 def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -77,7 +77,7 @@ def verify(
     *,
     limits: Limits | None = None,
     stop: threading.Event | None = None,
-    on_row: Callable[[], object] = lambda: None,
+    on_rows: Callable[[int], object] = lambda count: None,
 ) -> Outcome:
     """Decide every row.
 
@@ -89,8 +89,8 @@ def verify(
         What may be spent on one row of a forest; None decides every row, however long it takes.
     stop : threading.Event or None
         Once set, the rows of a forest that are left stay undecided.
-    on_row : function
-        Called after each row of a forest, by any thread.
+    on_rows : function
+        Called with the number of rows of a forest that were decided or given up since the last call, by any thread.
     """
     model, X = question.model.feasible, question.dataset.X
     start = time.perf_counter()
@@ -102,7 +102,7 @@ def verify(
         return Outcome(answers, is_correct, stability, time.perf_counter() - start)
     found = decide_rows(
         model, question.boxes, question.groups, question.voting, answers,
-        limits=limits or Limits(), jobs=jobs, stop=stop, on_row=on_row,
+        limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
     )  # fmt: skip
     _refuse_inadmissible(question, np.flatnonzero(~found.is_admissible))
     return Outcome(

@@ -381,13 +381,16 @@ class TestForests:
         assert "undecided" in run(*words, "text", "--require", "stability>=0.5", code=4).stdout
 
     def test_fractions_of_a_second(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("metasilvae.forest_verification.STEPS_PER_SLICE", 1)
+        for name in ("QUICK_STEPS", "STEPS_PER_SLICE"):
+            monkeypatch.setattr(f"metasilvae.forest_verification.{name}", 1)
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
         report = run("verify", forest, rows, "--epsilon", 0.6, "--sample-timeout", 1e-9, "--format", "text").stdout
         assert "not decided: 3 timeout\n" in report
 
     def test_ctrl_c_reports_what_is_decided(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(RowBar, "advance", lambda self: signal.raise_signal(signal.SIGINT))
+        monkeypatch.setattr("metasilvae.forest_verification.ROWS_PER_CHUNK", 1)
+        signals = iter([signal.SIGINT])
+        monkeypatch.setattr(RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in signals])
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
         result = run("verify", forest, rows, "--epsilon", 0.6, "--jobs", 1, "--format", "csv", code=130)
         assert [line.split(",")[3:] for line in result.stdout.splitlines()[1:]] == [

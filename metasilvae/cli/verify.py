@@ -144,7 +144,7 @@ def verify(
         # A tree is decided at once; there is nothing to keep when it is interrupted.
         interrupts.stop = stop.set if loaded.n_trees > 1 else None
         outcome = verify_rows(
-            question, jobs, limits=Limits(sample_timeout, sample_steps), stop=stop, on_row=bar.advance
+            question, jobs, limits=Limits(sample_timeout, sample_steps), stop=stop, on_rows=bar.advance
         )
     if interrupts.received:
         n_decided = outcome.n_samples - outcome.tally.no_info

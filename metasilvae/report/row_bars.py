@@ -25,8 +25,8 @@ class RowBar:
         if self._bar is not None:
             self._bar.close()
 
-    def advance(self) -> None:
-        """One more row; threads may call this."""
+    def advance(self, n_rows: int) -> None:
+        """So many more rows; threads may call this."""
         if self._bar is not None:
             with self._lock:
-                self._bar.update()
+                self._bar.update(n_rows)
