@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.evaluation import evaluate
+from metasilvae.first_generation import plan_sizes
 from metasilvae.model import Model
 from metasilvae.parallel import available_cores, wait_for
 from metasilvae.perturbation import Ball, Perturbation
@@ -50,9 +51,6 @@ MOST_SAMPLES = 12000
 # So many samples are enough for a single split; fewer are split again and again.
 MANY_SAMPLES = 3000
 PARTS = 5
-HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-# A time limit must be more than 0.
-TINY = 1e-9
 REPEATS = 3
 HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 # A time limit must be more than 0.
@@ -132,7 +130,8 @@ class RehearsedTrainer:
     @property
     def n_steps(self) -> int:
         """Number of progress records of a run that nothing ends early."""
-        main = len(self.options.blends) * 2 + self.options.generations + self.options.polish
+        n_first = len(plan_sizes(self._learned.n_samples, self.options))
+        main = n_first + self.options.generations + self.options.polish
         return self._trainer.n_steps + len(SETTINGS) * len(self._splits) + main
 
     def run(self) -> Iterator[Progress]:
@@ -186,7 +185,8 @@ class RehearsedTrainer:
         return self._trainer.held_out_fitness
 
     def _make_trainer(self, options: TrainingOptions) -> Trainer:
-        trainer = Trainer(self.dataset, self.perturbation, options, self._jobs)
+        like = self._running[0] if self._running else None
+        trainer = Trainer(self.dataset, self.perturbation, options, self._jobs, like=like)
         self._running.append(trainer)
         return trainer
 
