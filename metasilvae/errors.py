@@ -25,6 +25,10 @@ class OutputError(MetasilvaeError):
     """A result that cannot be written where it was asked to be."""
 
 
+class ClusterError(MetasilvaeError):
+    """A cluster that cannot be reached, or that cannot do the work."""
+
+
 class RequestError(MetasilvaeError):
     """A request that contradicts itself; the command line reports it as wrong usage."""
 

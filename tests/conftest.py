@@ -1,10 +1,12 @@
 """Settings for all tests: time never decides one. Small files that many of them need."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import FOREST, ROWS, TREE, write
 from hypothesis import HealthCheck, settings
+from remote_tasks import Cluster, running_cluster
 
 settings.register_profile("metasilvae", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("metasilvae")
@@ -23,3 +25,11 @@ def forest(tmp_path: Path) -> str:
 @pytest.fixture
 def rows(tmp_path: Path) -> str:
     return write(tmp_path, "rows.csv", ROWS)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Dask cluster of two workers for all tests that need one."""
+    pytest.importorskip("distributed", reason="needs dask[distributed]")
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
