@@ -238,6 +238,7 @@ def _read_address(scheduler: str) -> str:
 
 def _connect(distributed: Any, address: str) -> Any:
     try:
+        distributed.comm.get_address_host(address)  # a client that fails by a malformed address leaves threads behind
         with warnings.catch_warnings():
             # A table of all packages; `_check_cluster` says in a line what matters.
             warnings.simplefilter("ignore")

@@ -30,6 +30,5 @@ def rows(tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Dask cluster of two workers for all tests that need one."""
-    pytest.importorskip("distributed", reason="needs dask[distributed]")
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster

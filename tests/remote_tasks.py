@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from metasilvae.execution import should_stop
 
 PATIENCE = 120.0
@@ -20,8 +22,11 @@ PATIENCE = 120.0
 class Cluster:
     """A scheduler and workers, each a process of its own without anyone who would start it again."""
 
-    def __init__(self, folder: Path, n_workers: int) -> None:
+    def __init__(self, folder: Path, n_workers: int, **environment: str) -> None:
         self.folder = folder
+        self.environment = {**os.environ, "PYTHONWARNINGS": "ignore", **environment}
+        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.environment["PYTHONPATH"] = os.pathsep.join(paths)
         self.file = folder / "scheduler.json"
         self.processes: list[subprocess.Popen] = []
         self.start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", self.file)
@@ -32,15 +37,8 @@ class Cluster:
 
     def start(self, kind: str, *arguments: object) -> subprocess.Popen:
         line = [sys.executable, "-m", "dask", kind, *map(str, arguments)]
-        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         with (self.folder / f"{kind}-{len(self.processes)}.log").open("w") as log:
-            process = subprocess.Popen(
-                line,
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"},
-            )
+            process = subprocess.Popen(line, cwd=self.folder, stdout=log, stderr=log, env=self.environment)
         self.processes.append(process)
         return process
 
@@ -56,8 +54,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running_cluster(folder: Path, n_workers: int = 2) -> Iterator[Cluster]:
-    cluster = Cluster(folder, n_workers)
+def running_cluster(folder: Path, n_workers: int = 2, **environment: str) -> Iterator[Cluster]:
+    pytest.importorskip("distributed", reason="needs dask[distributed]")
+    cluster = Cluster(folder, n_workers, **environment)
     try:
         yield cluster
     finally:
