@@ -85,7 +85,7 @@ class LocalExecutor(TaskExecutor):
 
 
 class Parcel:
-    """A value on its way to workers, compressed; each worker process opens it once and keeps it as long as it is needed."""
+    """A value on its way to workers, compressed; a worker process opens it once and keeps it as long as it is needed."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -172,8 +172,8 @@ def open_executor(scheduler: str | None = None, jobs: int | None = None) -> Iter
     Parameters
     ----------
     scheduler : str or None
-        Address of a Dask scheduler, such as ``tcp://host:8786``, or the scheduler file that it wrote; None means threads
-        of this process.
+        Address of a Dask scheduler, such as ``tcp://host:8786``, or the scheduler file that it wrote; None means
+        threads of this process.
     jobs : int or None
         Threads; None means one for each available core. The workers of a cluster have their own number.
     """

@@ -1,4 +1,4 @@
-"""Work divided among the jobs of a batch array: each job knows its number and theirs, and nothing else of the others."""
+"""Work divided among the jobs of a batch array: each job knows its number and how many they are."""
 
 from __future__ import annotations
 

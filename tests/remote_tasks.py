@@ -78,10 +78,6 @@ def tell_identity(value: object) -> tuple[int, int]:
     return os.getpid(), id(value)
 
 
-def tell_threads() -> int:
-    return os.getpid()
-
-
 def fail(error: Exception) -> None:
     raise error
 

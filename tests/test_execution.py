@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import ClusterError, DataError, MetasilvaeWarning
 from metasilvae.execution import Parcel, open_executor, run_all, should_stop
 
+T = TypeVar("T")
 WHERE = ["here", "cluster"]
 
 
@@ -134,28 +136,28 @@ def test_all_workers_lost_and_a_new_one(tmp_path: Path, monkeypatch: pytest.Monk
             waiting.result()
 
 
+def call(address: str, function: Callable[..., T], *arguments: object) -> T:
+    with open_executor(address) as executor:
+        return executor.submit(function, *arguments).result()
+
+
 class TestTrouble:
     def test_a_task_that_kills_its_workers_is_given_up(self, tmp_path: Path) -> None:
         with (
             running_cluster(tmp_path, 1, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0") as cluster,
             pytest.raises(ClusterError, match=r"given up because each worker that ran it was lost"),
-            open_executor(cluster.address) as executor,
         ):
-            executor.submit(tasks.kill_own_worker).result()
+            call(cluster.address, tasks.kill_own_worker)
 
     def test_another_version_on_the_workers(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(execution, "VERSION", "99.1")
-        with pytest.raises(
-            ClusterError, match=r"a worker has metasilvae .* installed, this is 99\.1; install the same"
-        ):
-            with open_executor(cluster.address) as executor:
-                executor.submit(tasks.add_up, [1], 2).result()
+        with pytest.raises(ClusterError, match=r"a worker has metasilvae .* installed, this is 99\.1; install the"):
+            call(cluster.address, os.getpid)
 
     def test_a_worker_without_metasilvae(self, cluster: Cluster) -> None:
         error = ModuleNotFoundError("No module named 'metasilvae'", name="metasilvae")
         with pytest.raises(ClusterError, match="metasilvae is not installed on a worker"):
-            with open_executor(cluster.address) as executor:
-                executor.submit(tasks.fail, error).result()
+            call(cluster.address, tasks.fail, error)
 
     def test_nobody_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="needs dask[distributed]")
@@ -164,34 +166,35 @@ class TestTrouble:
             taken.bind(("127.0.0.1", 0))
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
             with pytest.raises(ClusterError, match=r"^tcp://[0-9.:]+: no Dask scheduler answers there \(.*\); check"):
-                with open_executor(address):
-                    pass
+                call(address, os.getpid)
 
     @pytest.mark.parametrize("address", ["", "nonsense://x:1", "tcp://", "localhost", "tcp://localhost:x"])
     def test_addresses_that_are_none(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="needs dask[distributed]")
         monkeypatch.setattr(execution, "CONNECT_TIMEOUT", 0.2)
-        with pytest.raises(ClusterError, match="no Dask scheduler answers there"), open_executor(address):
-            pass
+        with pytest.raises(ClusterError, match="no Dask scheduler answers there"):
+            call(address, os.getpid)
 
     def test_scheduler_files(self, cluster: Cluster, tmp_path: Path) -> None:
-        with open_executor(str(cluster.file)) as executor:
-            assert executor.submit(tasks.add_up, [1], 2).result() == 3
+        assert call(str(cluster.file), tasks.add_up, [1], 2) == 3
         with pytest.raises(ClusterError, match=r"absent\.json: no such scheduler file; is the scheduler running\?"):
-            with open_executor(str(tmp_path / "absent.json")):
-                pass
+            call(str(tmp_path / "absent.json"), os.getpid)
         (tmp_path / "odd.json").write_text("[]")
         with pytest.raises(ClusterError, match=r"odd\.json: is not a scheduler file"):
-            with open_executor(str(tmp_path / "odd.json")):
-                pass
+            call(str(tmp_path / "odd.json"), os.getpid)
 
     def test_no_workers_yet(self, tmp_path: Path) -> None:
-        with running_cluster(tmp_path, n_workers=0) as cluster:
-            with pytest.warns(MetasilvaeWarning, match="has no workers yet; waiting for the first one"):
-                with open_executor(cluster.address) as executor:
-                    future = executor.submit(os.getpid)
-                    worker = cluster.add_worker()
-                    assert future.result() == worker.pid
+        with (
+            running_cluster(tmp_path, n_workers=0) as cluster,
+            warnings.catch_warnings(record=True) as told,
+            open_executor(cluster.address) as executor,
+        ):
+            assert [str(each.message) for each in told] == [
+                f"{cluster.address}: has no workers yet; waiting for the first one"
+            ]
+            future = executor.submit(os.getpid)
+            worker = cluster.add_worker()
+            assert future.result() == worker.pid
 
     def test_other_packages_on_the_workers_are_told_in_a_line(self) -> None:
         def versions(**changes: str) -> dict[str, object]:
@@ -221,8 +224,7 @@ class TestTrouble:
 
         monkeypatch.setattr(builtins, "__import__", refuse)
         with pytest.raises(ClusterError, match=r"^--scheduler needs Dask .*; `pip install 'metasilvae\[dask\]'`"):
-            with open_executor("tcp://127.0.0.1:1"):
-                pass
+            call("tcp://127.0.0.1:1", os.getpid)
 
 
 def test_the_seam_is_the_standard_one() -> None:
