@@ -85,7 +85,7 @@ class LocalExecutor(TaskExecutor):
 
 
 class Parcel:
-    """A value on its way to workers, compressed; a worker process opens it once and keeps it as long as it is needed."""
+    """A value on its way to workers, compressed; a worker opens it once and keeps it as long as it is needed."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
