@@ -184,7 +184,7 @@ class TestTrouble:
             call(str(tmp_path / "odd.json"), os.getpid)
 
     def test_no_workers_yet(self, tmp_path: Path) -> None:
-        with (
+        with (  # noqa: PT031
             running_cluster(tmp_path, n_workers=0) as cluster,
             pytest.warns(MetasilvaeWarning, match="has no workers yet; waiting for the first one"),
             open_executor(cluster.address) as executor,

@@ -1,0 +1,58 @@
+"""A verification in pieces: rows are shared out to tasks, and what they find is put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.execution import TaskExecutor, run_all
+from metasilvae.model import AnswerTable, LabelSet
+from metasilvae.outcome import Outcome
+from metasilvae.sharding import Shard
+from metasilvae.verification import Question, verify
+
+# Rows of a task if they are few; a forest may need a second for a row, and a task should be done in a minute.
+ROWS_PER_PIECE = 16
+# More tasks than this keep the scheduler busier than the workers.
+MOST_PIECES = 1024
+
+
+def plan_pieces(n_rows: int) -> list[Shard]:
+    """Pieces that depend on the number of rows alone, not on who works on them."""
+    n_pieces = min(-(-n_rows // ROWS_PER_PIECE), MOST_PIECES)
+    return [Shard(number + 1, n_pieces) for number in range(n_pieces)]
+
+
+def verify_in_pieces(
+    question: Question, executor: TaskExecutor, on_done: Callable[[], object] = lambda: None
+) -> Outcome:
+    """The same as `metasilvae.verification.verify`, by tasks; its time is that of all tasks together."""
+    n_rows = question.dataset.n_samples
+    pieces = plan_pieces(n_rows)
+    shared = executor.share(question)
+    outcomes = run_all(executor, _verify_piece, [(shared, piece) for piece in pieces], on_done)
+    return join_outcomes([piece.take_rows(n_rows) for piece in pieces], outcomes)
+
+
+def _verify_piece(question: Question, piece: Shard) -> Outcome:
+    return verify(question.subset(piece.take_rows(question.dataset.n_samples)), 1)
+
+
+def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
+    """Put outcomes together; `rows` tells for each of them where its rows belong, and all together are 0, 1, 2 ..."""
+    n_rows = sum(map(len, rows))
+    numbers: dict[LabelSet, int] = {}
+    ids = np.empty(n_rows, dtype=np.int32)
+    is_correct = np.empty(n_rows, dtype=np.bool_)
+    stability = np.empty(n_rows, dtype=np.uint8)
+    reasons: dict[int, str] = {}
+    for places, outcome in zip(rows, outcomes, strict=True):
+        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.answers.sets]
+        ids[places] = np.array(own_numbers, dtype=np.int32)[outcome.answers.ids]
+        is_correct[places] = outcome.is_correct
+        stability[places] = outcome.stability
+        reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return Outcome(AnswerTable(tuple(numbers), ids), is_correct, stability, seconds, dict(sorted(reasons.items())))
