@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError
+from metasilvae.errors import DataError, RequestError
 from metasilvae.model import AnswerTable, LabelSet
 from metasilvae.outcome import Outcome, Stability, Verdict
 from metasilvae.row_pieces import join_outcomes
@@ -166,14 +166,14 @@ def read_shard(source: str) -> ShardFile:
             summary = last["summary"]
         note = ShardNote(**summary["shard"]) if "shard" in summary else None
         found = [(row["row"], row["label"], row["answer"], row["verdict"]) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
+        expected = [] if note is None else Shard(note.number, note.count).take_rows(note.n_rows).tolist()
+    except (ValueError, KeyError, TypeError, RequestError) as error:
         raise DataError(
             f"{name}: is not a whole verdict file ({error}); expected what `metasilvae verify --shard I/N` writes"
         ) from None
     if note is None:
         raise DataError(f"{name}: holds the verdicts of all rows, not of a shard; `verify --shard I/N` writes shards")
     shard = ShardFile(name, note, summary, rows)
-    expected = shard.shard.take_rows(note.n_rows).tolist()
     if [number for number, *_ in found] != expected or not {verdict for *_, verdict in found} <= set(_STABILITY):
         raise DataError(
             f"{name}: its {len(rows)} rows are not those of shard {shard.shard} of {note.n_rows} rows; verify it again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +43,26 @@ def _verify_piece(question: Question, piece: Shard) -> Outcome:
 
 def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
     """Put outcomes together; `rows` tells for each of them where its rows belong, and all together are 0, 1, 2 ..."""
-    n_rows = sum(map(len, rows))
     numbers: dict[LabelSet, int] = {}
-    ids = np.empty(n_rows, dtype=np.int32)
-    is_correct = np.empty(n_rows, dtype=np.bool_)
-    stability = np.empty(n_rows, dtype=np.uint8)
+    ids: list[NDArray[np.int32]] = []
     reasons: dict[int, str] = {}
     for places, outcome in zip(rows, outcomes, strict=True):
         own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.answers.sets]
-        ids[places] = np.array(own_numbers, dtype=np.int32)[outcome.answers.ids]
-        is_correct[places] = outcome.is_correct
-        stability[places] = outcome.stability
+        ids.append(np.array(own_numbers, dtype=np.int32)[outcome.answers.ids])
         reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
+    answers = AnswerTable(tuple(numbers), _place(rows, ids))
+    arrays = {
+        each.name: _place(rows, [getattr(outcome, each.name) for outcome in outcomes])
+        for each in fields(Outcome)
+        if isinstance(getattr(outcomes[0], each.name), np.ndarray)
+    }
     seconds = sum(outcome.seconds for outcome in outcomes)
-    return Outcome(AnswerTable(tuple(numbers), ids), is_correct, stability, seconds, dict(sorted(reasons.items())))
+    return Outcome(answers=answers, seconds=seconds, reasons=dict(sorted(reasons.items())), **arrays)
+
+
+def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:
+    """One array of the parts, with each item at its row."""
+    whole = np.empty((sum(map(len, rows)), *parts[0].shape[1:]), dtype=parts[0].dtype)
+    for places, part in zip(rows, parts, strict=True):
+        whole[places] = part
+    return whole

@@ -37,16 +37,16 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def take_items(self, items: Sequence[T]) -> Sequence[T]:
+    def take_items(self, items: Sequence[T], what: str = "items") -> Sequence[T]:
         """This shard's items, next to each other: those of all shards in a row are all items in order."""
-        return items[self._start(len(items)) : self._end(len(items))]
+        self._check(len(items), what)
+        return items[(self.number - 1) * len(items) // self.count : self.number * len(items) // self.count]
 
     def take_rows(self, n_rows: int) -> NDArray[np.intp]:
         """This shard's rows, one in every `count`: a file in which the hard rows lie together is divided evenly."""
+        self._check(n_rows, "rows")
         return np.arange(self.number - 1, n_rows, self.count, dtype=np.intp)
 
-    def _start(self, n_items: int) -> int:
-        return (self.number - 1) * n_items // self.count
-
-    def _end(self, n_items: int) -> int:
-        return self.number * n_items // self.count
+    def _check(self, n_items: int, what: str) -> None:
+        if self.count > n_items:
+            raise RequestError(f"{n_items} {what} cannot be divided into {self.count} shards; use at most {n_items}")

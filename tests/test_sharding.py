@@ -12,7 +12,8 @@ from metasilvae.sharding import Shard
 
 
 @given(st.integers(0, 300), st.integers(1, 60))
-def test_every_item_and_every_row_belongs_to_one_shard(n: int, count: int) -> None:
+def test_every_item_and_every_row_belongs_to_one_shard(extra: int, count: int) -> None:
+    n = count + extra
     shards = [Shard(number, count) for number in range(1, count + 1)]
     assert [item for shard in shards for item in shard.take_items(range(n))] == list(range(n))
     rows = [shard.take_rows(n) for shard in shards]
@@ -38,3 +39,10 @@ def test_what_is_no_shard(text: str) -> None:
 def test_shards_that_do_not_exist(text: str) -> None:
     with pytest.raises(RequestError, match=r"there is no shard .*; shards are counted from 1 to N"):
         Shard.parse(text)
+
+
+def test_more_shards_than_work() -> None:
+    with pytest.raises(RequestError, match=r"^4 rows cannot be divided into 5 shards; use at most 4$"):
+        Shard(1, 5).take_rows(4)
+    with pytest.raises(RequestError, match=r"^2 seeds cannot be divided into 3 shards; use at most 2$"):
+        Shard(3, 3).take_items((7, 8), "seeds")

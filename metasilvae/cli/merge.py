@@ -26,8 +26,8 @@ def merge(
 ) -> None:
     """Join each SHARD, a report of `verify --shard I/N`, into the report of one run over all rows.
 
-    All N of them must be there, in any order, and belong to the same model, data and perturbation. The time in the report
-    is that of all shards together.
+    All N of them must be there, in any order, and belong to the same model, data and perturbation. The time in the
+    report is that of all shards together.
 
     \b
     Example:

@@ -43,6 +43,10 @@ class ProgressBar:
             )
             self._bar.update()
 
+    def advance(self) -> None:
+        if self._bar is not None:
+            self._bar.update()
+
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
@@ -88,8 +92,9 @@ def _figures(run: TrainedModel, name: str, evaluation: Evaluation) -> Record:
     }
 
 
-def describe_study(runs: Sequence[TrainedModel], chosen: TrainedModel) -> str:
-    """How the figures spread over the seeds, and which model was kept."""
+def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:
+    """How the figures spread over the seeds, and which models were kept."""
+    chosen = kept[0]
     columns: dict[str, dict[str, float]] = {}
     for prefix, part in (("", "training"), ("test ", "test")):
         if getattr(chosen, part) is not None:
@@ -103,6 +108,8 @@ def describe_study(runs: Sequence[TrainedModel], chosen: TrainedModel) -> str:
         {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
         for quantile in QUANTILES
     ]
+    if len(kept) > 1:
+        return f"{as_text(records)}\nkept all {len(kept)} trees in {chosen.model.source}\n"
     judge = "phi on the training rows less the cost of leaves"
     if chosen.held_out_fitness is not None:
         judge = f"phi on {chosen.held_out_rows} rows held out"
