@@ -13,10 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import pickle
 import threading
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any, TypeVar, cast
 from metasilvae._version import VERSION
 from metasilvae.errors import ClusterError, MetasilvaeWarning
 from metasilvae.parallel import available_cores
+from metasilvae.parcel import Parcel
 
 T = TypeVar("T")
 # Seconds until a scheduler that does not answer is given up.
@@ -82,31 +81,6 @@ class LocalExecutor(TaskExecutor):
     def _call(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         _task.should_stop = lambda: self._is_stopped
         return fn(*args, **kwargs)
-
-
-class Parcel:
-    """A value on its way to workers, compressed; a worker opens it once and keeps it as long as it is needed."""
-
-    def __init__(self, packed: bytes) -> None:
-        self._packed = packed
-        self._lock = threading.Lock()
-        self._opened: list[Any] = []
-
-    @classmethod
-    def of(cls, value: object) -> Parcel:
-        return cls(zlib.compress(pickle.dumps(value, protocol=5), 1))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Parcel, (self._packed,)
-
-    def __sizeof__(self) -> int:
-        return len(self._packed)
-
-    def open(self) -> Any:
-        with self._lock:
-            if not self._opened:
-                self._opened.append(pickle.loads(zlib.decompress(self._packed)))
-            return self._opened[0]
 
 
 class ClusterExecutor(TaskExecutor):

@@ -19,8 +19,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from metasilvae.execution import Parcel, TaskExecutor, open_executor, run_all
+from metasilvae.execution import TaskExecutor, open_executor, run_all
 from metasilvae.formats.datasets import read_dataset
+from metasilvae.parcel import Parcel
 from metasilvae.perturbation import Ball
 from metasilvae.seed_study import train_once
 from metasilvae.training_options import options_for
@@ -43,7 +44,7 @@ def scheduler_at(address: str | None, workers: int) -> Iterator[str]:
     from distributed import LocalCluster
 
     quiet = logging.CRITICAL + 1
-    with LocalCluster(workers, threads_per_worker=1, dashboard_address=None, silence_logs=quiet) as cluster:
+    with LocalCluster(workers, threads_per_worker=1, dashboard_address=":0", silence_logs=quiet) as cluster:
         yield cluster.scheduler_address
 
 

@@ -69,13 +69,17 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster: Cluster, observe
     assert (tmp_path / "here/t.silva").read_bytes() == (tmp_path / "there/t.silva").read_bytes()
 
 
-def test_an_interrupt_ends_the_tasks(cluster: Cluster, observer: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "message"), [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGKILL, -9, "")]
+)
+def test_an_interrupt_ends_the_tasks(
+    cluster: Cluster, observer: Any, tmp_path: Path, number: int, code: int, message: str
+) -> None:
     endless = ["--epsilon", "1", "--max-iteration", "1000000", "--patience", "0", "--seeds", "1..9"]
     process = start("train", "builtin:digits/train", "t.silva", *endless, "--scheduler", cluster.address, cwd=tmp_path)
     wait_until(lambda: all(observer.processing().values()))
-    process.send_signal(signal.SIGINT)
-    code, out, err = finish(process)
-    assert (code, out, err) == (130, "", "interrupted\n")
+    process.send_signal(number)
+    assert finish(process) == (code, "", message)
     assert not (tmp_path / "t.silva").exists()
     # Each worker has one thread; that it answers shows that its task has ended.
     workers = list(observer.processing())

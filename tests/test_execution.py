@@ -6,7 +6,6 @@ import builtins
 import os
 import signal
 import socket
-import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -19,9 +18,8 @@ import remote_tasks as tasks
 from remote_tasks import Cluster, running_cluster, wait_until
 
 from metasilvae import execution
-from metasilvae.dataset import Dataset
 from metasilvae.errors import ClusterError, DataError, MetasilvaeWarning
-from metasilvae.execution import Parcel, open_executor, run_all, should_stop
+from metasilvae.execution import open_executor, run_all, should_stop
 
 T = TypeVar("T")
 WHERE = ["here", "cluster"]
@@ -82,17 +80,6 @@ def test_leaving_early_stops_what_runs(address: str | None, tmp_path: Path) -> N
 def test_any_executor_serves_for_tasks_without_shared_data() -> None:
     with ThreadPoolExecutor(2) as executor:
         assert run_all(executor, tasks.add_up, [([1], 2), ([3], 4)]) == [3, 7]
-
-
-def test_a_parcel_gives_back_what_was_put_in() -> None:
-    X = np.random.default_rng(0).integers(0, 256, (50, 20)).astype(float)
-    dataset = Dataset(X, np.zeros(50, dtype=np.int32), ("a",), None, "rows.csv")
-    parcel = Parcel.of(dataset)
-    opened = parcel.open()
-    assert (opened.X == X).all()
-    assert opened.labels == ("a",)
-    assert parcel.open() is opened
-    assert sys.getsizeof(parcel) < X.nbytes / 2
 
 
 def test_a_worker_opens_shared_data_once(cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ LAYERS = [
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
-        "training_options", "execution", "sharding", "row_pieces", "merging",
+        "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
     },
     {"report"},
     {"cli", "__main__", "__init__"},

@@ -17,7 +17,7 @@ VERIFY_MINUTES=${VERIFY_MINUTES:-60}
 VERIFY_OPTIONS=${VERIFY_OPTIONS:-}        # further options of `metasilvae verify`, such as --sample-timeout 10
 CPUS=${CPUS:-2}                           # cores of each job
 MEMORY=${MEMORY-4G}                       # memory of each job, see docs/cluster.md; empty: what the cluster grants
-METASILVAE=${METASILVAE:-metasilvae}      # the command on the nodes
+METASILVAE=${METASILVAE:-metasilvae}      # the command on the nodes, such as /shared/venv/bin/metasilvae
 SBATCH_OPTIONS=${SBATCH_OPTIONS:-}        # for all jobs, such as --partition=long --account=me; for the last one ...
 LAST_OPTIONS=${LAST_OPTIONS:-}            # ... also these: --wait returns when all is done, --mail-type=END tells you
 set -euo pipefail
@@ -57,21 +57,23 @@ stage() {
     seconds=$(((60 * TRAIN_MINUTES - 120) / trees_per_job))
     # The number of shards is given by us: SLURM_ARRAY_TASK_COUNT is wrong when some jobs are submitted again.
     # shellcheck disable=SC2086  # options are several words
-    produce "$METASILVAE" train --epsilon "$EPSILON" --seeds "1..$TREES" --shard "$number/$TRAIN_JOBS" \
+    produce $METASILVAE train --epsilon "$EPSILON" --seeds "1..$TREES" --shard "$number/$TRAIN_JOBS" \
       --time-limit "$seconds" --jobs "$CPUS" $TRAIN_OPTIONS "$TRAINING_SET" "$(tree_part "$number")"
     ;;
   assemble)
     for ((number = 1; number <= TRAIN_JOBS; number++)); do parts+=("$(tree_part "$number")"); done
-    "$METASILVAE" assemble --force "$FOLDER/forest.silva" "${parts[@]}"
+    # shellcheck disable=SC2086
+    $METASILVAE assemble --force "$FOLDER/forest.silva" "${parts[@]}"
     ;;
   verify)
     # shellcheck disable=SC2086
-    produce "$METASILVAE" verify --epsilon "$EPSILON" --shard "$number/$VERIFY_JOBS" --jobs "$CPUS" --format jsonl \
+    produce $METASILVAE verify --epsilon "$EPSILON" --shard "$number/$VERIFY_JOBS" --jobs "$CPUS" --format jsonl \
       $VERIFY_OPTIONS "$FOLDER/forest.silva" "$TEST_SET" --output "$(verdict_part "$number")"
     ;;
   merge)
     for ((number = 1; number <= VERIFY_JOBS; number++)); do parts+=("$(verdict_part "$number")"); done
-    "$METASILVAE" merge "${parts[@]}" --output "$FOLDER/verdicts.jsonl"
+    # shellcheck disable=SC2086
+    $METASILVAE merge "${parts[@]}" --output "$FOLDER/verdicts.jsonl"
     ;;
   esac
 }
