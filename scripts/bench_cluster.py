@@ -1,6 +1,6 @@
 """Measure what a Dask cluster costs: time of an empty task, size and time of the data, time of a tree.
 
-    python scripts/bench_cluster.py [--workers N] [--tasks N] [--epsilon E] [--scheduler ADDRESS] [DATA]
+    python scripts/bench_cluster.py [--workers N] [--tasks N] [--trees N] [--epsilon E] [--scheduler ADDRESS] [DATA]
 
 Without an address a cluster of N worker processes with one thread each is started on this machine; its scheduler is
 then part of this process, so that the work of this process is that of the scheduler and of the command together. DATA
@@ -27,7 +27,7 @@ from metasilvae.seed_study import train_once
 from metasilvae.training_options import options_for
 
 
-def hold_memory() -> float:
+def tell_memory() -> float:
     """Peak memory of the worker in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -44,7 +44,7 @@ def scheduler_at(address: str | None, workers: int) -> Iterator[str]:
     from distributed import LocalCluster
 
     quiet = logging.CRITICAL + 1
-    with LocalCluster(workers, threads_per_worker=1, dashboard_address=":0", silence_logs=quiet) as cluster:
+    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=quiet) as cluster:
         yield cluster.scheduler_address
 
 
@@ -71,13 +71,14 @@ def measure(executor: TaskExecutor, arguments: argparse.Namespace) -> Iterator[t
     run_all(executor, touch, [(shared,)] * 4 * arguments.workers)
     yield f"data to {arguments.workers} workers", f"{time.perf_counter() - start:.2f} s"
 
-    options = [options_for("fast", seed=seed) for seed in range(2 * arguments.workers)]
-    start = time.perf_counter()
-    found = run_all(executor, train_once, [(shared, Ball(arguments.epsilon), each) for each in options])
-    spent = time.perf_counter() - start
-    own = sum(each.seconds for each in found)
-    yield f"{len(found)} trees", f"{spent:.2f} s, {own / len(found):.2f} s each on its worker"
-    memory = run_all(executor, hold_memory, [()] * 4 * arguments.workers)
+    options = [options_for("fast", seed=seed) for seed in range(arguments.trees)]
+    if options:
+        start = time.perf_counter()
+        found = run_all(executor, train_once, [(shared, Ball(arguments.epsilon), each) for each in options])
+        spent = time.perf_counter() - start
+        own = sum(each.seconds for each in found)
+        yield f"{len(found)} trees", f"{spent:.2f} s, {own / len(found):.2f} s each on its worker"
+    memory = run_all(executor, tell_memory, [()] * 4 * arguments.workers)
     yield "memory of a worker", f"at most {max(memory):.0f} MB"
 
 
@@ -86,6 +87,7 @@ def main() -> None:
     parser.add_argument("data", nargs="?", default="builtin:digits/train", metavar="DATA")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--trees", type=int, default=4)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--scheduler", metavar="ADDRESS")
     arguments = parser.parse_args()
