@@ -49,7 +49,12 @@ def check_result(folder: Path) -> None:
 
 
 def has_slurm() -> bool:
-    return shutil.which("sbatch") is not None and subprocess.run(["sinfo"], capture_output=True).returncode == 0
+    if shutil.which("sbatch") is None:
+        return False
+    try:
+        return subprocess.run(["sinfo"], capture_output=True, timeout=30).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 @pytest.mark.skipif(not has_slurm(), reason="no SLURM here (sbatch, sinfo)")
