@@ -1,0 +1,256 @@
+"""Training a forest for the votes that its trees cast together, not for what each of them is worth alone.
+
+Each tree is grown on rows drawn with weights: rows about which the forest so far is wrong, or can be made wrong within
+their boxes, are drawn more often (metasilvae.tree_tasks). Trees are grown in small batches, the same ones for any
+number of workers (metasilvae.forest_growth). Small forests on parts of the rows choose how to do it
+(metasilvae.forest_rehearsal).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.ensemble_votes import Certainty, GrowingForest
+from metasilvae.errors import DataError
+from metasilvae.forest_growth import grow_forest
+from metasilvae.forest_options import ForestOptions
+from metasilvae.forest_rehearsal import list_settings, plan_rehearsal, rehearse
+from metasilvae.model import Model, join_trees
+from metasilvae.parallel import available_cores, wait_for
+from metasilvae.perturbation import Perturbation
+from metasilvae.rehearsal import choose_setting
+from metasilvae.splitting import split_rows
+from metasilvae.training import HOLDING_SEED, Progress, StopReason
+from metasilvae.tree_tasks import Stoppable, TreeTask, grow_tree, plan_tree
+
+# Has a function called with the data set, the perturbation and the given arguments, somewhere.
+Submit = Callable[..., "futures.Future[Any]"]
+# A time limit must be more than 0.
+TINY = 1e-9
+
+
+class ForestTrainer:
+    """Training of a forest that can be watched and stopped; to its user the same as `metasilvae.training.Trainer`.
+
+    Phases: a first tree at once ("warm-up") and the choice ("rehearsal"), if the options ask for one, then "tree".
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Training samples.
+    perturbation : Perturbation
+        What the forest is to withstand.
+    options : ForestOptions
+    jobs : int or None
+        Threads; None means all available cores. The result does not depend on it.
+    numbers : sequence of int or None
+        Of the trees to grow, if not all; for a forest that several runs share. With the method "reweighted" each run
+        looks at its own trees only.
+    submit : function or None
+        Where tasks go, if not to threads of this process: ``submit(function, *arguments)`` has
+        ``function(dataset, perturbation, *arguments)`` called and gives a future. A stop cancels those futures.
+
+    Attributes
+    ----------
+    options : TrainingOptions
+        Of the trees, with the seed of the forest.
+    setting : dict or None
+        What the rehearsal chose.
+    stop_reason : StopReason or None
+        Why the run ended; None before.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        perturbation: Perturbation,
+        options: ForestOptions,
+        jobs: int | None = 1,
+        numbers: Sequence[int] | None = None,
+        submit: Submit | None = None,
+    ) -> None:
+        if dataset.n_labels < 2:
+            raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
+        options.features_per_tree(dataset.n_features)
+        self.dataset = dataset
+        self.perturbation = perturbation
+        self.forest_options = options
+        self.options = options.tree
+        self.setting: dict[str, Any] | None = None
+        self.stop_reason: StopReason | None = None
+        self.held_out: Dataset | None = None
+        self._rows = np.arange(dataset.n_samples)
+        if options.tree.validation > 0:
+            self._rows, held = split_rows(dataset.y, options.tree.validation, HOLDING_SEED)
+            self.held_out = dataset.subset(held)
+        self._numbers = range(options.n_trees) if numbers is None else numbers
+        self._jobs = available_cores() if jobs is None else jobs
+        self._submit = submit
+        self._stoppable = Stoppable()
+        self._trees: list[Model] = []
+        self._spare: Model | None = None
+        self._pending: list[futures.Future[Any]] = []
+        self._settings = list_settings(options) if options.tree.rehearse and options.tree.greedy else []
+        self._splits = plan_rehearsal(dataset.y, self._rows, options.tree.seed) if self._settings else []
+        self._start = time.perf_counter()
+
+    @property
+    def n_steps(self) -> int:
+        """Number of progress records of a run that nothing ends early."""
+        n_rehearsed = len(self._settings) * len(self._splits)
+        return (1 if self._settings else 0) + n_rehearsed + len(self._numbers)
+
+    def run(self) -> Iterator[Progress]:
+        """Train; yield after each tree. Leaving the loop early keeps the trees so far."""
+        self._start = time.perf_counter()
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        if self._submit is None:
+            self._submit = self._submitter(pool)
+        try:
+            if self._settings:
+                yield from self._warm_up()
+                yield from self._rehearse()
+            if not self._is_over():
+                yield from self._grow()
+        finally:
+            self._stoppable.stop()
+            pool.shutdown(cancel_futures=True)
+        if self.stop_reason is None:
+            self.stop_reason = StopReason.ITERATIONS
+
+    def stop(self) -> None:
+        """End the run soon; may be called at any time, from a signal handler or from another thread too."""
+        self._end(StopReason.INTERRUPTED)
+
+    @property
+    def model(self) -> Model:
+        """The forest of the trees so far."""
+        trees = self._trees or [self._spare or self._first_tree()]
+        return join_trees(trees)
+
+    @property
+    def held_out_fitness(self) -> float | None:
+        """Fitness, or less, of the forest on the held-out rows, if there are any."""
+        if self.held_out is None:
+            return None
+        judged = GrowingForest(self.held_out, self.perturbation, self._jobs)
+        for tree in self._trees or [self._spare or self._first_tree()]:
+            judged.add(tree)
+        return self.options.fitness.value(*judged.certainty.shares)
+
+    # Parts of the run
+
+    def _warm_up(self) -> Iterator[Progress]:
+        """One tree, for a user who stops the rehearsal."""
+        for task in self._do([(grow_tree, self._plan_first())]):
+            self._spare = task
+            judged = GrowingForest(self.dataset, self.perturbation, self._jobs)
+            judged.add(task)
+            yield self._progress("warm-up", 0, [task], judged.certainty)
+
+    def _rehearse(self) -> Iterator[Progress]:
+        """Try every setting on every split, then choose."""
+        if self._is_over() or self._spare is None:
+            return
+        judged = GrowingForest(self.dataset, self.perturbation, self._jobs)
+        judged.add(self._spare)
+        certainty = judged.certainty
+        work = [
+            (rehearse, self.forest_options.with_setting(setting), *split)
+            for setting in self._settings
+            for split in self._splits
+        ]
+        figures = []
+        for step, figure in enumerate(self._do(work)):
+            figures.append(figure)
+            yield self._progress("rehearsal", step, [self._spare], certainty)
+        if self._is_over():
+            return
+        table = np.reshape(figures, (len(self._settings), len(self._splits)))
+        self.setting = dict(self._settings[choose_setting(table) if self._splits else 0])
+        self.forest_options = self.forest_options.with_setting(self.setting)
+        self.options = self.forest_options.tree
+
+    def _grow(self) -> Iterator[Progress]:
+        growth = grow_forest(
+            self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
+            lambda tasks: self._do([(grow_tree, task) for task in tasks]), self._seconds_left, self._jobs,
+        )  # fmt: skip
+        for step, (tree, votes) in enumerate(growth):
+            self._trees.append(tree)
+            progress = self._progress("tree", step, self._trees, votes.certainty)
+            yield progress
+            if progress.fitness >= self.options.target:
+                self._end(StopReason.TARGET)
+            if self._is_over():
+                # What was running has ended early and is worth keeping.
+                continue
+
+    def _plan_first(self) -> TreeTask:
+        limit = self._seconds_left()
+        return plan_tree(self.forest_options, self._numbers[0], self._rows, None, self.dataset.n_features, limit)
+
+    def _first_tree(self) -> Model:
+        """A tree where there is none yet: a single leaf."""
+        ended = Stoppable()
+        ended.stop()
+        return grow_tree(self.dataset, self.perturbation, self._plan_first(), ended)
+
+    # Workers and time
+
+    def _submitter(self, pool: futures.Executor) -> Submit:
+        def submit(function: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
+            return pool.submit(function, self.dataset, self.perturbation, *arguments, stoppable=self._stoppable)
+
+        return submit
+
+    def _do(self, work: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        """Results in order; after a stop only those that were under way."""
+        if self._is_over():
+            return
+        assert self._submit is not None
+        self._pending = [self._submit(*each) for each in work]
+        for task in self._pending:
+            try:
+                result = wait_for(task, self._start + self.options.time_limit, self._time_out)
+            except futures.CancelledError:
+                continue
+            yield result
+
+    def _time_out(self) -> None:
+        self._end(StopReason.TIME_LIMIT)
+
+    def _end(self, reason: StopReason) -> None:
+        self.stop_reason = self.stop_reason or reason
+        for task in self._pending:
+            task.cancel()
+        self._stoppable.stop()
+
+    def _seconds_left(self) -> float:
+        return max(TINY, self._start + self.options.time_limit - time.perf_counter())
+
+    def _is_over(self) -> bool:
+        if self.stop_reason is None and time.perf_counter() - self._start >= self.options.time_limit:
+            self._time_out()
+        return self.stop_reason is not None
+
+    def _progress(self, phase: str, step: int, trees: Sequence[Model], certainty: Certainty) -> Progress:
+        fitness = self.options.fitness.value(*certainty.shares)
+        return Progress(
+            phase, step, time.perf_counter() - self._start, fitness, *certainty.shares,
+            sum(tree.n_leaves for tree in trees), len(trees), fitness, fitness,
+        )  # fmt: skip
+
+
+def train_forest(dataset: Dataset, perturbation: Perturbation, options: ForestOptions, jobs: int | None = 1) -> Model:
+    """Train a forest to the end."""
+    trainer = ForestTrainer(dataset, perturbation, options, jobs)
+    for _ in trainer.run():
+        pass
+    return trainer.model
