@@ -8,14 +8,17 @@ not complete, because the worst points of the trees need not lie in the same pla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core import reached_labels
 from metasilvae.dataset import Dataset
-from metasilvae.model import Model
+from metasilvae.matching import match_labels
+from metasilvae.model import AnswerTable, Model
+from metasilvae.outcome import Outcome, Stability
 from metasilvae.parallel import over_rows
 from metasilvae.perturbation import Boxes, Perturbation
 from metasilvae.prediction import find_leaves
@@ -123,10 +126,31 @@ class GrowingForest:
         return _margins(self._sure, self._possible, self._dataset.y)
 
     @property
+    def answers(self) -> AnswerTable:
+        """Labels with most votes."""
+        return AnswerTable.of_best(self._cast == self._cast.max(axis=1, keepdims=True))
+
+    @property
     def certainty(self) -> Certainty:
         answers = self._cast.argmax(axis=1).astype(np.int32)
         # A sure vote is a cast vote, so a margin that is sure makes the answer the only one.
         return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, answers) > 0)
+
+
+def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:
+    """Verdicts on a forest with the voting `max`, as far as its votes prove them; all others are not known.
+
+    Labels of the data set that the model does not know count as wrong.
+    """
+    start = time.perf_counter()
+    true_labels = match_labels(model, dataset)
+    votes = GrowingForest(replace(dataset, y=np.maximum(true_labels, 0), labels=model.labels), perturbation, jobs)
+    for position in range(model.n_trees):
+        votes.add(model.tree(position))
+    found = votes.certainty
+    stability = np.where(found.is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
+    is_correct = found.is_correct & (true_labels >= 0)
+    return Outcome(votes.answers, is_correct, stability, time.perf_counter() - start)
 
 
 def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:

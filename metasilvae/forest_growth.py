@@ -56,8 +56,11 @@ def grow_forest(
     weights = None
     for batch in split_into_batches(numbers, options.is_reweighted):
         tasks = [plan_tree(options, number, rows, weights, dataset.n_features, seconds_left()) for number in batch]
+        n_before = forest.n_trees
         for tree in grow(tasks):
             forest.add(tree)
             yield tree, forest
+        if forest.n_trees < n_before + len(tasks):
+            return
         if options.is_reweighted:
             weights = weigh_rows(forest, options)

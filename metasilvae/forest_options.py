@@ -33,6 +33,9 @@ class ForestOptions:
         Of each tree; its seed is that of the forest, and `rehearse` asks for the rehearsal of the forest, which chooses
         what metasilvae.forest_rehearsal.SETTINGS lists.
     n_trees : int
+    numbers : tuple of int or None
+        Of the trees to grow, if not all; for a forest that several runs share. Reweighted trees look at those of their
+        own run only.
     method : str
         "reweighted": each tree is grown on rows drawn with regard to the forest before it, see `strength` and `focus`.
         "independent": no tree knows of another one. "auto": what the rehearsal chooses, else "reweighted".
@@ -50,6 +53,7 @@ class ForestOptions:
     row_sample: float = 0.0
     strength: float = 0.5
     focus: float = 1.0
+    numbers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trees <= MOST_TREES:

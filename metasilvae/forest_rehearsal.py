@@ -27,8 +27,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "method": "independent"},
 )
 # More samples or trees would cost time and tell the settings apart no better.
-MOST_SAMPLES = 4000
-MOST_TREES = 12
+MOST_SAMPLES = 3200
+MOST_TREES = 9
 
 
 def list_settings(options: ForestOptions) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.ensemble_votes import Certainty, GrowingForest
+from metasilvae.ensemble_votes import GrowingForest
 from metasilvae.errors import DataError
 from metasilvae.forest_growth import grow_forest
 from metasilvae.forest_options import ForestOptions
@@ -49,9 +49,6 @@ class ForestTrainer:
     options : ForestOptions
     jobs : int or None
         Threads; None means all available cores. The result does not depend on it.
-    numbers : sequence of int or None
-        Of the trees to grow, if not all; for a forest that several runs share. With the method "reweighted" each run
-        looks at its own trees only.
     submit : function or None
         Where tasks go, if not to threads of this process: ``submit(function, *arguments)`` has
         ``function(dataset, perturbation, *arguments)`` called and gives a future. A stop cancels those futures.
@@ -72,7 +69,6 @@ class ForestTrainer:
         perturbation: Perturbation,
         options: ForestOptions,
         jobs: int | None = 1,
-        numbers: Sequence[int] | None = None,
         submit: Submit | None = None,
     ) -> None:
         if dataset.n_labels < 2:
@@ -89,12 +85,12 @@ class ForestTrainer:
         if options.tree.validation > 0:
             self._rows, held = split_rows(dataset.y, options.tree.validation, HOLDING_SEED)
             self.held_out = dataset.subset(held)
-        self._numbers = range(options.n_trees) if numbers is None else numbers
+        self._numbers = range(options.n_trees) if options.numbers is None else options.numbers
         self._jobs = available_cores() if jobs is None else jobs
         self._submit = submit
         self._stoppable = Stoppable()
         self._trees: list[Model] = []
-        self._spare: Model | None = None
+        self._spare: list[Model] = []
         self._pending: list[futures.Future[Any]] = []
         self._settings = list_settings(options) if options.tree.rehearse and options.tree.greedy else []
         self._splits = plan_rehearsal(dataset.y, self._rows, options.tree.seed) if self._settings else []
@@ -114,8 +110,7 @@ class ForestTrainer:
             self._submit = self._submitter(pool)
         try:
             if self._settings:
-                yield from self._warm_up()
-                yield from self._rehearse()
+                yield from self._choose_setting()
             if not self._is_over():
                 yield from self._grow()
         finally:
@@ -131,8 +126,7 @@ class ForestTrainer:
     @property
     def model(self) -> Model:
         """The forest of the trees so far."""
-        trees = self._trees or [self._spare or self._first_tree()]
-        return join_trees(trees)
+        return join_trees(self._kept_trees())
 
     @property
     def held_out_fitness(self) -> float | None:
@@ -140,27 +134,19 @@ class ForestTrainer:
         if self.held_out is None:
             return None
         judged = GrowingForest(self.held_out, self.perturbation, self._jobs)
-        for tree in self._trees or [self._spare or self._first_tree()]:
+        for tree in self._kept_trees():
             judged.add(tree)
         return self.options.fitness.value(*judged.certainty.shares)
 
     # Parts of the run
 
-    def _warm_up(self) -> Iterator[Progress]:
-        """One tree, for a user who stops the rehearsal."""
-        for task in self._do([(grow_tree, self._plan_first())]):
-            self._spare = task
-            judged = GrowingForest(self.dataset, self.perturbation, self._jobs)
-            judged.add(task)
-            yield self._progress("warm-up", 0, [task], judged.certainty)
-
-    def _rehearse(self) -> Iterator[Progress]:
-        """Try every setting on every split, then choose."""
-        if self._is_over() or self._spare is None:
-            return
-        judged = GrowingForest(self.dataset, self.perturbation, self._jobs)
-        judged.add(self._spare)
-        certainty = judged.certainty
+    def _choose_setting(self) -> Iterator[Progress]:
+        """Grow one tree, for a user who stops the run early; then try every setting on every split and choose."""
+        votes = GrowingForest(self.dataset, self.perturbation, self._jobs)
+        for tree in self._do([(grow_tree, self._plan_first())]):
+            self._spare = [tree]
+            votes.add(tree)
+            yield self._progress("warm-up", 0, self._spare, votes)
         work = [
             (rehearse, self.forest_options.with_setting(setting), *split)
             for setting in self._settings
@@ -169,38 +155,41 @@ class ForestTrainer:
         figures = []
         for step, figure in enumerate(self._do(work)):
             figures.append(figure)
-            yield self._progress("rehearsal", step, [self._spare], certainty)
-        if self._is_over():
-            return
-        table = np.reshape(figures, (len(self._settings), len(self._splits)))
-        self.setting = dict(self._settings[choose_setting(table) if self._splits else 0])
-        self.forest_options = self.forest_options.with_setting(self.setting)
-        self.options = self.forest_options.tree
+            yield self._progress("rehearsal", step, self._spare, votes)
+        if not self._is_over():
+            table = np.reshape(figures, (len(self._settings), len(self._splits)))
+            self.setting = dict(self._settings[choose_setting(table) if self._splits else 0])
+            self.forest_options = self.forest_options.with_setting(self.setting)
+            self.options = self.forest_options.tree
 
     def _grow(self) -> Iterator[Progress]:
         growth = grow_forest(
             self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
-            lambda tasks: self._do([(grow_tree, task) for task in tasks]), self._seconds_left, self._jobs,
+            self._grow_batch, self._seconds_left, self._jobs,
         )  # fmt: skip
         for step, (tree, votes) in enumerate(growth):
             self._trees.append(tree)
-            progress = self._progress("tree", step, self._trees, votes.certainty)
+            progress = self._progress("tree", step, self._trees, votes)
             yield progress
             if progress.fitness >= self.options.target:
                 self._end(StopReason.TARGET)
-            if self._is_over():
-                # What was running has ended early and is worth keeping.
-                continue
+
+    def _grow_batch(self, tasks: list[TreeTask]) -> Iterator[Model]:
+        for tree in self._do([(grow_tree, task) for task in tasks]):
+            # A tree that was stopped before its first split has nothing to say.
+            if self.stop_reason is None or tree.n_leaves > 1:
+                yield tree
 
     def _plan_first(self) -> TreeTask:
         limit = self._seconds_left()
         return plan_tree(self.forest_options, self._numbers[0], self._rows, None, self.dataset.n_features, limit)
 
-    def _first_tree(self) -> Model:
-        """A tree where there is none yet: a single leaf."""
+    def _kept_trees(self) -> list[Model]:
+        if self._trees or self._spare:
+            return self._trees or self._spare
         ended = Stoppable()
         ended.stop()
-        return grow_tree(self.dataset, self.perturbation, self._plan_first(), ended)
+        return [grow_tree(self.dataset, self.perturbation, self._plan_first(), ended)]
 
     # Workers and time
 
@@ -240,10 +229,11 @@ class ForestTrainer:
             self._time_out()
         return self.stop_reason is not None
 
-    def _progress(self, phase: str, step: int, trees: Sequence[Model], certainty: Certainty) -> Progress:
-        fitness = self.options.fitness.value(*certainty.shares)
+    def _progress(self, phase: str, step: int, trees: Sequence[Model], votes: GrowingForest) -> Progress:
+        shares = votes.certainty.shares
+        fitness = self.options.fitness.value(*shares)
         return Progress(
-            phase, step, time.perf_counter() - self._start, fitness, *certainty.shares,
+            phase, step, time.perf_counter() - self._start, fitness, *shares,
             sum(tree.n_leaves for tree in trees), len(trees), fitness, fitness,
         )  # fmt: skip
 

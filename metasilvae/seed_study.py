@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from metasilvae.dataset import Dataset
+from metasilvae.ensemble_votes import bound
 from metasilvae.evaluation import Evaluation, evaluate
 from metasilvae.execution import should_stop
 from metasilvae.fitness import Fitness
+from metasilvae.forest_options import ForestOptions
 from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation
-from metasilvae.rehearsal import RehearsedTrainer, make_trainer
-from metasilvae.training import StopReason, Trainer
+from metasilvae.trainers import AnyTrainer, make_trainer
+from metasilvae.training import StopReason
 from metasilvae.training_options import TrainingOptions
 
 
@@ -69,7 +71,7 @@ class Finding:
     stop_reason: StopReason | None
 
     @classmethod
-    def of(cls, trainer: Trainer | RehearsedTrainer, seconds: float) -> Finding:
+    def of(cls, trainer: AnyTrainer, seconds: float) -> Finding:
         return cls(
             trainer.options,
             trainer.model,
@@ -81,7 +83,10 @@ class Finding:
 
 
 def train_once(
-    dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, forest: Model | None = None
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: TrainingOptions | ForestOptions,
+    forest: Model | None = None,
 ) -> Finding:
     """One training run on one thread, as a task for an executor; `forest` holds trees to start from."""
     start = time.perf_counter()
@@ -92,15 +97,22 @@ def train_once(
     return Finding.of(trainer, time.perf_counter() - start)
 
 
+def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Evaluation:
+    """Exact figures of a tree; of a forest those that a bound proves, because deciding every row may take long."""
+    if not model.is_forest:
+        return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
+    tally = bound(model, dataset, perturbation, jobs).tally
+    return Evaluation(model, dataset, tally.correct, perturbation, tally)
+
+
 def finish(
     found: Finding, dataset: Dataset, perturbation: Perturbation, test: Dataset | None, jobs: int | None, source: str
 ) -> TrainedModel:
     """Evaluate what was found on its training rows and on test rows; `source` names the model in messages."""
-    model = replace(found.model, is_forest=False, source=source)
-    training, *rest = (
-        evaluate(model, rows, [perturbation], jobs=jobs)[0] for rows in (dataset, test) if rows is not None
-    )
-    price = found.options.price_of_leaf(dataset.n_samples)
+    model = replace(found.model, source=source)
+    training, *rest = (judge(model, rows, perturbation, jobs) for rows in (dataset, test) if rows is not None)
+    # A forest has leaves in plenty, and none of them is held against it.
+    price = 0.0 if model.is_forest else found.options.price_of_leaf(dataset.n_samples)
     return TrainedModel(
         found.options.seed,
         model,

@@ -120,7 +120,7 @@ def draw_evenly(weights: NDArray[np.float64], n_drawn: int, start: float) -> NDA
     """
     reached = np.cumsum(weights)
     places = (start + np.arange(n_drawn)) / n_drawn * reached[-1]
-    return np.minimum(np.searchsorted(reached, places, side="right"), len(weights) - 1)
+    return np.asarray(np.minimum(np.searchsorted(reached, places, side="right"), len(weights) - 1))
 
 
 def weigh_rows(votes: GrowingForest, options: ForestOptions) -> NDArray[np.float64]:

@@ -17,6 +17,8 @@ LAYERS = [
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
+        "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
+        "tree_tasks", "trainers",
     },
     {"report"},
     {"cli", "__main__", "__init__"},

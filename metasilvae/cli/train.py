@@ -25,16 +25,17 @@ from metasilvae.cli.parameters import (
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError
-from metasilvae.evaluation import evaluate
 from metasilvae.execution import open_executor
+from metasilvae.forest_options import ForestOptions
+from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
-from metasilvae.model import join_trees
-from metasilvae.rehearsal import make_trainer
+from metasilvae.model import Model, join_trees
 from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
-from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, train_once
+from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, judge, train_once
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log
+from metasilvae.trainers import make_trainer
 
 
 @click.command(cls=PhraseCommand)
@@ -45,7 +46,7 @@ from metasilvae.storage import STANDARD_STREAM, open_log
 @click.option("--log", metavar="FILE", help="Write one line of JSON for each step.")
 @jobs_option
 @scheduler_option
-@shard_option("Train only this part of the seeds and keep a tree for each; assemble joins the parts")
+@shard_option("Train only this part of the trees, or of the seeds and keep a tree for each; assemble joins the parts")
 @data_options
 @click.pass_context
 def train(
@@ -63,11 +64,14 @@ def train(
     n_features: int | None,
     **options: Any,
 ) -> None:
-    """Train a decision tree on TRAINING_SET and write it to OUTPUT.
+    """Train a decision tree or a forest on TRAINING_SET and write it to OUTPUT.
 
     The tree is to be right on many rows, and to stay with its answer when values are perturbed. Held-out rows choose
     how careful to be; then greedily grown trees are the first generation of a genetic search that scores each change
     exactly. Ctrl-C writes the best tree so far.
+
+    With --trees a forest is trained for the votes of all its trees: each further tree looks more at the rows on which
+    the forest so far is wrong or can be made wrong. Ctrl-C writes the trees so far.
 
     Presets: fast only grows trees, best searches longer than default, paper is the genetic algorithm as published,
     cart is an ordinary decision tree. Other options change a preset; what they are in the default one is shown.
@@ -75,6 +79,7 @@ def train(
     \b
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
+      metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..20
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
@@ -84,9 +89,7 @@ def train(
     if scheduler is not None and log is not None:
         raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
     if shard is not None:
-        if options["seeds"] is None:
-            raise click.UsageError("--shard divides seeds among jobs; give them with --seeds A..B")
-        request = replace(request, seeds=tuple(shard.take_items(request.seeds, "seeds")))
+        request = _take_part(request, shard, has_seeds=options["seeds"] is not None)
     inputs = [name for name in (training_set, test, request.forest) if name is not None]
     refuse_two_pipes(*inputs)
     check_outputs([output, *([] if log is None else [log])], inputs)
@@ -107,7 +110,7 @@ def train(
         raise click.Abort()
     # Which one is the best, only all shards together could tell.
     kept = runs if shard is not None else [choose_best(runs)]
-    write_model(kept[0].model if len(kept) == 1 else join_trees([run.model for run in kept], output), output)
+    write_model(_as_one(kept, output), output)
     _check_figures(kept, output, jobs)
 
     to_stderr = STANDARD_STREAM in (output, log)
@@ -119,8 +122,23 @@ def train(
         name = "standard output" if output == STANDARD_STREAM else output
         after = f" after {len(runs)} of {len(request.seeds)} seeds" if len(request.seeds) > 1 else ""
         what = "the best tree so far was" if shard is None else "the trees so far were"
+        if len(kept) == 1 and kept[0].model.is_forest:
+            what = f"the {kept[0].model.n_trees} trees so far were"
         click.echo(f"interrupted{after}; {what} written to {name}", err=True)
     ctx.exit(interrupts.exit_code)
+
+
+def _take_part(request: TrainingRequest, shard: Shard, has_seeds: bool) -> TrainingRequest:
+    """The trees or the seeds of one shard."""
+    forest = request.options
+    if isinstance(forest, ForestOptions):
+        if has_seeds:
+            raise click.UsageError("--shard divides the trees of a forest or seeds; leave --trees or --seeds out")
+        numbers = shard.take_items(range(forest.n_trees), "trees")
+        return replace(request, options=replace(forest, numbers=tuple(numbers)))
+    if not has_seeds:
+        raise click.UsageError("--shard divides seeds or trees among jobs; give --seeds A..B or --trees N")
+    return replace(request, seeds=tuple(shard.take_items(request.seeds, "seeds")))
 
 
 def _read_test(source: str, dataset: Dataset, reading: dict[str, Any]) -> Dataset:
@@ -175,6 +193,22 @@ def _train_on_cluster(
     findings: list[Finding] = []
     with open_executor(scheduler) as executor:
         rows = executor.share(dataset)
+        options = request.options_of(request.seeds[0])
+        if isinstance(options, ForestOptions) and len(request.seeds) == 1:
+            start = time.perf_counter()
+            attack = request.perturbation
+            trainer = ForestTrainer(
+                dataset, attack, options, None, lambda work, *rest: executor.submit(work, rows, attack, *rest)
+            )
+            interrupts.stop = trainer.stop
+            bar.start(trainer.n_steps, "trees")
+            try:
+                for progress in trainer.run():
+                    bar.show(progress)
+            finally:
+                bar.close()
+            interrupts.stop = lambda: None
+            return [Finding.of(trainer, time.perf_counter() - start)]
         interrupts.stop = executor.stop
         tasks = [
             executor.submit(train_once, rows, request.perturbation, request.options_of(seed), forest)
@@ -198,10 +232,14 @@ def _train_on_cluster(
 def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) -> None:
     """What was written must be as good as what was trained."""
     is_file = output != STANDARD_STREAM and Path(output).is_file()
-    model = join_trees([run.model for run in runs], output)
-    again = read_model(output) if is_file else parse_model(format_model(model).encode(), output)
+    again = read_model(output) if is_file else parse_model(format_model(_as_one(runs, output)).encode(), output)
     for position, run in enumerate(runs):
         assert run.training.perturbation is not None
-        figures = evaluate(again.tree(position), run.training.dataset, [run.training.perturbation], jobs=jobs)[0]
+        part = again if len(runs) == 1 else again.tree(position)
+        figures = judge(part, run.training.dataset, run.training.perturbation, jobs)
         if figures.tally != run.training.tally:
             raise OutputError(f"{output}: what was written does not score as it did in training; do not use it")
+
+
+def _as_one(runs: Sequence[TrainedModel], name: str) -> Model:
+    return runs[0].model if len(runs) == 1 else join_trees([run.model for run in runs], name)

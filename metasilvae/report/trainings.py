@@ -68,9 +68,10 @@ def describe_training(run: TrainedModel) -> str:
     """The model and its figures on the training rows and on the test rows."""
     model, reason = run.model, run.stop_reason
     assert run.training.perturbation is not None
+    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
     how = [f"seed {run.seed}", f"{run.seconds:.2f} s", *([f"end: {reason.value}"] if reason else [])]
     lines = [
-        f"model         {model.source} (tree, {model.n_leaves} leaves, depth {model.max_depth})",
+        f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})",
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
@@ -78,6 +79,8 @@ def describe_training(run: TrainedModel) -> str:
         lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
     records = [_figures(run, name, part) for name, part in parts if part is not None]
+    if model.is_forest:
+        lines += ["", "stability and robustness are at least as shown; `metasilvae verify` decides the other rows"]
     return "\n".join([*lines, "", as_text(records)])
 
 
