@@ -15,7 +15,7 @@ ALWAYS_ALL_FEATURES = 16
 # Independent trees differ by their rows too.
 INDEPENDENT_ROW_SAMPLE = 0.7
 # What a preset changes for a tree in a forest. Many cheap trees beat few elaborate ones.
-_CHEAP: dict[str, Any] = {"rehearse": True, "generations": 0, "polish": 1, "blends": (0.3,), "caution": 0.5}
+_CHEAP: dict[str, Any] = {"rehearse": True, "generations": 0, "polish": 1, "blends": (0.3,), "caution": 0.2}
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
     "fast": {**_CHEAP, "rehearse": False, "polish": 0},
@@ -51,7 +51,7 @@ class ForestOptions:
     n_trees: int = 50
     method: str = "auto"
     row_sample: float = 0.0
-    strength: float = 0.5
+    strength: float = 0.2
     focus: float = 1.0
     numbers: tuple[int, ...] | None = None
 
