@@ -16,8 +16,8 @@ from metasilvae.perturbation import Perturbation
 from metasilvae.rehearsal import plan_splits
 from metasilvae.tree_tasks import Stoppable, grow_tree
 
-# What is chosen among. The first one is good for few samples, where the others must be clearly better to be chosen; each
-# of them was the best one on some of the paper's sets. All by validation on parts of the training splits.
+# What is chosen among. The first one is good for few samples, where the others must be clearly better to be chosen;
+# each of them was the best one on some of the paper's sets. All by validation on parts of the training splits.
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "focus": 1.0, "strength": 0.2},
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.5, "focus": 1.0, "strength": 0.5},
