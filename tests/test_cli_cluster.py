@@ -42,6 +42,12 @@ def test_seeds_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected
 
 
+def test_a_forest_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    options = ["--trees", "6", "--no-rehearse", "--validation", "0.2"]
+    expected = trained(*options, output=tmp_path / "here.silva")
+    assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected
+
+
 def test_rows_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     trained("--preset", "fast", output=tmp_path / "t.silva")
     options = ["verify", tmp_path / "t.silva", "builtin:iris/train", "--epsilon", "0.3", "--format", "csv"]

@@ -65,3 +65,18 @@ def test_options_reach_the_trees() -> None:
 def test_contradictions_are_wrong_usage(arguments: list[str], message: str, tmp_path: Path) -> None:
     result = run("train", IRIS, str(tmp_path / "f"), "--epsilon", "0.1", *arguments, code=2)
     assert message in result.stderr
+
+
+def test_shards_make_the_trees_of_the_whole_forest(tmp_path: Path) -> None:
+    common = ("--epsilon", "0.1", "--trees", "7", "--forest-method", "independent", "--no-rehearse")
+    run("train", IRIS, tmp_path / "whole", *common)
+    for number in (1, 2, 3):
+        run("train", IRIS, tmp_path / f"part{number}", *common, "--shard", f"{number}/3")
+    run("assemble", tmp_path / "joined", *(tmp_path / f"part{number}" for number in (1, 2, 3)))
+    assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_shard_divides_trees_or_seeds(tmp_path: Path) -> None:
+    common = ("train", IRIS, tmp_path / "f", "--epsilon", "0.1", "--shard", "1/2")
+    assert "--seeds A..B or --trees N" in run(*common, code=2).stderr
+    assert "leave --trees or --seeds out" in run(*common, "--trees", 4, "--seeds", "1..4", code=2).stderr
