@@ -11,12 +11,13 @@ PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
     {"errors"},
-    {"storage", "dataset", "model", "formats", "perturbation", "outcome", "export"},
+    {"storage", "dataset", "model", "formats", "perturbation", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
+        "imports", "export",
     },
     {"report"},
     {"cli", "__main__", "__init__"},
