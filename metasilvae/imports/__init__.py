@@ -21,6 +21,7 @@ from metasilvae.imports.scikit_learn import import_estimator
 READERS: dict[str, tuple[str, str]] = {
     "joblib": ("estimator_files", "read_joblib"),
     "skops": ("estimator_files", "read_skops"),
+    "xgboost": ("xgboost", "read_xgboost"),
 }
 
 

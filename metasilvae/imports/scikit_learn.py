@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
-from metasilvae.imports.builder import LARGEST_COUNT, Nodes, build_model, single_leaf
+from metasilvae.imports.boosting import base_tree, place_scores, spread_scores
+from metasilvae.imports.builder import LARGEST_COUNT, Nodes, build_model
 from metasilvae.imports.extras import load_library
 from metasilvae.imports.imported import FLOAT64_ROUNDING, LARGEST_FLOAT32, Imported, ImportOptions, Judge
 from metasilvae.imports.naming import choose_labels, name_classes
@@ -101,7 +102,7 @@ def _recover_counts(tree: Any) -> NDArray[np.int64] | None:
 
 
 def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Imported:
-    """Sums of scores; of two labels the first has score 0 throughout, so that the sign of the sum decides."""
+    """Each tree adds to the score of one label."""
     kind = type(estimator).__name__
     if kind == "GradientBoostingClassifier":
         base = _base_scores(estimator, source)
@@ -114,30 +115,19 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
         base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
         stages = [[_histogram_nodes(tree, source) for tree in stage] for stage in estimator._predictors]
         largest = _LARGEST_FLOAT64
-    columns = 1 if len(base) == 1 else len(labels)
-    if len(base) not in (1, len(labels)) or (columns == 1 and len(labels) != 2):
+    if max(2, len(base)) != len(labels):
         raise ModelError(f"{source}: the {kind} has {len(base)} scores for {len(labels)} labels")
-    trees = [single_leaf(spread_scores(base[None, :], len(labels))[0].tolist())]
+    trees = [base_tree(base)]
     for stage in stages:
         for column, (nodes, values) in enumerate(stage):
-            scores = np.zeros((len(values), len(labels)))
-            scores[:, 1 if columns == 1 else column] = values
-            trees.append(Nodes(*nodes, scores))
+            trees.append(Nodes(*nodes, place_scores(values, column, len(base))))
     model = build_model(trees, LeafKind.SCORES, int(estimator.n_features_in_), labels, True, source)
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
-        raw = np.asarray(estimator.decision_function(X), dtype=np.float64)
-        return spread_scores(raw.reshape(len(X), -1), len(labels))
+        return spread_scores(estimator.decision_function(X))
 
     judge = _judge(estimator, score, largest)
     return Imported(model, "softargmax", f"{kind} of scikit-learn", judge, EXTRA)
-
-
-def spread_scores(raw: NDArray[np.float64], n_labels: int) -> NDArray[np.float64]:
-    """One score for each label; a single one belongs to the second of two labels, the first has 0."""
-    if raw.shape[1] == n_labels:
-        return raw
-    return np.column_stack([np.zeros(len(raw)), raw[:, 0]])
 
 
 def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
