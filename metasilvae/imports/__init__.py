@@ -22,6 +22,8 @@ READERS: dict[str, tuple[str, str]] = {
     "joblib": ("estimator_files", "read_joblib"),
     "skops": ("estimator_files", "read_skops"),
     "xgboost": ("xgboost", "read_xgboost"),
+    "lightgbm": ("lightgbm", "read_lightgbm"),
+    "catboost": ("catboost", "read_catboost"),
 }
 
 
