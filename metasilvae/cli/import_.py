@@ -68,15 +68,13 @@ def import_(
     if data is not None:
         dataset = load_data_for(imported.model, data, data_options, needs_labels=False)
         check_width(imported.model, dataset)
-    comparison = None
-    if is_compared and imported.judge is None:
+    comparison = compare(imported, None if dataset is None else dataset.X) if is_compared else None
+    if is_compared and comparison is None:
         warnings.warn(
             f"{source}: not compared with its library, which is not installed; pip install "
             f"'metasilvae[{imported.extra}]'",
             MetasilvaeWarning,
             stacklevel=2,
         )
-    elif is_compared:
-        comparison = compare(imported, None if dataset is None else dataset.X)
     write_model(imported.model, output)
     click.echo(describe_import(imported, comparison, output), nl=False, err=output == STANDARD_STREAM)

@@ -24,6 +24,7 @@ READERS: dict[str, tuple[str, str]] = {
     "xgboost": ("xgboost", "read_xgboost"),
     "lightgbm": ("lightgbm", "read_lightgbm"),
     "catboost": ("catboost", "read_catboost"),
+    "onnx": ("onnx", "read_onnx"),
 }
 
 

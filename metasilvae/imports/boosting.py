@@ -27,6 +27,6 @@ def spread_scores(raw: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([np.zeros(len(columns)), columns[:, 0]])
 
 
-def base_tree(base: NDArray[np.float64]) -> Nodes:
+def start_trees(base: NDArray[np.float64]) -> list[Nodes]:
     """What every sum starts from, as a tree of one leaf: added to a leaf of another tree it would be rounded."""
-    return single_leaf(spread_scores(base[None, :])[0].tolist())
+    return [single_leaf(spread_scores(base[None, :])[0].tolist())] if base.any() else []

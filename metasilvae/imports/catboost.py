@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
-from metasilvae.imports.boosting import base_tree, spread_scores
+from metasilvae.imports.boosting import spread_scores, start_trees
 from metasilvae.imports.builder import Nodes, build_model
 from metasilvae.imports.documents import Document, as_numbers, load_json
 from metasilvae.imports.extras import find_library
@@ -51,11 +51,12 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
     labels = choose_labels(name_classes(classes), options.labels, name)
     columns = _feature_columns(document.object("features_info"))
     scale, bias = _scale_and_bias(document, n_columns)
-    trees = [base_tree(bias)]
-    trees += [_tree_nodes(tree, columns, scale, n_columns) for tree in document.objects("oblivious_trees")]
+    trees = [*start_trees(bias)]
+    oblivious = document.objects("oblivious_trees")
+    trees += [_tree_nodes(tree, columns, scale, n_columns) for tree in oblivious]
     model = build_model(trees, LeafKind.SCORES, int(columns.max()) + 1, labels, True, name)
-    origin = f"CatBoost, {loss}, {len(trees) - 1} trees"
-    return Imported(model, "softargmax", origin, _make_judge(content, name, len(labels)), EXTRA)
+    origin = f"CatBoost, {loss}, {len(oblivious)} trees"
+    return Imported(model, "softargmax", origin, lambda: _make_judge(content, name), EXTRA)
 
 
 def _feature_columns(features: Document) -> NDArray[np.int64]:
@@ -114,7 +115,7 @@ def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_colu
     return Nodes(features, thresholds, left, left + 1, scores)
 
 
-def _make_judge(content: bytes, name: str, n_labels: int) -> Judge | None:
+def _make_judge(content: bytes, name: str) -> Judge | None:
     catboost = find_library("catboost")
     if catboost is None:
         return None

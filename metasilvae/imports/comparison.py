@@ -51,16 +51,19 @@ class Comparison:
         return self.n_data + self.n_random + self.n_thresholds
 
 
-def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int = 0) -> Comparison:
+def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int = 0) -> Comparison | None:
     """Ask the model and its library the same questions; a difference is a `ModelError`.
+
+    None if the library is not installed.
 
     Parameters
     ----------
     X : float64 array, shape (n_samples, n_features), or None
         Rows of data.
     """
-    assert imported.judge is not None
-    model, judge = imported.model, imported.judge
+    model, judge = imported.model, imported.find_judge()
+    if judge is None:
+        return None
     rng = np.random.default_rng(seed)
     sizes = {"data": 0, "random": 0, "thresholds": 0}
     n_ties = n_rounded = 0

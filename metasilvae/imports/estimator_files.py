@@ -7,13 +7,20 @@ file holds before it makes any of them.
 from __future__ import annotations
 
 import io
+import tempfile
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, ModelError
+from metasilvae.imports.catboost import read_catboost
 from metasilvae.imports.extras import load_library
 from metasilvae.imports.imported import Imported, ImportOptions
+from metasilvae.imports.lightgbm import read_lightgbm
+from metasilvae.imports.naming import name_classes
 from metasilvae.imports.scikit_learn import EXTRA, import_estimator
+from metasilvae.imports.xgboost import read_xgboost
 
 # Compiled types of scikit-learn that skops leaves to the reader. They hold plain arrays; the builder checks all of
 # their nodes before any row is sent through them.
@@ -67,5 +74,28 @@ def _load(load: Any, name: str) -> Any:
 
 
 def import_any(fitted: Any, options: ImportOptions, name: str) -> Imported:
-    """Import a fitted object by the library that its class belongs to."""
-    return import_estimator(fitted, options, name)
+    """Import a fitted object by the library that its class belongs to.
+
+    A model of XGBoost, LightGBM or CatBoost goes through its file format, with the class names of the object.
+    """
+    library = type(fitted).__module__.partition(".")[0]
+    if library not in ("xgboost", "lightgbm", "catboost"):
+        return import_estimator(fitted, options, name)
+    classes = getattr(fitted, "classes_", None)
+    if options.labels is None and classes is not None:
+        options = replace(options, labels=tuple(name_classes(classes)))
+    if library == "xgboost":
+        booster = fitted.get_booster() if hasattr(fitted, "get_booster") else fitted
+        return read_xgboost(bytes(_load(lambda: booster.save_raw("ubj"), name)), name, options)
+    if library == "lightgbm":
+        text = _load(lambda: getattr(fitted, "booster_", fitted).model_to_string(), name)
+        return read_lightgbm(text.encode(), name, options)
+    return read_catboost(_load(lambda: _save_catboost(fitted), name), name, options)
+
+
+def _save_catboost(fitted: Any) -> bytes:
+    """CatBoost writes JSON to files only."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        fitted.save_model(str(path), format="json")
+        return path.read_bytes()

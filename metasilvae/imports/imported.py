@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,8 @@ class Imported:
         How the library counts its trees; one of `metasilvae.voting.VOTINGS`.
     origin : str
         What the source is, for reports.
-    judge : Judge or None
-        None if the library is not installed.
+    find_judge : callable
+        Loads the library and gives it the same source; None if it is not installed.
     extra : str
         What to install for a judge.
     """
@@ -60,11 +60,8 @@ class Imported:
     model: Model
     voting: str
     origin: str
-    judge: Judge | None = None
-    extra: str = field(default="")
-
-    def judged_by(self, judge: Judge | None) -> Imported:
-        return replace(self, judge=judge)
+    find_judge: Callable[[], Judge | None]
+    extra: str
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,8 @@ def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported
     trees = [_tree_nodes(block, number % n_columns, n_columns) for number, block in enumerate(blocks)]
     model = build_model(trees, LeafKind.SCORES, head.integer("max_feature_idx") + 1, labels, True, name)
     # Random forests of LightGBM answer the mean; its largest label, or its sign, is that of the sum.
-    scale = len(blocks) // n_columns if "average_output" in head else 1
-    judge = _make_judge(content, name, scale)
-    return Imported(model, "softargmax", f"LightGBM, {objective}, {len(blocks)} trees", judge, EXTRA)
+    origin = f"LightGBM, {objective}, {len(blocks)} trees"
+    return Imported(model, "softargmax", origin, lambda: _make_judge(content, name), EXTRA)
 
 
 def _split_blocks(content: bytes, name: str) -> tuple[_Block, list[_Block]]:
@@ -161,7 +160,7 @@ def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str)
     return folded
 
 
-def _make_judge(content: bytes, name: str, scale: int) -> Judge | None:
+def _make_judge(content: bytes, name: str) -> Judge | None:
     lightgbm = find_library("lightgbm")
     if lightgbm is None:
         return None
@@ -175,7 +174,7 @@ def _make_judge(content: bytes, name: str, scale: int) -> Judge | None:
         return np.asarray(found > 0.5 if found.ndim == 1 else found.argmax(axis=1), dtype=np.int64)
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
-        return spread_scores(scale * np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
+        return spread_scores(np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
 
     largest = float(np.finfo(np.float64).max)
     return Judge(f"LightGBM {lightgbm.__version__}", answer, score, FLOAT64_ROUNDING, largest)

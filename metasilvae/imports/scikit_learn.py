@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
-from metasilvae.imports.boosting import base_tree, place_scores, spread_scores
+from metasilvae.imports.boosting import place_scores, spread_scores, start_trees
 from metasilvae.imports.builder import LARGEST_COUNT, Nodes, build_model
 from metasilvae.imports.extras import load_library
 from metasilvae.imports.imported import FLOAT64_ROUNDING, LARGEST_FLOAT32, Imported, ImportOptions, Judge
@@ -67,7 +67,9 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
         nodes = [_tree_nodes(tree, count) for tree, count in zip(trees, counts, strict=True) if count is not None]
         leaf_kind, voting = LeafKind.COUNTS, "average"
     model = build_model(nodes, leaf_kind, int(estimator.n_features_in_), labels, kind in FORESTS, source)
-    return Imported(model, voting, f"{kind} of scikit-learn", _judge(estimator, estimator.predict_proba), EXTRA)
+    return Imported(
+        model, voting, f"{kind} of scikit-learn", lambda: _make_judge(estimator, estimator.predict_proba), EXTRA
+    )
 
 
 def _tree_nodes(tree: Any, values: np.ndarray) -> Nodes:
@@ -117,7 +119,7 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
         largest = _LARGEST_FLOAT64
     if max(2, len(base)) != len(labels):
         raise ModelError(f"{source}: the {kind} has {len(base)} scores for {len(labels)} labels")
-    trees = [base_tree(base)]
+    trees = start_trees(base)
     for stage in stages:
         for column, (nodes, values) in enumerate(stage):
             trees.append(Nodes(*nodes, place_scores(values, column, len(base))))
@@ -126,8 +128,9 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(estimator.decision_function(X))
 
-    judge = _judge(estimator, score, largest)
-    return Imported(model, "softargmax", f"{kind} of scikit-learn", judge, EXTRA)
+    return Imported(
+        model, "softargmax", f"{kind} of scikit-learn", lambda: _make_judge(estimator, score, largest), EXTRA
+    )
 
 
 def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
@@ -162,7 +165,7 @@ def _histogram_nodes(tree: Any, source: str) -> _Half:
     return (feature, nodes["num_threshold"].astype(np.float64), *children), nodes["value"].astype(np.float64)
 
 
-def _judge(estimator: Any, score: Any, largest: float = LARGEST_FLOAT32) -> Judge:
+def _make_judge(estimator: Any, score: Any, largest: float = LARGEST_FLOAT32) -> Judge:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
     position = {label: number for number, label in enumerate(estimator.classes_.tolist())}
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import MetasilvaeWarning, ModelError, shorten
-from metasilvae.imports.boosting import base_tree, place_scores, spread_scores
+from metasilvae.imports.boosting import place_scores, spread_scores, start_trees
 from metasilvae.imports.builder import Nodes, build_model
 from metasilvae.imports.documents import Document, as_numbers, load_json
 from metasilvae.imports.extras import find_library
@@ -54,14 +54,19 @@ def read_xgboost(content: bytes, name: str, options: ImportOptions) -> Imported:
         raise ModelError(f"{name}: {len(trees)} trees, but {len(columns)} classes of them are given; is it damaged?")
     if columns.size and not (columns.min() >= 0 and columns.max() < n_columns):
         raise ModelError(f"{name}: a tree belongs to a class that does not exist")
-    nodes = [base_tree(_base_scores(parameters, objective, n_columns))]
+    nodes = start_trees(_base_scores(parameters, objective, n_columns))
     for number, tree in enumerate(trees[:n_used]):
         weight = 1.0 if weights is None else float(np.float32(weights[number]))
         nodes.append(_tree_nodes(tree, weight, int(columns[number]), n_columns))
     model = build_model(nodes, LeafKind.SCORES, parameters.integer("num_feature"), labels, True, name)
     n_rounds = _count_rounds(gbtree, n_used, n_columns) if n_used < len(trees) else 0
-    judge = _make_judge(content, name, objective, n_rounds)
-    return Imported(model, "softargmax", f"XGBoost, {objective}, {n_used} trees", judge, EXTRA)
+    return Imported(
+        model,
+        "softargmax",
+        f"XGBoost, {objective}, {n_used} trees",
+        lambda: _make_judge(content, name, objective, n_rounds),
+        EXTRA,
+    )
 
 
 def _find_trees(learner: Document, name: str) -> tuple[Document, NDArray[np.float64] | None]:
@@ -153,7 +158,7 @@ def _make_judge(content: bytes, name: str, objective: str, n_rounds: int) -> Jud
     if xgboost is None:
         return None
     try:
-        booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(content))
+        booster = xgboost.Booster({"nthread": 1, "verbosity": 0}, model_file=bytearray(content))
     except xgboost.core.XGBoostError as error:
         raise ModelError(f"{name}: XGBoost refuses the file: {' '.join(str(error).split())[:150]}") from None
 
