@@ -10,7 +10,7 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
-    {"errors"},
+    {"errors", "extras"},
     {"storage", "dataset", "model", "formats", "perturbation", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
@@ -18,6 +18,7 @@ LAYERS = [
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "imports", "export",
+        "imports", "export", "thresholds",
     },
     {"report"},
     {"cli", "__main__", "__init__"},

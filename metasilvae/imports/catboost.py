@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
+from metasilvae.extras import find_library
 from metasilvae.imports.boosting import spread_scores, start_trees
 from metasilvae.imports.builder import Nodes, build_model
 from metasilvae.imports.documents import Document, as_numbers, load_json
-from metasilvae.imports.extras import find_library
 from metasilvae.imports.imported import FLOAT64_ROUNDING, Imported, ImportOptions, Judge
 from metasilvae.imports.naming import choose_labels, name_classes
-from metasilvae.imports.thresholds import fold_at_most
 from metasilvae.model import LeafKind
+from metasilvae.thresholds import fold_at_most
 
 EXTRA = "catboost"
 BINARY = ("Logloss", "CrossEntropy")

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
 from metasilvae.imports.imported import Imported, Judge
-from metasilvae.imports.thresholds import next_float32, round_down
 from metasilvae.model import LeafKind, Model
 from metasilvae.prediction import find_leaves
+from metasilvae.thresholds import next_float32, next_number, round_down
 from metasilvae.voting import count_votes
 
 RANDOM_ROWS = 2000
 _CELLS_AT_ONCE = 1 << 21
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int 
         for piece in pieces:
             if part != "data":
                 np.clip(piece, -judge.largest, judge.largest, out=piece)
-            ties, rounded = _compare_rows(imported, judge, np.ascontiguousarray(piece), part)
+            # Libraries add huge values up to see whether all are finite.
+            with np.errstate(over="ignore", invalid="ignore"):
+                ties, rounded = _compare_rows(imported, judge, np.ascontiguousarray(piece), part)
             sizes[part] += len(piece)
             n_ties += ties
             n_rounded += rounded
@@ -159,14 +162,14 @@ def rows_beside_thresholds(
         last = round_down(threshold)
         sides = [
             threshold,
-            np.nextafter(threshold, np.inf),
+            next_number(threshold),
             last.astype(np.float64),
             next_float32(last, np.inf).astype(np.float64),
         ]
         pieces = [rows.copy() for _ in sides]
         for piece, side in zip(pieces, sides, strict=True):
             piece[np.arange(n_piece), feature] = side
-        yield np.concatenate(pieces)
+        yield np.clip(np.concatenate(pieces), -_LARGEST, _LARGEST)
 
 
 def _lead_to(model: Model, nodes: NDArray[np.intp], rows: NDArray[np.float64]) -> None:
@@ -184,7 +187,7 @@ def _lead_to(model: Model, nodes: NDArray[np.intp], rows: NDArray[np.float64]) -
         value = rows[place, feature]
         is_left = tests["left"][above] == below
         rows[place, feature] = np.where(
-            is_left, np.minimum(value, threshold), np.maximum(value, np.nextafter(threshold, np.inf))
+            is_left, np.minimum(value, threshold), np.maximum(value, next_number(threshold))
         )
         below = above
 
@@ -197,8 +200,7 @@ def _ranges(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     np.maximum.at(high, inner["feature"], inner["threshold"])
     is_tested = low <= high
     low, high = np.where(is_tested, low, 0.0), np.where(is_tested, high, 0.0)
-    limit = np.finfo(np.float64).max / 8
-    low, high = np.clip(low, -limit, limit), np.clip(high, -limit, limit)
+    low, high = np.clip(low, -_LARGEST / 8, _LARGEST / 8), np.clip(high, -_LARGEST / 8, _LARGEST / 8)
     margin = 0.1 * (high - low) + 1e-3 * np.maximum(np.abs(low), np.abs(high)) + (low == high)
     return low - margin, high + margin
 

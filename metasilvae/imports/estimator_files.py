@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, ModelError
+from metasilvae.extras import load_library
 from metasilvae.imports.catboost import read_catboost
-from metasilvae.imports.extras import load_library
 from metasilvae.imports.imported import Imported, ImportOptions
 from metasilvae.imports.lightgbm import read_lightgbm
 from metasilvae.imports.naming import name_classes

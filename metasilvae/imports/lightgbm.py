@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, at_line, shorten
+from metasilvae.extras import find_library
 from metasilvae.imports.boosting import place_scores, spread_scores
 from metasilvae.imports.builder import Nodes, build_model
-from metasilvae.imports.extras import find_library
 from metasilvae.imports.imported import FLOAT64_ROUNDING, Imported, ImportOptions, Judge
 from metasilvae.imports.naming import choose_labels
-from metasilvae.imports.thresholds import fold_tiny_values
 from metasilvae.model import LeafKind
+from metasilvae.thresholds import fold_tiny_values
 
 EXTRA = "lightgbm"
 OBJECTIVES = ("binary", "multiclass", "multiclassova")

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
+from metasilvae.extras import find_library, load_library
 from metasilvae.imports.builder import Nodes, build_model, single_leaf
-from metasilvae.imports.extras import find_library, load_library
 from metasilvae.imports.imported import (
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
@@ -25,8 +25,8 @@ from metasilvae.imports.imported import (
     Judge,
 )
 from metasilvae.imports.naming import choose_labels
-from metasilvae.imports.thresholds import fold_at_most, fold_below, keep_below
 from metasilvae.model import LeafKind
+from metasilvae.thresholds import fold_at_most, fold_below, keep_below
 
 EXTRA = "onnx"
 OPERATOR = "TreeEnsembleClassifier"

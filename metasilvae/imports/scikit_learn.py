@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
+from metasilvae.extras import load_library
 from metasilvae.imports.boosting import place_scores, spread_scores, start_trees
 from metasilvae.imports.builder import LARGEST_COUNT, Nodes, build_model
-from metasilvae.imports.extras import load_library
 from metasilvae.imports.imported import FLOAT64_ROUNDING, LARGEST_FLOAT32, Imported, ImportOptions, Judge
 from metasilvae.imports.naming import choose_labels, name_classes
-from metasilvae.imports.thresholds import fold_at_most
 from metasilvae.model import LeafKind
+from metasilvae.thresholds import fold_at_most
 
 EXTRA = "sklearn"
 TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier")

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import MetasilvaeWarning, ModelError, shorten
+from metasilvae.extras import find_library
 from metasilvae.imports.boosting import place_scores, spread_scores, start_trees
 from metasilvae.imports.builder import Nodes, build_model
 from metasilvae.imports.documents import Document, as_numbers, load_json
-from metasilvae.imports.extras import find_library
 from metasilvae.imports.imported import FLOAT32_ROUNDING, Imported, ImportOptions, Judge
 from metasilvae.imports.naming import choose_labels
-from metasilvae.imports.thresholds import fold_below
 from metasilvae.imports.ubjson import load_ubjson
 from metasilvae.model import LeafKind
+from metasilvae.thresholds import fold_below
 
 EXTRA = "xgboost"
 # Whether the base score is a probability, and its logit is where sums start from.

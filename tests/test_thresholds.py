@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from oracles import LARGEST
 
-from metasilvae.imports.thresholds import (
+from metasilvae.thresholds import (
     fold_at_most,
     fold_below,
     fold_tiny_values,

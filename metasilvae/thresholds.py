@@ -19,6 +19,12 @@ def next_float32(numbers: NDArray[np.float32], direction: float) -> NDArray[np.f
         return np.asarray(np.nextafter(numbers, np.float32(direction)))
 
 
+def next_number(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The next float64 number above each; beyond the largest number lies infinity."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.nextafter(numbers, np.inf))
+
+
 def round_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
     """The largest float32 number that is not above each threshold; -inf where there is none."""
     with np.errstate(over="ignore"):
