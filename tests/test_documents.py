@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/cluster.md"]
+DOCUMENTS = ["README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/import.md"]
 NAMED_TESTS = re.findall(r"`(test_\w+\.py)::([\w:]+)`", (ROOT / "FIDELITY.md").read_text())
 
 
