@@ -1,7 +1,7 @@
 """Settings for all tests: time never decides one. Small files that many of them need."""
 
-from collections.abc import Iterator
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Other libraries' threads would wait for each other on a busy machine; before any of them is imported.

@@ -17,7 +17,6 @@ LAYERS = [
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
-        "imports", "export",
         "imports", "export", "thresholds",
     },
     {"report"},
