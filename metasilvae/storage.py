@@ -121,36 +121,64 @@ def open_source(source: str) -> Iterator[BinaryIO]:
     """
     name = display_name(source)
     raw = _open_raw(source)
-    stream: BinaryIO
     try:
-        head = raw.read(6)
-        stream = raw
-        if raw.seekable():
-            raw.seek(-len(head), os.SEEK_CUR)
-        else:
-            stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
-        if head.startswith(b"\x1f\x8b"):
-            stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-        elif head.startswith(b"BZh"):
-            stream = cast(BinaryIO, bz2.BZ2File(stream))
-        elif head.startswith(b"\xfd7zXZ\x00"):
-            stream = cast(BinaryIO, lzma.LZMAFile(stream))
-        elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-            stream = _open_zip_member(source, stream)
-        yield stream
+        yield _unpack(source, raw)
     except _BROKEN_ARCHIVE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise DataError(f"{name}: cannot be read: {error.strerror}") from None
-        raise DataError(f"{name}: the compressed file is damaged or cut short ({error})") from None
+        raise _as_data_error(name, error) from None
     finally:
         if source != STANDARD_STREAM:
             raw.close()
+
+
+def _unpack(source: str, raw: BinaryIO) -> BinaryIO:
+    """The stream itself, or what it holds if it is compressed."""
+    head = raw.read(6)
+    stream = raw
+    if raw.seekable():
+        raw.seek(-len(head), os.SEEK_CUR)
+    else:
+        stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
+    if head.startswith(b"\x1f\x8b"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    if head.startswith(b"BZh"):
+        return cast(BinaryIO, bz2.BZ2File(stream))
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return cast(BinaryIO, lzma.LZMAFile(stream))
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _open_zip_member(source, stream)
+    return stream
+
+
+def _as_data_error(name: str, error: BaseException) -> DataError:
+    if isinstance(error, OSError) and error.errno is not None:
+        return DataError(f"{name}: cannot be read: {error.strerror}")
+    return DataError(f"{name}: the compressed file is damaged or cut short ({error})")
 
 
 def read_source(source: str) -> bytes:
     """All bytes of a source, decompressed."""
     with open_source(source) as stream:
         return stream.read()
+
+
+def read_packed(source: str) -> bytes:
+    """All bytes of a source as they are."""
+    raw = _open_raw(source)
+    try:
+        return raw.read()
+    except OSError as error:
+        raise _as_data_error(display_name(source), error) from None
+    finally:
+        if source != STANDARD_STREAM:
+            raw.close()
+
+
+def unpack(content: bytes, source: str) -> bytes:
+    """What `read_source` makes of the bytes of `read_packed`."""
+    try:
+        return _unpack(source, io.BytesIO(content)).read()
+    except _BROKEN_ARCHIVE as error:
+        raise _as_data_error(display_name(source), error) from None
 
 
 def check_output(path: str) -> None:

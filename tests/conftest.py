@@ -1,7 +1,11 @@
 """Settings for all tests: time never decides one. Small files that many of them need."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+# Other libraries' threads would wait for each other on a busy machine; before any of them is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from command import FOREST, ROWS, TREE, write

@@ -10,8 +10,8 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
-    {"errors"},
-    {"storage", "dataset", "model", "formats", "perturbation", "outcome", "export"},
+    {"errors", "extras"},
+    {"storage", "dataset", "model", "formats", "perturbation", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
@@ -19,6 +19,7 @@ LAYERS = [
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "tree_tasks", "trainers",
+        "imports", "export", "thresholds",
     },
     {"report"},
     {"cli", "__main__", "__init__"},

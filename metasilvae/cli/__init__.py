@@ -32,7 +32,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "similarity": ("similarity", "similarity", "Share of rows on which two models answer the same."),
     "assemble": ("forest_files", "assemble", "Join trees into a forest."),
     "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
-    "export": ("export", "export", "Write a model as Graphviz, JSON or readable text."),
+    "import": ("import_", "import_", "Turn a model of another library into silva's format."),
+    "export": ("export", "export", "Write a model for other programs, libraries and people."),
     "data": ("data", "data", "Check, convert, split and list data sets."),
 }
 
