@@ -11,14 +11,14 @@ PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
     {"errors"},
-    {"storage", "dataset", "model", "formats", "perturbation", "outcome", "export"},
+    {"cache", "storage", "dataset", "model", "formats", "perturbation", "outcome", "export"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
-        "tree_tasks", "trainers",
+        "tree_tasks", "trainers", "transfer", "remote_datasets",
     },
     {"report"},
     {"cli", "__main__", "__init__"},

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "assemble": ("forest_files", "assemble", "Join trees into a forest."),
     "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
     "export": ("export", "export", "Write a model as Graphviz, JSON or readable text."),
-    "data": ("data", "data", "Check, convert, split and list data sets."),
+    "data": ("data", "data", "Check, convert, split, list and fetch data sets."),
 }
 
 
@@ -158,7 +158,8 @@ def main() -> None:
     """Decision trees that are accurate and provably hard to fool.
 
     Train, verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for
-    standard input or output, compressed files, or shipped data sets such as builtin:wine/test.
+    standard input or output, compressed files, shipped data sets such as builtin:wine/test, or fetched ones such as
+    cache:mnist/test.
     """
     # Labels and column names may hold characters that the terminal cannot show.
     if hasattr(sys.stdout, "reconfigure"):
