@@ -20,6 +20,8 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "tree_tasks", "trainers", "transfer", "remote_datasets",
     },
+    {"api"},
+    {"estimators", "scorers"},
     {"report"},
     {"cli", "__main__", "__init__"},
 ]  # fmt: skip
