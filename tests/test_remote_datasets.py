@@ -24,6 +24,8 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.idx_files import read_idx, read_images
 from metasilvae.remote_datasets import HOMES, check_mirror, choose_datasets, fetch_dataset, list_remote_datasets
+from metasilvae.report.transfers import TransferBar
+from metasilvae.transfer import Received
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (6, 2, 3)).astype(np.uint8)
 NUMBERS = np.array([7, 2, 7, 0, 2, 9], dtype=np.uint8)
@@ -288,3 +290,26 @@ def test_two_at_once_do_not_disturb_each_other(site: Site) -> None:
     assert failures == []
     assert dataset.is_cached
     assert len(site.requests) == 1
+
+
+class TestBar:
+    def show(self, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, *steps: Received) -> str:
+        stream = io.StringIO()
+        stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
+        monkeypatch.setattr("sys.stderr", stream)
+        bar = TransferBar("cache:toy/train")
+        for step in steps:
+            bar.show(step)
+        bar.close()
+        return stream.getvalue()
+
+    def test_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        shown = self.show(
+            monkeypatch, True, Received(500, 2000), Received(2000, 2000), Received(0, 64), Received(9, None)
+        )
+        assert "cache:toy/train:  25%" in shown
+        assert "500/2.00k" in shown
+        assert "0.00/64.0" in shown
+
+    def test_elsewhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.show(monkeypatch, False, Received(500, 2000)) == ""
