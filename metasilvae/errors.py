@@ -29,6 +29,10 @@ class ClusterError(MetasilvaeError):
     """A cluster that cannot be reached, or that cannot do the work."""
 
 
+class TransferError(MetasilvaeError):
+    """A file that cannot be fetched from where it lies, or that is not the one expected there."""
+
+
 class RequestError(MetasilvaeError):
     """A request that contradicts itself; the command line reports it as wrong usage."""
 

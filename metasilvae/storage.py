@@ -1,4 +1,4 @@
-"""Where bytes come from and go to: paths, standard input and output, compressed files, shipped data sets.
+"""Where bytes come from and go to: paths, standard input and output, compressed files, shipped and fetched data sets.
 
 Readers get a binary stream that is already decompressed; the compression is recognized by its first bytes, not
 by the file name, so that it works for standard input too. Writers get a file that appears under its final name
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from metasilvae.cache import CACHE_PREFIX, find_cached
 from metasilvae.errors import DataError, OutputError
 
 STANDARD_STREAM = "-"
@@ -45,7 +46,9 @@ def builtin_folder() -> Path:
 
 
 def resolve(source: str) -> str:
-    """Turn ``builtin:NAME/SPLIT`` into a path; leave everything else as it is."""
+    """Turn ``builtin:NAME/SPLIT`` and ``cache:NAME/SPLIT`` into a path; leave everything else as it is."""
+    if source.startswith(CACHE_PREFIX):
+        return str(find_cached(source))
     if not source.startswith(BUILTIN_PREFIX):
         return source
     name = source[len(BUILTIN_PREFIX) :]
@@ -115,7 +118,7 @@ def _open_zip_member(source: str, raw: BinaryIO) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_source(source: str) -> Iterator[BinaryIO]:
-    """Open a path, ``-`` or ``builtin:NAME/SPLIT`` for reading bytes, decompressed if need be.
+    """Open a path, ``-``, ``builtin:NAME/SPLIT`` or ``cache:NAME/SPLIT`` for reading bytes, decompressed if need be.
 
     Every failure to read, at opening or later, is a `DataError` that names the source.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ["README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/cluster.md", "docs/import.md"]
+DOCUMENTS = ["README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/cluster.md", "docs/api.md", "docs/import.md"]
 NAMED_TESTS = re.findall(r"`(test_\w+\.py)::([\w:]+)`", (ROOT / "FIDELITY.md").read_text())
 
 

@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
     "import": ("import_", "import_", "Turn a model of another library into silva's format."),
     "export": ("export", "export", "Write a model for other programs, libraries and people."),
-    "data": ("data", "data", "Check, convert, split and list data sets."),
+    "data": ("data", "data", "Check, convert, split, list and fetch data sets."),
 }
 
 
@@ -159,7 +159,8 @@ def main() -> None:
     """Decision trees that are accurate and provably hard to fool.
 
     Train, verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for
-    standard input or output, compressed files, or shipped data sets such as builtin:wine/test.
+    standard input or output, compressed files, shipped data sets such as builtin:wine/test, or fetched ones such as
+    cache:mnist/test.
     """
     # Labels and column names may hold characters that the terminal cannot show.
     if hasattr(sys.stdout, "reconfigure"):
