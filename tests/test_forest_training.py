@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metasilvae import forest_rehearsal, rehearsal
+from metasilvae import forest_rehearsal, forest_training, rehearsal
 from metasilvae.dataset import Dataset
 from metasilvae.ensemble_votes import GrowingForest, bound
 from metasilvae.errors import DataError, RequestError
@@ -207,6 +207,17 @@ def test_limits_of_time_and_target_end_a_run(wine: Dataset) -> None:
     trainer = finished(ForestTrainer(wine, EPSILON, quick(100_000, target=0.9)))
     assert trainer.stop_reason is StopReason.TARGET
     assert trainer.model.n_trees < 1000
+
+
+def test_a_rehearsal_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPatch, iris: Dataset) -> None:
+    monkeypatch.setattr(forest_training, "REHEARSAL_SHARE", 1e-12)
+    trainer = ForestTrainer(iris, EPSILON, quick(5, rehearse=True, time_limit=1e6), 2)
+    phases = [record.phase for record in trainer.run()]
+    assert phases.count("rehearsal") < len(SETTINGS) * len(plan_rehearsal(iris.y, np.arange(iris.n_samples), 0))
+    assert trainer.setting == SETTINGS[0]
+    assert trainer.stop_reason is StopReason.ITERATIONS
+    plain = train_forest(iris, EPSILON, quick(5).with_setting(SETTINGS[0]))
+    assert format_model(trainer.model) == format_model(plain)
 
 
 # Parts
