@@ -339,6 +339,15 @@ def test_a_rehearsal_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
     assert 0.5 < rehearse(iris, EPSILON, quick(3), *splits[0]) <= 1.0
 
 
+def test_many_rows_are_split_once() -> None:
+    rows = np.arange(7, 50_000)
+    ((kept, held),) = plan_rehearsal(np.zeros(50_000, np.int32), rows, 0)
+    assert (len(kept), len(held)) == (forest_rehearsal.GROWN_SAMPLES, forest_rehearsal.TESTED_SAMPLES)
+    assert not set(kept.tolist()) & set(held.tolist())
+    assert (np.diff(kept) > 0).all()
+    assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
+
+
 # Options
 
 
