@@ -26,8 +26,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"blends": (0.02,), "radius_factor": 1.15, "caution": 0.1, "focus": 0.5, "strength": 0.1},
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "method": "independent"},
 )
-# Of many samples so many are grown on and so many are tested on, which is cheap; growing more trees, or on more samples,
-# would tell the settings apart no better. Fewer samples are split again and again.
+# Of many samples so many are grown on and so many are tested on, which is cheap; growing more trees, or on more
+# samples, would tell the settings apart no better. Fewer samples are split again and again.
 MANY_SAMPLES = 3000
 GROWN_SAMPLES = 2400
 TESTED_SAMPLES = 10000
