@@ -31,6 +31,8 @@ from metasilvae.tree_tasks import Stoppable, TreeTask, grow_tree, plan_tree
 
 # Has a function called with the data set, the perturbation and the given arguments, somewhere.
 Submit = Callable[..., "futures.Future[Any]"]
+# Of a time limit, for the rehearsal.
+REHEARSAL_SHARE = 0.3
 # A time limit must be more than 0.
 TINY = 1e-9
 
@@ -153,12 +155,14 @@ class ForestTrainer:
             for split in self._splits
         ]
         figures = []
-        for step, figure in enumerate(self._do(work)):
+        for step, figure in enumerate(self._do(work, REHEARSAL_SHARE)):
             figures.append(figure)
             yield self._progress("rehearsal", step, self._spare, votes)
+        self._stoppable = Stoppable()
         if not self._is_over():
-            table = np.reshape(figures, (len(self._settings), len(self._splits)))
-            self.setting = dict(self._settings[choose_setting(table) if self._splits else 0])
+            is_whole = 0 < len(figures) == len(work) and bool(np.isfinite(figures).all())
+            table = np.reshape(figures if is_whole else [0.0], (len(self._settings) if is_whole else 1, -1))
+            self.setting = dict(self._settings[choose_setting(table)])
             self.forest_options = self.forest_options.with_setting(self.setting)
             self.options = self.forest_options.tree
 
@@ -199,15 +203,17 @@ class ForestTrainer:
 
         return submit
 
-    def _do(self, work: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Results in order; after a stop only those that were under way."""
+    def _do(self, work: Sequence[tuple[Any, ...]], share_of_time: float = 1.0) -> Iterator[Any]:
+        """Results in order; after a stop, or that share of the time limit, only those that were under way."""
         if self._is_over():
             return
         assert self._submit is not None
+        deadline = self._start + share_of_time * self.options.time_limit
+        hurry = self._time_out if share_of_time == 1 else self._cut_short
         self._pending = [self._submit(*each) for each in work]
         for task in self._pending:
             try:
-                result = wait_for(task, self._start + self.options.time_limit, self._time_out)
+                result = wait_for(task, deadline, hurry)
             except futures.CancelledError:
                 continue
             yield result
@@ -217,6 +223,10 @@ class ForestTrainer:
 
     def _end(self, reason: StopReason) -> None:
         self.stop_reason = self.stop_reason or reason
+        self._cut_short()
+
+    def _cut_short(self) -> None:
+        """End the tasks of now."""
         for task in self._pending:
             task.cancel()
         self._stoppable.stop()

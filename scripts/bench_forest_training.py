@@ -3,15 +3,16 @@
     python scripts/bench_forest_training.py [--data FOLDER] [--sets NAME,NAME] [--trees N] [--method NAME] [--jobs N]
                                             [--single] [--models FOLDER]
 
-Trains on the training split with seed 1 and judges on the test split, which decides nothing. Only epsilon differs from
-set to set. The columns are
+Small sets (those with a folds.tsv): mean over the folds given there. Large sets: the test split, seed 1. Only epsilon
+differs from set to set, and no row that is judged on has a say in training. The columns are
 
-    acc / st / rob  on the test split; stability is what the votes of the trees prove, so that it may be higher
+    acc / st / rob  stability is what the votes of the trees prove, so that it may be higher
+    phi             0.9 accuracy + 0.1 stability
     leaves          of all trees together
-    seconds         for the whole training, inside the process, and of them for the rehearsal
-    setting         what the rehearsal chose
+    seconds         for one training, inside the process, and of them for the rehearsal
+    single tree     a tree trained by the default options, with its rehearsal and its genetic search (with --single)
+    setting         what the rehearsal chose (on the last fold)
 
-With --single a tree is trained by the default options too, with its rehearsal and its genetic search, for comparison.
 With --models each forest is written into a folder, for instance to be verified completely.
 """
 
@@ -22,15 +23,20 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench_train import EPSILONS, SHARED
+import numpy as np
+from bench_train import EPSILONS, SHARED, join
 
+from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.forest_options import METHODS, forest_options_for
 from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import write_model
+from metasilvae.model import Model
 from metasilvae.perturbation import Ball
 from metasilvae.rehearsal import make_trainer
 from metasilvae.seed_study import judge
@@ -40,8 +46,50 @@ FOREST_EPSILONS = {**EPSILONS, "mnist": 30.0, "fashion-mnist": 25.0}
 SEED = 1
 
 
-def describe(setting: dict[str, object] | None) -> str:
-    return " ".join(f"{name}={value}" for name, value in (setting or {}).items())
+@dataclass(frozen=True)
+class Run:
+    """Accuracy, stability and robustness on rows that were not learned, and what they took."""
+
+    forest: tuple[float, float, float]
+    single: tuple[float, float, float] | None
+    leaves: int
+    seconds: float
+    rehearsed: float
+
+
+def figures_of(model: Model, test: Dataset, ball: Ball, jobs: int) -> tuple[float, float, float]:
+    found = judge(model, test, ball, jobs)
+    return found.accuracy, found.stability or 0.0, found.robustness or 0.0
+
+
+def train_both(train: Dataset, test: Dataset, ball: Ball, arguments: argparse.Namespace) -> tuple[Run, ForestTrainer]:
+    start, rehearsed = time.perf_counter(), 0.0
+    options = forest_options_for("default", arguments.trees, arguments.method, seed=SEED)
+    trainer = ForestTrainer(train, ball, options, arguments.jobs)
+    for progress in trainer.run():
+        if progress.phase != "tree":
+            rehearsed = progress.seconds
+    model, seconds = trainer.model, time.perf_counter() - start
+    single = None
+    if arguments.single:
+        tree = make_trainer(train, ball, options_for("default", seed=SEED), arguments.jobs)
+        for _ in tree.run():
+            pass
+        single = figures_of(tree.model, test, ball, arguments.jobs)
+    return Run(figures_of(model, test, ball, arguments.jobs), single, model.n_leaves, seconds, rehearsed), trainer
+
+
+def splits_of(folder: Path) -> Iterator[tuple[Dataset, Dataset]]:
+    """Training and test part of each fold, or those of the files."""
+    train, test = read_dataset(str(folder / "train.csv.gz")), read_dataset(str(folder / "test.csv.gz"))
+    if not (folder / "folds.tsv").exists():
+        yield train, test
+        return
+    whole = join(train, test)
+    folds = np.loadtxt(folder / "folds.tsv", skiprows=1, dtype=int)[:, 1:]
+    for parts in folds.T:
+        for fold in range(parts.max() + 1):
+            yield whole.subset(np.flatnonzero(parts != fold)), whole.subset(np.flatnonzero(parts == fold))
 
 
 def main() -> int:
@@ -64,34 +112,22 @@ def main() -> int:
         if not (folder / "train.csv.gz").exists():
             print(f"| {name} | left out: {folder} is missing |")
             continue
-        train, test = read_dataset(str(folder / "train.csv.gz")), read_dataset(str(folder / "test.csv.gz"))
-        start, rehearsed = time.perf_counter(), 0.0
-        options = forest_options_for("default", arguments.trees, arguments.method, seed=SEED)
-        trainer = ForestTrainer(train, ball, options, arguments.jobs)
-        for progress in trainer.run():
-            if progress.phase != "tree":
-                rehearsed = progress.seconds
-        model, seconds = trainer.model, time.perf_counter() - start
+        results = [train_both(*split, ball, arguments) for split in splits_of(folder)]
+        runs, trainer = [run for run, _ in results], results[-1][1]
         if arguments.models is not None:
             arguments.models.mkdir(exist_ok=True)
-            write_model(model, str(arguments.models / f"{name}.silva"))
-        figures = judge(model, test, ball, arguments.jobs)
-        single = ""
-        if arguments.single:
-            tree = make_trainer(train, ball, options_for("default", seed=SEED), arguments.jobs)
-            for _ in tree.run():
-                pass
-            one = judge(tree.model, test, ball, arguments.jobs)
-            single = f"{one.accuracy:.3f} / {one.stability:.3f} / {one.robustness:.3f}"
+            write_model(trainer.model, str(arguments.models / f"{name}.silva"))
+        accuracy, stability, robustness = np.mean([run.forest for run in runs], axis=0)
+        single = np.mean([run.single for run in runs], axis=0) if arguments.single else ()
         cells = (
             name,
-            f"{figures.accuracy:.4f} / {figures.stability:.4f} / {figures.robustness:.4f}",
-            f"{0.9 * figures.accuracy + 0.1 * (figures.stability or 0):.4f}",
-            f"{model.n_leaves}",
-            f"{seconds:.1f}",
-            f"{rehearsed:.1f}",
-            single,
-            describe(trainer.setting),
+            f"{accuracy:.4f} / {stability:.4f} / {robustness:.4f}",
+            f"{0.9 * accuracy + 0.1 * stability:.4f}",
+            f"{np.mean([run.leaves for run in runs]):.0f}",
+            f"{np.mean([run.seconds for run in runs]):.1f}",
+            f"{np.mean([run.rehearsed for run in runs]):.1f}",
+            " / ".join(f"{figure:.4f}" for figure in single),
+            " ".join(f"{key}={value}" for key, value in (trainer.setting or {}).items()),
         )
         print("| " + " | ".join(cells) + " |", flush=True)
     return 0

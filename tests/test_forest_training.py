@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metasilvae import forest_rehearsal, rehearsal
+from metasilvae import forest_rehearsal, forest_training, rehearsal
 from metasilvae.dataset import Dataset
 from metasilvae.ensemble_votes import GrowingForest, bound
 from metasilvae.errors import DataError, RequestError
@@ -209,10 +209,25 @@ def test_limits_of_time_and_target_end_a_run(wine: Dataset) -> None:
     assert trainer.model.n_trees < 1000
 
 
+def test_a_rehearsal_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPatch, iris: Dataset) -> None:
+    monkeypatch.setattr(forest_training, "REHEARSAL_SHARE", 1e-12)
+    trainer = ForestTrainer(iris, EPSILON, quick(5, rehearse=True, time_limit=1e6), 2)
+    phases = [record.phase for record in trainer.run()]
+    assert phases.count("rehearsal") < len(SETTINGS) * len(plan_rehearsal(iris.y, np.arange(iris.n_samples), 0))
+    assert trainer.setting == SETTINGS[0]
+    assert trainer.stop_reason is StopReason.ITERATIONS
+    plain = train_forest(iris, EPSILON, quick(5).with_setting(SETTINGS[0]))
+    assert format_model(trainer.model) == format_model(plain)
+
+
 # Parts
 
 
-@given(st.lists(st.floats(0, 10), min_size=1, max_size=30).filter(any), st.integers(1, 60), st.floats(0, 1))
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=30).filter(lambda weights: max(weights) > 1e-200),
+    st.integers(1, 60),
+    st.floats(0, 1),
+)
 @settings(max_examples=300, deadline=None)
 def test_rows_are_drawn_as_often_as_expected(weights: list[float], n_drawn: int, start: float) -> None:
     drawn = np.bincount(draw_evenly(np.array(weights), n_drawn, min(start, 0.999)), minlength=len(weights))
@@ -322,6 +337,15 @@ def test_a_rehearsal_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
         assert not set(kept.tolist()) & set(held.tolist())
         assert set(kept.tolist()) | set(held.tolist()) == set(rows.tolist())
     assert 0.5 < rehearse(iris, EPSILON, quick(3), *splits[0]) <= 1.0
+
+
+def test_many_rows_are_split_once() -> None:
+    rows = np.arange(7, 50_000)
+    ((kept, held),) = plan_rehearsal(np.zeros(50_000, np.int32), rows, 0)
+    assert (len(kept), len(held)) == (forest_rehearsal.GROWN_SAMPLES, forest_rehearsal.TESTED_SAMPLES)
+    assert not set(kept.tolist()) & set(held.tolist())
+    assert (np.diff(kept) > 0).all()
+    assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
 
 
 # Options
