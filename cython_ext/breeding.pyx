@@ -7,6 +7,8 @@ reporting to metasilvae.training.
 
 import numpy as np
 
+from metasilvae._core.ranking import rank_whole_numbers
+
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -26,6 +28,40 @@ from ms_tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree
 from ms_workspace cimport Workspace, free_workspace, new_workspace
 
 
+# Columns that are copied at a time: a column of a matrix in row order is slow to read alone.
+COLUMNS_AT_A_TIME = 16
+
+
+def rank_values(matrix):
+    """Ranks of the values of each column of a matrix.
+
+    Returns
+    -------
+    codes : int32 array, shape (n_columns, n_rows)
+    values : float64 array
+        The distinct values of all columns, rising in each.
+    starts : int64 array, shape (n_columns + 1,)
+        Where the values of each column begin.
+    """
+    n_rows, n_columns = matrix.shape
+    codes = np.empty((n_columns, n_rows), dtype=np.int32)
+    room = np.empty(4 * n_rows + 1024, dtype=np.int32)
+    values = []
+    for start in range(0, n_columns, COLUMNS_AT_A_TIME):
+        columns = np.ascontiguousarray(matrix[:, start : start + COLUMNS_AT_A_TIME].T)
+        for column, ranks in zip(columns, codes[start:]):
+            found = rank_whole_numbers(column, room, ranks)
+            if found is not None:
+                smallest, n_places = found
+                distinct = smallest + np.flatnonzero(room[:n_places])
+            else:
+                distinct, inverse = np.unique(column, return_inverse=True)
+                ranks[:] = inverse.reshape(-1)
+            values.append(distinct)
+    starts = np.cumsum([0, *map(len, values)]).astype(np.int64)
+    return codes, np.concatenate(values) if values else np.zeros(0), starts
+
+
 cdef class TrainingSet:
     """Samples in ranks, with the radii of their boxes.
 
@@ -43,26 +79,27 @@ cdef class TrainingSet:
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
                  maximum):
-        cdef Py_ssize_t n_features = X.shape[1]
-        matrix = np.asarray(X)
-        values = []
-        codes = np.empty((n_features, X.shape[0]), dtype=np.int32)
-        for feature in range(n_features):
-            distinct, ranks = np.unique(matrix[:, feature], return_inverse=True)
-            values.append(distinct)
-            codes[feature] = ranks.reshape(-1)
-        self.codes = codes
+        self.codes, self.values, self.value_starts = rank_values(np.asarray(X))
         self.labels = np.array(y, dtype=np.int32)
-        self.values = np.concatenate(values) if values else np.zeros(0)
-        self.value_starts = np.cumsum([0, *map(len, values)]).astype(np.int64)
+        self._finish(n_labels, radius_down, radius_up, minimum, maximum)
+
+    def with_boxes(self, radius_down, radius_up, minimum, maximum):
+        """The same samples with other boxes; the ranks are shared."""
+        cdef TrainingSet other = TrainingSet.__new__(TrainingSet)
+        other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
+        other.labels = self.labels
+        other._finish(self.samples.n_labels, radius_down, radius_up, minimum, maximum)
+        return other
+
+    def _finish(self, int32_t n_labels, radius_down, radius_up, minimum, maximum):
         self._limits = [np.array(each, dtype=np.float64) for each in (radius_down, radius_up, minimum, maximum)]
         cdef int32_t[:, ::1] codes_view = self.codes
         cdef int32_t[::1] labels_view = self.labels
         cdef double[::1] values_view = self.values
         cdef int64_t[::1] starts_view = self.value_starts
         cdef double[::1] part_view
-        self.samples.n_samples = <int32_t> X.shape[0]
-        self.samples.n_features = <int32_t> n_features
+        self.samples.n_samples = <int32_t> codes_view.shape[1]
+        self.samples.n_features = <int32_t> codes_view.shape[0]
         self.samples.n_labels = n_labels
         self.samples.codes = &codes_view[0, 0]
         self.samples.labels = &labels_view[0]

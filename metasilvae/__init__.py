@@ -1,5 +1,81 @@
-"""metasilvae: decision trees that are accurate and provably stable under perturbations of the input."""
+"""metasilvae: decision trees that are accurate and provably stable under perturbations of the input.
+
+The names below are imported when they are first used; docs/api.md shows them at work.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from metasilvae._version import VERSION as __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from metasilvae import scorers
+    from metasilvae.api import choose_options, find_witnesses, make_dataset, train, verify
+    from metasilvae.dataset import Dataset
+    from metasilvae.errors import MetasilvaeError
+    from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
+    from metasilvae.evaluation import evaluate
+    from metasilvae.formats.datasets import read_dataset, write_dataset
+    from metasilvae.formats.silva_models import read_model, write_model
+    from metasilvae.model import Model
+    from metasilvae.perturbation import Ball, BoxFile
+    from metasilvae.prediction import predict
+
+# Where each name lives.
+_HOMES = {
+    "Ball": "perturbation",
+    "BoxFile": "perturbation",
+    "Dataset": "dataset",
+    "MetaSilvaeClassifier": "estimators",
+    "MetasilvaeError": "errors",
+    "Model": "model",
+    "RobustForestClassifier": "estimators",
+    "choose_options": "api",
+    "evaluate": "evaluation",
+    "find_witnesses": "api",
+    "make_dataset": "api",
+    "predict": "prediction",
+    "read_dataset": "formats.datasets",
+    "read_model": "formats.silva_models",
+    "scorers": "scorers",
+    "train": "api",
+    "verify": "api",
+    "write_dataset": "formats.datasets",
+    "write_model": "formats.silva_models",
+}
+
+__all__ = [
+    "Ball",
+    "BoxFile",
+    "Dataset",
+    "MetaSilvaeClassifier",
+    "MetasilvaeError",
+    "Model",
+    "RobustForestClassifier",
+    "__version__",
+    "choose_options",
+    "evaluate",
+    "find_witnesses",
+    "make_dataset",
+    "predict",
+    "read_dataset",
+    "read_model",
+    "scorers",
+    "train",
+    "verify",
+    "write_dataset",
+    "write_model",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_HOMES[name]}")
+    value = module if name == _HOMES[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

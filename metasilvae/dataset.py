@@ -28,6 +28,8 @@ class Dataset:
         Name for messages and reports.
     line_of_row : int64 array, shape (n_samples,), or None
         Line of the file on which each sample starts, where the format has lines.
+    row_numbers : int64 array, shape (n_samples,), or None
+        Number of each sample in the data set that it was taken from; None if that is its position.
     """
 
     X: NDArray[np.float64]
@@ -36,6 +38,7 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     source: str = "<memory>"
     line_of_row: NDArray[np.int64] | None = None
+    row_numbers: NDArray[np.int64] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -57,8 +60,12 @@ class Dataset:
         """Column name, or ``x[3]`` for a column without one."""
         return self.feature_names[feature] if self.feature_names else f"x[{feature}]"
 
+    def number_of(self, row: int) -> int:
+        """Number of a sample for messages and reports."""
+        return row if self.row_numbers is None else int(self.row_numbers[row])
+
     def subset(self, rows: NDArray[np.intp]) -> Dataset:
-        """The same data set with the given rows only; labels keep their positions."""
+        """The same data set with the given rows only; labels keep their positions, rows their numbers."""
         return Dataset(
             np.ascontiguousarray(self.X[rows]),
             self.y[rows],
@@ -66,4 +73,5 @@ class Dataset:
             self.feature_names,
             self.source,
             None if self.line_of_row is None else self.line_of_row[rows],
+            np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
         )

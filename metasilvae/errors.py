@@ -25,6 +25,14 @@ class OutputError(MetasilvaeError):
     """A result that cannot be written where it was asked to be."""
 
 
+class ClusterError(MetasilvaeError):
+    """A cluster that cannot be reached, or that cannot do the work."""
+
+
+class TransferError(MetasilvaeError):
+    """A file that cannot be fetched from where it lies, or that is not the one expected there."""
+
+
 class RequestError(MetasilvaeError):
     """A request that contradicts itself; the command line reports it as wrong usage."""
 

@@ -14,6 +14,8 @@ from metasilvae.training_options import TrainingOptions
 
 # First trees are small, so that a good one is there at once.
 FIRST_SPLITS = 8
+# Large samples take long to grow their largest trees; one of this size comes before.
+MEDIUM_SPLITS = 64
 # Makes a tree, in the room that one thread has for it.
 TreeMaker = Callable[[Any], Any]
 
@@ -23,17 +25,23 @@ def blank(samples: Any) -> TreeMaker:
     return lambda bench: breeding.Individual(samples).plant(bench)
 
 
+def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
+    """Criterion and number of splits of each greedily grown tree, in the order of growth."""
+    most = max(1, n_samples // options.min_samples_leaf)
+    largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
+    small = min(FIRST_SPLITS, largest)
+    medium = min(MEDIUM_SPLITS, largest)
+    first, *others = options.blends
+    # One small tree comes at once; then the large ones, which are better, and at last variety.
+    plan = [(first, small), (first, medium), *((blend, largest) for blend in options.blends)]
+    return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
+
+
 def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
     """What makes the first trees that the options ask for."""
     if not options.greedy:
         return [blank(samples)]
-    most = max(1, samples.n_samples // options.min_samples_leaf)
-    largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
-    small = min(FIRST_SPLITS, largest)
-    first, *others = options.blends
-    # One small tree comes at once; then the large ones, which are better, and at last variety.
-    plan = [(first, small), *((blend, largest) for blend in options.blends), *((blend, small) for blend in others)]
-    return [_grower(samples, objective, options, blend, size) for blend, size in dict.fromkeys(plan)]
+    return [_grower(samples, objective, options, blend, size) for blend, size in plan_sizes(samples.n_samples, options)]
 
 
 def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:

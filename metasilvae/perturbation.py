@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -59,6 +59,14 @@ class Boxes:
             lower = np.maximum(self.low_center[row] - self.radius_down, self.minimum)
             upper = np.minimum(self.high_center[row] + self.radius_up, self.maximum)
         return lower, upper
+
+    def subset(self, rows: NDArray[np.intp]) -> Boxes:
+        """The boxes of the given samples."""
+        low = np.ascontiguousarray(self.low_center[rows])
+        is_one = self.high_center is self.low_center
+        return replace(
+            self, low_center=low, high_center=low if is_one else np.ascontiguousarray(self.high_center[rows])
+        )
 
 
 class Perturbation(Protocol):

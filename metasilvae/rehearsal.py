@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.evaluation import evaluate
+from metasilvae.first_generation import plan_sizes
 from metasilvae.model import Model
 from metasilvae.parallel import available_cores, wait_for
 from metasilvae.perturbation import Ball, Perturbation
@@ -26,17 +27,17 @@ from metasilvae.splitting import split_dataset
 from metasilvae.training import HOLDING_SEED, Progress, StopReason, Trainer
 from metasilvae.training_options import TrainingOptions
 
-# What is chosen among. The first one is right for most sets; each of the others was the best one on some of the paper's
-# sets, by cross-validation of the training split.
+# What is chosen among. The first one is the best for few samples; each of the others was the best one on some of the
+# paper's larger sets. All by cross-validation of the training splits.
 SETTINGS: tuple[dict[str, Any], ...] = (
-    {"radius_factor": 1.15, "caution": 0.1, "leaf_cost": 1.0},
+    {"radius_factor": 1.15, "caution": 0.2, "leaf_cost": 1.0},
     {"radius_factor": 1.0, "caution": 0.0, "leaf_cost": 2.0},
+    {"radius_factor": 1.15, "caution": 0.1, "leaf_cost": 1.0},
     {"radius_factor": 1.15, "caution": 0.0, "leaf_cost": 1.0},
-    {"radius_factor": 1.0, "caution": 0.2, "leaf_cost": 1.5},
     {"radius_factor": 1.3, "caution": 0.1, "leaf_cost": 0.5},
 )
-# With a single split there is no spread to compare a gain with; it must exceed this.
-LEAST_GAIN = 0.001
+# A gain over the first setting counts if it exceeds so many standard errors.
+ERRORS = 2.0
 # Training in small.
 QUICK: dict[str, Any] = {
     "rehearse": False, "validation": 0.0, "generations": 0, "polish": 2, "blends": (0.3, 0.1, 0.0, 1.0),
@@ -45,14 +46,13 @@ QUICK: dict[str, Any] = {
 WARM_UP: dict[str, Any] = {
     **QUICK, "radius_factor": 1.0, "caution": 0.0, "leaf_cost": 0.0, "polish": 1, "blends": (0.3, 0.1, 0.0),
 }  # fmt: skip
+# With few samples they take a moment.
+WARM_UP_GENERATIONS = 20
 # More samples would cost time and tell the settings apart no better.
 MOST_SAMPLES = 12000
 # So many samples are enough for a single split; fewer are split again and again.
 MANY_SAMPLES = 3000
 PARTS = 5
-HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-# A time limit must be more than 0.
-TINY = 1e-9
 REPEATS = 3
 HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 # A time limit must be more than 0.
@@ -85,15 +85,15 @@ def plan_splits(y: NDArray[np.int32], seed: int) -> list[tuple[NDArray[np.intp],
 def choose_setting(figures: NDArray[np.float64]) -> int:
     """Number of the setting to train with, from the fitness of each setting (rows) on each split (columns).
 
-    Another setting than the first is chosen only if its gain over the first exceeds the standard error of that gain:
-    choosing the best of several noisy figures would mostly choose noise.
+    A single split means many samples, and the best figure decides. Where samples are few, figures are noisy: another
+    setting than the first is chosen only if its gain is clear, because choosing the best of several would mostly choose
+    noise.
     """
     gains = figures - figures[0]
     n_splits = figures.shape[1]
     mean = gains.mean(axis=1)
-    error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.full(len(mean), LEAST_GAIN)
-    is_sure = mean > error
-    return int(np.argmax(np.where(is_sure, mean, 0.0)))
+    error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.zeros(len(mean))
+    return int(np.argmax(np.where(mean > ERRORS * error, mean, 0.0)))
 
 
 class RehearsedTrainer:
@@ -125,14 +125,16 @@ class RehearsedTrainer:
         self._reason: StopReason | None = None
         # All that a stop must reach; the result is that of one of them.
         self._running: list[Trainer] = []
-        self._trainer = self._make_trainer(replace(options, **WARM_UP))
+        n_generations = min(WARM_UP_GENERATIONS, options.generations) if learned.n_samples <= MANY_SAMPLES else 0
+        self._trainer = self._make_trainer(replace(options, **{**WARM_UP, "generations": n_generations}))
         self._preparation = time.perf_counter() - begin
         self._started = begin
 
     @property
     def n_steps(self) -> int:
         """Number of progress records of a run that nothing ends early."""
-        main = len(self.options.blends) * 2 + self.options.generations + self.options.polish
+        n_first = len(plan_sizes(self._learned.n_samples, self.options))
+        main = n_first + self.options.generations + self.options.polish
         return self._trainer.n_steps + len(SETTINGS) * len(self._splits) + main
 
     def run(self) -> Iterator[Progress]:
@@ -186,7 +188,8 @@ class RehearsedTrainer:
         return self._trainer.held_out_fitness
 
     def _make_trainer(self, options: TrainingOptions) -> Trainer:
-        trainer = Trainer(self.dataset, self.perturbation, options, self._jobs)
+        like = self._running[0] if self._running else None
+        trainer = Trainer(self.dataset, self.perturbation, options, self._jobs, like=like)
         self._running.append(trainer)
         return trainer
 

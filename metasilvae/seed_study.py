@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
+from metasilvae.ensemble_votes import bound
 from metasilvae.evaluation import Evaluation, evaluate
+from metasilvae.execution import should_stop
 from metasilvae.fitness import Fitness
+from metasilvae.forest_options import ForestOptions
 from metasilvae.model import Model
-from metasilvae.rehearsal import RehearsedTrainer
-from metasilvae.training import StopReason, Trainer
+from metasilvae.perturbation import Perturbation
+from metasilvae.trainers import AnyTrainer, make_trainer
+from metasilvae.training import StopReason
+from metasilvae.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -53,29 +59,69 @@ def _phi(fitness: Fitness, evaluation: Evaluation) -> float:
     return fitness.value(evaluation.accuracy, evaluation.stability, evaluation.robustness)
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a training run has found, without its data: small enough to come from a worker of a cluster."""
+
+    options: TrainingOptions
+    model: Model
+    held_out_fitness: float | None
+    held_out_rows: int
+    seconds: float
+    stop_reason: StopReason | None
+
+    @classmethod
+    def of(cls, trainer: AnyTrainer, seconds: float) -> Finding:
+        return cls(
+            trainer.options,
+            trainer.model,
+            trainer.held_out_fitness,
+            0 if trainer.held_out is None else trainer.held_out.n_samples,
+            seconds,
+            trainer.stop_reason,
+        )
+
+
+def train_once(
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: TrainingOptions | ForestOptions,
+    forest: Model | None = None,
+) -> Finding:
+    """One training run on one thread, as a task for an executor; `forest` holds trees to start from."""
+    start = time.perf_counter()
+    trainer = make_trainer(dataset, perturbation, options, 1, forest)
+    for _ in trainer.run():
+        if should_stop():
+            trainer.stop()
+    return Finding.of(trainer, time.perf_counter() - start)
+
+
+def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Evaluation:
+    """Exact figures of a tree; of a forest those that a bound proves, because deciding every row may take long."""
+    if not model.is_forest:
+        return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
+    tally = bound(model, dataset, perturbation, jobs).tally
+    return Evaluation(model, dataset, tally.correct, perturbation, tally)
+
+
 def finish(
-    trainer: Trainer | RehearsedTrainer, seconds: float, test: Dataset | None, jobs: int | None, source: str
+    found: Finding, dataset: Dataset, perturbation: Perturbation, test: Dataset | None, jobs: int | None, source: str
 ) -> TrainedModel:
-    """Evaluate what a trainer has found; `source` names the model in messages."""
-    found = trainer.model
-    model = Model(
-        found.nodes, found.roots, found.leaf_values, found.leaf_kind, found.n_features, found.labels, False, source
-    )
-    training, *rest = (
-        evaluate(model, dataset, [trainer.perturbation], jobs=jobs)[0]
-        for dataset in (trainer.dataset, test)
-        if dataset is not None
-    )
-    price = trainer.options.price_of_leaf(trainer.dataset.n_samples)
+    """Evaluate what was found on its training rows and on test rows; `source` names the model in messages."""
+    model = replace(found.model, source=source)
+    training, *rest = (judge(model, rows, perturbation, jobs) for rows in (dataset, test) if rows is not None)
+    # A forest has leaves in plenty, and none of them is held against it.
+    price = 0.0 if model.is_forest else found.options.price_of_leaf(dataset.n_samples)
     return TrainedModel(
-        trainer.options.seed,
+        found.options.seed,
         model,
-        trainer.held_out_fitness,
-        0 if trainer.held_out is None else trainer.held_out.n_samples,
-        _phi(trainer.options.fitness, training) - price * model.n_leaves,
-        seconds,
-        trainer.stop_reason,
-        trainer.options.fitness,
+        found.held_out_fitness,
+        found.held_out_rows,
+        _phi(found.options.fitness, training) - price * model.n_leaves,
+        found.seconds,
+        found.stop_reason,
+        found.options.fitness,
         training,
         rest[0] if rest else None,
     )

@@ -1,4 +1,4 @@
-"""Where bytes come from and go to: paths, standard input and output, compressed files, shipped data sets.
+"""Where bytes come from and go to: paths, standard input and output, compressed files, shipped and fetched data sets.
 
 Readers get a binary stream that is already decompressed; the compression is recognized by its first bytes, not
 by the file name, so that it works for standard input too. Writers get a file that appears under its final name
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from metasilvae.cache import CACHE_PREFIX, find_cached
 from metasilvae.errors import DataError, OutputError
 
 STANDARD_STREAM = "-"
@@ -45,7 +46,9 @@ def builtin_folder() -> Path:
 
 
 def resolve(source: str) -> str:
-    """Turn ``builtin:NAME/SPLIT`` into a path; leave everything else as it is."""
+    """Turn ``builtin:NAME/SPLIT`` and ``cache:NAME/SPLIT`` into a path; leave everything else as it is."""
+    if source.startswith(CACHE_PREFIX):
+        return str(find_cached(source))
     if not source.startswith(BUILTIN_PREFIX):
         return source
     name = source[len(BUILTIN_PREFIX) :]
@@ -115,42 +118,70 @@ def _open_zip_member(source: str, raw: BinaryIO) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_source(source: str) -> Iterator[BinaryIO]:
-    """Open a path, ``-`` or ``builtin:NAME/SPLIT`` for reading bytes, decompressed if need be.
+    """Open a path, ``-``, ``builtin:NAME/SPLIT`` or ``cache:NAME/SPLIT`` for reading bytes, decompressed if need be.
 
     Every failure to read, at opening or later, is a `DataError` that names the source.
     """
     name = display_name(source)
     raw = _open_raw(source)
-    stream: BinaryIO
     try:
-        head = raw.read(6)
-        stream = raw
-        if raw.seekable():
-            raw.seek(-len(head), os.SEEK_CUR)
-        else:
-            stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
-        if head.startswith(b"\x1f\x8b"):
-            stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-        elif head.startswith(b"BZh"):
-            stream = cast(BinaryIO, bz2.BZ2File(stream))
-        elif head.startswith(b"\xfd7zXZ\x00"):
-            stream = cast(BinaryIO, lzma.LZMAFile(stream))
-        elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-            stream = _open_zip_member(source, stream)
-        yield stream
+        yield _unpack(source, raw)
     except _BROKEN_ARCHIVE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise DataError(f"{name}: cannot be read: {error.strerror}") from None
-        raise DataError(f"{name}: the compressed file is damaged or cut short ({error})") from None
+        raise _as_data_error(name, error) from None
     finally:
         if source != STANDARD_STREAM:
             raw.close()
+
+
+def _unpack(source: str, raw: BinaryIO) -> BinaryIO:
+    """The stream itself, or what it holds if it is compressed."""
+    head = raw.read(6)
+    stream = raw
+    if raw.seekable():
+        raw.seek(-len(head), os.SEEK_CUR)
+    else:
+        stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
+    if head.startswith(b"\x1f\x8b"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    if head.startswith(b"BZh"):
+        return cast(BinaryIO, bz2.BZ2File(stream))
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return cast(BinaryIO, lzma.LZMAFile(stream))
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _open_zip_member(source, stream)
+    return stream
+
+
+def _as_data_error(name: str, error: BaseException) -> DataError:
+    if isinstance(error, OSError) and error.errno is not None:
+        return DataError(f"{name}: cannot be read: {error.strerror}")
+    return DataError(f"{name}: the compressed file is damaged or cut short ({error})")
 
 
 def read_source(source: str) -> bytes:
     """All bytes of a source, decompressed."""
     with open_source(source) as stream:
         return stream.read()
+
+
+def read_packed(source: str) -> bytes:
+    """All bytes of a source as they are."""
+    raw = _open_raw(source)
+    try:
+        return raw.read()
+    except OSError as error:
+        raise _as_data_error(display_name(source), error) from None
+    finally:
+        if source != STANDARD_STREAM:
+            raw.close()
+
+
+def unpack(content: bytes, source: str) -> bytes:
+    """What `read_source` makes of the bytes of `read_packed`."""
+    try:
+        return _unpack(source, io.BytesIO(content)).read()
+    except _BROKEN_ARCHIVE as error:
+        raise _as_data_error(display_name(source), error) from None
 
 
 def check_output(path: str) -> None:

@@ -104,6 +104,8 @@ class Trainer:
         Threads; None means all available cores. The result does not depend on it.
     forest : Model or None
         Trees to start from, instead of those that the options choose.
+    like : Trainer or None
+        Another run on the same data set; if it holds out the same rows, its preparation of the others is used again.
 
     Attributes
     ----------
@@ -118,6 +120,7 @@ class Trainer:
         options: TrainingOptions,
         jobs: int | None = 1,
         forest: Model | None = None,
+        like: Trainer | None = None,
     ) -> None:
         begin = time.perf_counter()
         if dataset.n_labels < 2:
@@ -133,7 +136,10 @@ class Trainer:
         self.n_samples = self._learned.n_samples
         self._boxes = Enlarged(perturbation, options.radius_factor)
         limits = self._boxes.boxes(self._learned).arrays[2:]
-        self._samples = breeding.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
+        if like is None or like.options.validation != options.validation:
+            self._samples = breeding.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
+        else:
+            self._samples = like._samples.with_boxes(*limits)
         self._objective = self._make_objective()
         self._jobs = available_cores() if jobs is None else jobs
         self._benches: SimpleQueue[Any] = SimpleQueue()

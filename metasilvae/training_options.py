@@ -78,7 +78,7 @@ class TrainingOptions:
     seed: int = 0
     rehearse: bool = True
     radius_factor: float = 1.15
-    caution: float = 0.1
+    caution: float = 0.2
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
     seed_leaves: int = 0

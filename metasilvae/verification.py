@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,13 @@ class Question:
     boxes: Boxes
     groups: OneHotGroups
     voting: str
+
+    def subset(self, rows: NDArray[np.intp]) -> Question:
+        """The same question about some rows only, which keep their numbers."""
+        dataset, boxes = self.dataset.subset(rows), self.boxes.subset(rows)
+        if self.boxes.low_center is self.dataset.X:
+            boxes = replace(boxes, low_center=dataset.X, high_center=dataset.X)
+        return replace(self, dataset=dataset, true_labels=self.true_labels[rows], boxes=boxes)
 
 
 def ask(
@@ -227,6 +234,6 @@ def _fill_regions(
 def _refuse_inadmissible(question: Question, rows: NDArray[np.int64]) -> None:
     if len(rows):
         raise PerturbationError(
-            f"{question.dataset.source}: row {rows[0]}: no point of its box has one-hot groups (in each tier one "
-            "feature 1, the others 0); check --tiers, or enlarge the perturbation"
+            f"{question.dataset.source}: row {question.dataset.number_of(rows[0])}: no point of its box has one-hot "
+            "groups (in each tier one feature 1, the others 0); check --tiers, or enlarge the perturbation"
         )

@@ -1,9 +1,9 @@
-"""How the time of a generation grows with rows, features and leaves.
+"""How the time of a generation grows with rows, features and leaves, and falls with threads.
 
-    python scripts/bench_scaling.py [--repeat N]
+    python scripts/bench_scaling.py [--repeat N] [--studies rows,features,leaves,threads]
 
 Trains on made-up data of several sizes, one thread, and prints the time of a generation beside the exponent of the
-power law that fits best: 1 is linear.
+power law that fits best: 1 is linear. The study of threads prints offspring per second for one and for two threads.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from metasilvae.training import Trainer
 from metasilvae.training_options import options_for
 
 GENERATIONS = 10
+POPULATION = 32
 
 
 def make_data(n_samples: int, n_features: int) -> Dataset:
@@ -31,15 +32,15 @@ def make_data(n_samples: int, n_features: int) -> Dataset:
     return Dataset(X, (surface > np.median(surface)).astype(np.int32), ("low", "high"))
 
 
-def time_generation(n_samples: int, n_features: int, n_leaves: int, repeat: int) -> float:
+def time_generation(n_samples: int, n_features: int, n_leaves: int, repeat: int, jobs: int = 1) -> float:
     """Seconds of one generation of 32 trees of about the given size, the best of several runs."""
     options = options_for(
         "default", rehearse=False, generations=GENERATIONS, patience=0, polish=0, blends=(0.0,), leaf_cost=0.0,
-        seed_leaves=n_leaves, max_leaves=n_leaves,
+        population=POPULATION, elitism=0, seed_leaves=n_leaves, max_leaves=n_leaves,
     )  # fmt: skip
     best = np.inf
     for _ in range(repeat):
-        trainer = Trainer(make_data(n_samples, n_features), Ball(0.01), options, 1)
+        trainer = Trainer(make_data(n_samples, n_features), Ball(0.01), options, jobs)
         start = None
         for progress in trainer.run():
             if progress.phase == "seed":
@@ -52,19 +53,28 @@ def time_generation(n_samples: int, n_features: int, n_leaves: int, repeat: int)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--studies", default="rows,features,leaves,threads")
     arguments = parser.parse_args()
-    print(f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}; one thread")
+    wanted = arguments.studies.split(",")
+    print(f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}")
     studies = {
         "rows": [(n, 16, 64) for n in (2000, 4000, 8000, 16000, 32000)],
         "features": [(8000, d, 64) for d in (4, 8, 16, 32, 64)],
         "leaves": [(16000, 16, leaves) for leaves in (16, 32, 64, 128, 256)],
     }
     for position, (name, sizes) in enumerate(studies.items()):
+        if name not in wanted:
+            continue
         seconds = [time_generation(*size, arguments.repeat) for size in sizes]
         for size, each in zip(sizes, seconds, strict=True):
             print(f"{size[0]:>6} rows {size[1]:>4} features {size[2]:>4} leaves  {1000 * each:8.2f} ms per generation")
         exponent = np.polyfit(np.log([size[position] for size in sizes]), np.log(seconds), 1)[0]
         print(f"exponent for {name}: {exponent:.2f}\n", flush=True)
+    if "threads" in wanted:
+        rates = [POPULATION / time_generation(16000, 64, 64, arguments.repeat, jobs) for jobs in (1, 2)]
+        print(
+            f"{rates[0]:.0f} offspring per second with one thread, {rates[1]:.0f} with two: {rates[1] / rates[0]:.2f} x"
+        )
     return 0
 
 

@@ -308,7 +308,7 @@ def test_the_suffix_of_the_output_tells_its_form(tree: str, rows: str, tmp_path:
 
 
 def test_a_terminal_gets_text_and_a_pipe_silvas_report(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from metasilvae.cli import verify
+    from metasilvae.cli import verdict_output
 
     assert run("verify", tree, rows).stdout.startswith("Classifier ")
 
@@ -319,7 +319,7 @@ def test_a_terminal_gets_text_and_a_pipe_silvas_report(tree: str, rows: str, mon
     class FakeSys:
         stdout = Terminal()
 
-    monkeypatch.setattr(verify, "sys", FakeSys)
+    monkeypatch.setattr(verdict_output, "sys", FakeSys)
     assert run("verify", tree, rows).stdout.startswith("model  ")
 
 

@@ -10,14 +10,18 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
-    {"errors"},
-    {"storage", "dataset", "model", "formats", "perturbation", "outcome", "export"},
+    {"errors", "extras"},
+    {"cache", "storage", "dataset", "model", "formats", "perturbation", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
-        "training_options",
+        "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
+        "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
+        "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
     },
+    {"api"},
+    {"estimators", "scorers"},
     {"report"},
     {"cli", "__main__", "__init__"},
 ]  # fmt: skip

@@ -129,7 +129,7 @@ def test_another_setting_must_be_surely_better() -> None:
     assert choose_setting(np.array([first, first + noise])) == 0
     assert choose_setting(np.array([first, first + 0.01 + noise / 1000, first - 0.1])) == 1
     assert choose_setting(np.array([[0.9], [0.9005], [0.95]])) == 2
-    assert choose_setting(np.array([[0.9], [0.9005]])) == 0
+    assert choose_setting(np.array([[0.9], [0.8995]])) == 0
 
 
 @pytest.mark.parametrize(

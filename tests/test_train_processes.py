@@ -45,6 +45,22 @@ def test_a_signal_writes_the_best_tree_so_far(
     assert model.n_leaves == records[-1]["leaves"]
 
 
+@pytest.mark.parametrize(("n_records", "arguments"), [(1, []), (12, ["--no-rehearse"])])
+def test_a_signal_writes_the_trees_so_far(n_records: int, arguments: list[str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    process = start("train", "builtin:digits/train", "f.silva", "--epsilon", "1", "--trees", "5000", *arguments,
+                    "--log", "log", cwd=tmp_path)  # fmt: skip
+    with (tmp_path / "log").open() as log:
+        records = [json.loads(log.readline()) for _ in range(n_records)]
+        process.send_signal(signal.SIGTERM)
+        records += [json.loads(line) for line in log]
+    found, _, err = finish(process)
+    model = read_model(str(tmp_path / "f.silva"))
+    assert found == 143
+    assert err == f"interrupted; the {model.n_trees} trees so far were written to f.silva\n"
+    assert (model.n_trees, model.n_leaves) == (records[-1]["offspring"], records[-1]["leaves"])
+
+
 def test_a_signal_ends_a_study_over_seeds(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     process = start("train", "builtin:digits/train", "-", *ENDLESS, "--seeds", "1..9", "--log", "log", cwd=tmp_path)

@@ -25,14 +25,16 @@ INTERRUPTED = 128 + signal.SIGINT
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "Train a decision tree that is accurate and stable."),
     "verify": ("verify", "verify", "Prove for each row whether a perturbation can change the answer."),
+    "merge": ("merge", "merge", "Join the verdicts of shards into one report."),
     "evaluate": ("evaluate", "evaluate", "Table of accuracy, stability, robustness and size of models."),
     "predict": ("predict", "predict", "Classify the rows of a data set."),
     "info": ("info", "info", "Size and shape of a model."),
     "similarity": ("similarity", "similarity", "Share of rows on which two models answer the same."),
     "assemble": ("forest_files", "assemble", "Join trees into a forest."),
     "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
-    "export": ("export", "export", "Write a model as Graphviz, JSON or readable text."),
-    "data": ("data", "data", "Check, convert, split and list data sets."),
+    "import": ("import_", "import_", "Turn a model of another library into silva's format."),
+    "export": ("export", "export", "Write a model for other programs, libraries and people."),
+    "data": ("data", "data", "Check, convert, split, list and fetch data sets."),
 }
 
 
@@ -157,7 +159,8 @@ def main() -> None:
     """Decision trees that are accurate and provably hard to fool.
 
     Train, verify and evaluate decision trees in silva's text format on CSV or LIBSVM data. Paths may be "-" for
-    standard input or output, compressed files, or shipped data sets such as builtin:wine/test.
+    standard input or output, compressed files, shipped data sets such as builtin:wine/test, or fetched ones such as
+    cache:mnist/test.
     """
     # Labels and column names may hold characters that the terminal cannot show.
     if hasattr(sys.stdout, "reconfigure"):

@@ -1,4 +1,4 @@
-"""``metasilvae data``: check, convert, split and list data sets."""
+"""``metasilvae data``: check, convert, split, list and fetch data sets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from metasilvae.builtin_datasets import list_builtin_datasets
+from metasilvae.cache import CACHE_PREFIX
+from metasilvae.cli.data_fetch import fetch
 from metasilvae.cli.parameters import check_outputs, data_options, refuse_two_pipes
 from metasilvae.data_summary import summarize
 from metasilvae.dataset import Dataset
@@ -31,7 +33,7 @@ to_option = click.option(
 
 @click.group()
 def data() -> None:
-    """Check, convert, split and list data sets.
+    """Check, convert, split, list and fetch data sets.
 
     \b
     Example:
@@ -173,12 +175,15 @@ def list_datasets(table_format: str) -> None:
     click.echo(TABLE_FORMATS[table_format](records), nl=False)
 
 
+data.add_command(fetch)
+
+
 def _part_name(source: str, part: str, output_format: str | None) -> str:
     """``folder/data.csv.gz`` gives ``folder/data-train.csv.gz``; what is no file gets a name in the current folder."""
     if source == STANDARD_STREAM:
         source = "data.csv"
-    elif source.startswith(BUILTIN_PREFIX):
-        source = source.removeprefix(BUILTIN_PREFIX).replace("/", "-") + ".csv"
+    elif source.startswith((BUILTIN_PREFIX, CACHE_PREFIX)):
+        source = source.partition(":")[2].replace("/", "-") + ".csv"
     stem, suffix, compression = split_suffixes(source)
     if output_format and (not suffix or choose_format(f"x{suffix}") != output_format):
         suffix = f".{'bin' if output_format == 'binary' else output_format}"

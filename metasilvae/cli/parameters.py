@@ -15,6 +15,8 @@ from typing import Any
 
 import click
 
+from metasilvae.errors import RequestError
+from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, check_output, is_same_file
 from metasilvae.voting import VOTINGS
 
@@ -94,6 +96,21 @@ class PositiveNumber(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
+
+
+class ShardNumber(click.ParamType):
+    """One part of several, such as ``3/50``."""
+
+    name = "shard"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+        try:
+            return value if isinstance(value, Shard) else Shard.parse(value)
+        except RequestError as error:
+            self.fail(f"{error}.", param, ctx)
 
 
 class PhraseCommand(click.Command):
@@ -176,6 +193,18 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     help="Threads; the result does not depend on it.  [default: all available cores]",
 )
+scheduler_option = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Work on this Dask cluster: tcp://host:8786, or the file that its scheduler wrote.",
+)
+
+
+def shard_option(what: str) -> Callable[[Any], Any]:
+    """An option for the jobs of a batch array; `what` says what is divided."""
+    return click.option("--shard", type=ShardNumber(), help=f"{what}, as the I-th of N jobs; I counts from 1.")
+
+
 output_option = click.option(
     "--output", "-o", default="-", metavar="FILE", help="Where to write the result, - for standard output."
 )

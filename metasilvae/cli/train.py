@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from metasilvae.cli.interrupts import Interrupts
-from metasilvae.cli.parameters import PhraseCommand, check_outputs, data_options, jobs_option, refuse_two_pipes
+from metasilvae.cli.parameters import (
+    PhraseCommand,
+    check_outputs,
+    data_options,
+    jobs_option,
+    refuse_two_pipes,
+    scheduler_option,
+    shard_option,
+)
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError
-from metasilvae.evaluation import evaluate
+from metasilvae.execution import open_executor
+from metasilvae.forest_options import ForestOptions
+from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
-from metasilvae.rehearsal import make_trainer
+from metasilvae.model import Model, join_trees
 from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
-from metasilvae.seed_study import TrainedModel, choose_best, finish
+from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, judge, train_once
+from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log
+from metasilvae.trainers import make_trainer
 
 
 @click.command(cls=PhraseCommand)
@@ -30,6 +45,8 @@ from metasilvae.storage import STANDARD_STREAM, open_log
 @click.option("--test", metavar="FILE", help="Report on these rows too, at the end; they decide nothing.")
 @click.option("--log", metavar="FILE", help="Write one line of JSON for each step.")
 @jobs_option
+@scheduler_option
+@shard_option("Train only this part of the trees, or of the seeds and keep a tree for each; assemble joins the parts")
 @data_options
 @click.pass_context
 def train(
@@ -39,17 +56,22 @@ def train(
     test: str | None,
     log: str | None,
     jobs: int | None,
+    scheduler: str | None,
+    shard: Shard | None,
     input_format: str,
     label_column: str,
     header: bool | None,
     n_features: int | None,
     **options: Any,
 ) -> None:
-    """Train a decision tree on TRAINING_SET and write it to OUTPUT.
+    """Train a decision tree or a forest on TRAINING_SET and write it to OUTPUT.
 
     The tree is to be right on many rows, and to stay with its answer when values are perturbed. Held-out rows choose
     how careful to be; then greedily grown trees are the first generation of a genetic search that scores each change
     exactly. Ctrl-C writes the best tree so far.
+
+    With --trees a forest is trained for the votes of all its trees: each further tree looks more at the rows on which
+    the forest so far is wrong or can be made wrong. Ctrl-C writes the trees so far.
 
     Presets: fast only grows trees, best searches longer than default, paper is the genetic algorithm as published,
     cart is an ordinary decision tree. Other options change a preset; what they are in the default one is shown.
@@ -57,10 +79,17 @@ def train(
     \b
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
+      metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..20
+      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
+      metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..500 --shard 3/50
     """
     request = read_request(**options)
+    if scheduler is not None and log is not None:
+        raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
+    if shard is not None:
+        request = _take_part(request, shard, has_seeds=options["seeds"] is not None)
     inputs = [name for name in (training_set, test, request.forest) if name is not None]
     refuse_two_pipes(*inputs)
     check_outputs([output, *([] if log is None else [log])], inputs)
@@ -72,20 +101,44 @@ def train(
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         steps = None if log is None else ProgressLog(stack.enter_context(open_log(log)))
-        runs = _train_all(request, dataset, test_rows, output, jobs, interrupts, steps)
-    chosen = choose_best(runs)
-    write_model(chosen.model, output)
-    _check_figures(chosen, output, jobs)
+        if scheduler is None:
+            findings = _train_here(request, dataset, jobs, interrupts, steps)
+        else:
+            findings = _train_on_cluster(request, dataset, interrupts, scheduler)
+        runs = [finish(found, dataset, request.perturbation, test_rows, jobs, output) for found in findings]
+    if not runs:
+        raise click.Abort()
+    # Which one is the best, only all shards together could tell.
+    kept = runs if shard is not None else [choose_best(runs)]
+    write_model(_as_one(kept, output), output)
+    _check_figures(kept, output, jobs)
 
     to_stderr = STANDARD_STREAM in (output, log)
     if len(request.seeds) > 1:
-        click.echo(describe_study(runs, chosen), err=to_stderr)
-    click.echo(describe_training(chosen), err=to_stderr, nl=False)
+        click.echo(describe_study(runs, kept), err=to_stderr)
+    if len(kept) == 1:
+        click.echo(describe_training(kept[0]), err=to_stderr, nl=False)
     if interrupts.received:
         name = "standard output" if output == STANDARD_STREAM else output
         after = f" after {len(runs)} of {len(request.seeds)} seeds" if len(request.seeds) > 1 else ""
-        click.echo(f"interrupted{after}; the best tree so far was written to {name}", err=True)
+        what = "the best tree so far was" if shard is None else "the trees so far were"
+        if len(kept) == 1 and kept[0].model.is_forest:
+            what = f"the {kept[0].model.n_trees} trees so far were"
+        click.echo(f"interrupted{after}; {what} written to {name}", err=True)
     ctx.exit(interrupts.exit_code)
+
+
+def _take_part(request: TrainingRequest, shard: Shard, has_seeds: bool) -> TrainingRequest:
+    """The trees or the seeds of one shard."""
+    forest = request.options
+    if isinstance(forest, ForestOptions):
+        if has_seeds:
+            raise click.UsageError("--shard divides the trees of a forest or seeds; leave --trees or --seeds out")
+        numbers = shard.take_items(range(forest.n_trees), "trees")
+        return replace(request, options=replace(forest, numbers=tuple(numbers)))
+    if not has_seeds:
+        raise click.UsageError("--shard divides seeds or trees among jobs; give --seeds A..B or --trees N")
+    return replace(request, seeds=tuple(shard.take_items(request.seeds, "seeds")))
 
 
 def _read_test(source: str, dataset: Dataset, reading: dict[str, Any]) -> Dataset:
@@ -102,19 +155,13 @@ def _read_test(source: str, dataset: Dataset, reading: dict[str, Any]) -> Datase
     return test
 
 
-def _train_all(
-    request: TrainingRequest,
-    dataset: Dataset,
-    test: Dataset | None,
-    name: str,
-    jobs: int | None,
-    interrupts: Interrupts,
-    log: ProgressLog | None,
-) -> list[TrainedModel]:
+def _train_here(
+    request: TrainingRequest, dataset: Dataset, jobs: int | None, interrupts: Interrupts, log: ProgressLog | None
+) -> list[Finding]:
     """One model for each seed, as far as no signal interrupts."""
     forest = None if request.forest is None else read_model(request.forest)
     bar = ProgressBar()
-    runs: list[TrainedModel] = []
+    findings: list[Finding] = []
     for seed in request.seeds:
         start = time.perf_counter()
         trainer = make_trainer(dataset, request.perturbation, request.options_of(seed), jobs, forest)
@@ -129,19 +176,70 @@ def _train_all(
                     log.write(seed, progress)
         finally:
             bar.close()
-        runs.append(finish(trainer, time.perf_counter() - start, test, jobs, name))
+        findings.append(Finding.of(trainer, time.perf_counter() - start))
         # Between two runs there is nothing to stop, but a result to keep.
         interrupts.stop = lambda: None
         if interrupts.received:
             break
-    return runs
+    return findings
 
 
-def _check_figures(run: TrainedModel, output: str, jobs: int | None) -> None:
+def _train_on_cluster(
+    request: TrainingRequest, dataset: Dataset, interrupts: Interrupts, scheduler: str
+) -> list[Finding]:
+    """One model for each seed, a task each; those that are done when a signal comes."""
+    forest = None if request.forest is None else read_model(request.forest)
+    bar = ProgressBar()
+    findings: list[Finding] = []
+    with open_executor(scheduler) as executor:
+        rows = executor.share(dataset)
+        options = request.options_of(request.seeds[0])
+        if isinstance(options, ForestOptions) and len(request.seeds) == 1:
+            start = time.perf_counter()
+            attack = request.perturbation
+            trainer = ForestTrainer(
+                dataset, attack, options, None, lambda work, *rest: executor.submit(work, rows, attack, *rest)
+            )
+            interrupts.stop = trainer.stop
+            bar.start(trainer.n_steps, "trees")
+            try:
+                for progress in trainer.run():
+                    bar.show(progress)
+            finally:
+                bar.close()
+            interrupts.stop = lambda: None
+            return [Finding.of(trainer, time.perf_counter() - start)]
+        interrupts.stop = executor.stop
+        tasks = [
+            executor.submit(train_once, rows, request.perturbation, request.options_of(seed), forest)
+            for seed in request.seeds
+        ]
+        bar.start(len(tasks), "seeds")
+        try:
+            for task in tasks:
+                try:
+                    findings.append(task.result())
+                except CancelledError:
+                    if not interrupts.received:
+                        raise
+                bar.advance()
+        finally:
+            bar.close()
+        interrupts.stop = lambda: None
+    return findings
+
+
+def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) -> None:
     """What was written must be as good as what was trained."""
     is_file = output != STANDARD_STREAM and Path(output).is_file()
-    again = read_model(output) if is_file else parse_model(format_model(run.model).encode(), output)
-    assert run.training.perturbation is not None
-    figures = evaluate(again, run.training.dataset, [run.training.perturbation], jobs=jobs)[0]
-    if figures.tally != run.training.tally:
-        raise OutputError(f"{output}: what was written does not score as it did in training; do not use it")
+    again = read_model(output) if is_file else parse_model(format_model(_as_one(runs, output)).encode(), output)
+    for position, run in enumerate(runs):
+        assert run.training.perturbation is not None
+        part = again if len(runs) == 1 else again.tree(position)
+        figures = judge(part, run.training.dataset, run.training.perturbation, jobs)
+        if figures.tally != run.training.tally:
+            raise OutputError(f"{output}: what was written does not score as it did in training; do not use it")
+
+
+def _as_one(runs: Sequence[TrainedModel], name: str) -> Model:
+    return runs[0].model if len(runs) == 1 else join_trees([run.model for run in runs], name)

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from metasilvae._core.number_text import parse_number
 from metasilvae.cli.parameters import Phrase, PositiveNumber, shared_options
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.fitness import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
+from metasilvae.forest_options import METHODS, ForestOptions, forest_options_for
 from metasilvae.perturbation import PERTURBATIONS, Ball, Perturbation, parse_perturbation
 from metasilvae.training_options import (
     IMPURITIES,
@@ -97,6 +99,19 @@ training_options = shared_options(
     click.option(
         "--seeds", type=SeedList(), help="Train once for each seed, show the spread and keep the best model."
     ),
+    click.option("--trees", type=_SIZE, metavar="N", help="Train a forest of N trees that vote."),
+    click.option(
+        "--forest-method",
+        type=click.Choice(METHODS),
+        help="reweighted: trees look at rows on which the forest so far is wrong or unstable; independent: each by "
+        "itself.  [default: auto, which rehearses both; presets paper and cart: independent]",
+    ),
+    click.option(
+        "--row-sample",
+        type=click.FloatRange(0, 1, min_open=True),
+        metavar="SHARE",
+        help="Rows drawn for each tree of a forest.  [default: 1 if reweighted, 0.7 if independent]",
+    ),
     click.option("--time-limit", type=PositiveNumber(), metavar="SECONDS", help="Stop after so many seconds."),
     click.option("--target", type=float, metavar="PHI", help="Stop when the fitness in training reaches this."),
     _option("--patience", "patience", _COUNT, "Stop after so many generations without improvement; 0: never."),
@@ -163,7 +178,8 @@ training_options = shared_options(
     click.option(
         "--allowed-features",
         type=Phrase({"all": (), "uniform": ("N",)}),
-        help="Features that may be tested: all, or N drawn at random.  [default: all]",
+        help="Features that may be tested: all, or N drawn at random for each tree.  [default: all; in a forest 16 and "
+        "a quarter of the others]",
     ),
     _option("--polish", "polish", _COUNT, "Passes over the best trees at the end."),
 )  # fmt: skip
@@ -174,11 +190,13 @@ class TrainingRequest:
     """What the options ask for."""
 
     perturbation: Perturbation
-    options: TrainingOptions
+    options: TrainingOptions | ForestOptions
     seeds: tuple[int, ...]
     forest: str | None
 
-    def options_of(self, seed: int) -> TrainingOptions:
+    def options_of(self, seed: int) -> TrainingOptions | ForestOptions:
+        if isinstance(self.options, ForestOptions):
+            return replace(self.options, tree=replace(self.options.tree, seed=seed))
         return replace(self.options, seed=seed)
 
 
@@ -197,6 +215,9 @@ def read_request(
     mutation: str | None,
     allowed_features: tuple[str, ...] | None,
     rehearse: bool | None,
+    trees: int | None,
+    forest_method: str | None,
+    row_sample: float | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage."""
@@ -209,7 +230,14 @@ def read_request(
         fixed.append(f"--population-generator {generator}")
     if rehearse and fixed:
         raise click.UsageError(f"--rehearse and {fixed[0]} exclude each other; leave one of them out")
-    options = options_for(
+    if trees is None:
+        for name, value in (("--forest-method", forest_method), ("--row-sample", row_sample)):
+            if value is not None:
+                raise click.UsageError(f"{name} is for forests; give the number of trees with --trees")
+    elif generator == "from-forest":
+        raise click.UsageError("--trees grows a new forest; leave --trees or --population-generator from-forest out")
+    make_options = options_for if trees is None else partial(_forest_options, trees, forest_method, row_sample)
+    options = make_options(
         preset,
         fitness=goal,
         mutation=MUTATION_ALIASES.get(mutation, mutation) if mutation else None,
@@ -219,6 +247,12 @@ def read_request(
         **changes,
     )
     return TrainingRequest(attack, options, seeds or (seed or 0,), path[0] if path else None)
+
+
+def _forest_options(
+    trees: int, method: str | None, row_sample: float | None, preset: str, **changes: Any
+) -> ForestOptions:
+    return forest_options_for(preset, trees, method, row_sample, **changes)
 
 
 def _read_goal(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,16 +18,22 @@ from metasilvae.cli.parameters import (
     jobs_option,
     limit_options,
     refuse_two_pipes,
+    scheduler_option,
+    shard_option,
     voting_option,
 )
+from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
 from metasilvae.gates import Gate, combine
+from metasilvae.merging import ShardNote
+from metasilvae.outcome import Outcome
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.row_bars import RowBar
-from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, VerificationReport
-from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
-from metasilvae.verification import ask, find_witnesses
+from metasilvae.report.verdicts import VerificationReport
+from metasilvae.sharding import Shard
+from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.verification import Question, ask, find_witnesses
 from metasilvae.verification import verify as verify_rows
 
 
@@ -47,21 +51,7 @@ from metasilvae.verification import verify as verify_rows
     "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
 )
 @voting_option
-@click.option(
-    "--format",
-    "report_format",
-    type=click.Choice(list(VERDICT_FORMATS)),
-    help="Form of the report.  [default: by the suffix of --output; text on a terminal; silva in a pipe]",
-)
-@click.option("--output", "-o", metavar="FILE", help="Write the report to a file and print a summary.")
-@click.option(
-    "--require",
-    "requirements",
-    multiple=True,
-    metavar="GATE",
-    help="Fail unless this holds, for example 'stability>=0.8' (also accuracy, robustness; repeatable). "
-    "Exit code 0: all hold, 3: one is violated, 4: one is undecided.",
-)
+@verdict_options
 @click.option(
     "--counterexamples",
     metavar="FILE",
@@ -79,15 +69,10 @@ from metasilvae.verification import verify as verify_rows
     default="hyperrectangle",
     help="Accepted for silva's sake: verdicts are exact either way.",
 )
-@click.option(
-    "--max-print-length",
-    type=click.IntRange(min=-1),
-    default=DEFAULT_PRINT_LENGTH,
-    metavar="N",
-    help="Longest path in the silva report (at least 8), -1 for no limit.",
-)
 @click.option("--seed", type=int, default=42, help="Accepted for silva's sake: nothing here is random.")
 @jobs_option
+@scheduler_option
+@shard_option("Verify only this part of the rows; merge joins the parts")
 @data_options
 @click.pass_context
 def verify(
@@ -109,6 +94,8 @@ def verify(
     max_print_length: int,
     seed: int,
     jobs: int | None,
+    scheduler: str | None,
+    shard: Shard | None,
     **data_options: Any,
 ) -> None:
     """Prove for each row of DATA whether a perturbation can change the answer of MODEL.
@@ -118,8 +105,10 @@ def verify(
     the limits is NO-INFO. Ctrl-C ends the search and reports what is decided.
 
     \b
-    Example:
+    Examples:
       metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
+      metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
+      metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
     if epsilon is not None and perturbation is not None:
         raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
@@ -135,38 +124,45 @@ def verify(
     refuse_two_pipes(*inputs)
     report_path = STANDARD_STREAM if output is None else output
     check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
-    report_format = report_format or _usual_format(report_path)
+    report_format = choose_format(report_format, report_path, shard)
 
     loaded, dataset = load_model_and_data(model, data, data_options)
     question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
-    stop = threading.Event()
-    with Interrupts() as interrupts, RowBar(dataset.n_samples, loaded.n_trees > 1) as bar:
-        # A tree is decided at once; there is nothing to keep when it is interrupted.
-        interrupts.stop = stop.set if loaded.n_trees > 1 else None
-        outcome = verify_rows(
-            question, jobs, limits=Limits(sample_timeout, sample_steps), stop=stop, on_rows=bar.advance
-        )
+    limits = Limits(sample_timeout, sample_steps)
+    note = None
+    if shard is not None:
+        given = {"sample_timeout": sample_timeout, "sample_steps": sample_steps}
+        note = ShardNote.of(question, shard, {name: value for name, value in given.items() if value is not None})
+        question = question.subset(shard.take_rows(dataset.n_samples))
+        dataset = question.dataset
+    with Interrupts() as interrupts:
+        outcome = _verify_rows(question, jobs, scheduler, limits, interrupts)
     if interrupts.received:
         n_decided = outcome.n_samples - outcome.tally.no_info
         click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
     checked = [(gate, gate.check(outcome)) for gate in gates]
     described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
-    report = VerificationReport(question, described, outcome, checked, max_print_length)
+    report = VerificationReport(question, described, outcome, checked, max_print_length, note)
 
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
         write_output(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
-    write_output(report_path, VERDICT_FORMATS[report_format](report))
-    if report_path != STANDARD_STREAM and counterexamples != STANDARD_STREAM:
-        write_output(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
-    elif report_format != "text" or report_path != STANDARD_STREAM:
-        for gate, result in checked:
-            click.echo(f"required {gate.explain(outcome, result)}", err=True)
+    write_verdicts(report, report_format, report_path, is_stdout_taken=counterexamples == STANDARD_STREAM)
     ctx.exit(interrupts.exit_code or combine(result for _, result in checked))
 
 
-def _usual_format(path: str) -> str:
-    if path == STANDARD_STREAM:
-        return "text" if sys.stdout.isatty() else "silva"
-    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
-    return suffix if suffix in VERDICT_FORMATS else "silva"
+def _verify_rows(
+    question: Question, jobs: int | None, scheduler: str | None, limits: Limits, interrupts: Interrupts
+) -> Outcome:
+    is_forest = question.model.n_trees > 1
+    with RowBar(question.dataset.n_samples, is_forest) as bar:
+        if scheduler is None:
+            stop = threading.Event()
+            # A tree is decided at once; there is nothing to keep when it is interrupted.
+            interrupts.stop = stop.set if is_forest else None
+            return verify_rows(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)
+        from metasilvae.execution import open_executor
+        from metasilvae.row_pieces import verify_in_pieces
+
+        with open_executor(scheduler) as executor:
+            return verify_in_pieces(question, executor, limits, bar.advance)

@@ -53,7 +53,7 @@ def read_dataset(
     libsvm_width: int | None = None,
     needs_labels: bool = True,
 ) -> Dataset:
-    """Read a data set from a path, ``-`` (standard input) or ``builtin:NAME/SPLIT``.
+    """Read a data set from a path, ``-`` (standard input), ``builtin:NAME/SPLIT`` or ``cache:NAME/SPLIT``.
 
     Parameters
     ----------

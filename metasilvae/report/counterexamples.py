@@ -26,7 +26,7 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
     names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
     writer.writerow(["label", *names, "#row", "#answer", "#perturbed_answer"])
     for witness in witnesses:
-        notes = [witness.row, _join(model, witness.answer), _join(model, witness.perturbed_answer)]
+        notes = [dataset.number_of(witness.row), _join(model, witness.answer), _join(model, witness.perturbed_answer)]
         writer.writerow([dataset.labels[dataset.y[witness.row]], *map(repr, witness.point.tolist()), *notes])
         yield stream.getvalue()
         stream.seek(0)
@@ -38,7 +38,7 @@ def write_silva_boxes(model: Model, dataset: Dataset, witnesses: Iterable[Witnes
     """silva's form: for each unstable row a box in which the answer is another one."""
     for witness in witnesses:
         pairs = zip(witness.lower.tolist(), witness.upper.tolist(), strict=True)
-        yield f"{witness.row}: [{','.join(f'[{lower!r},{upper!r}]' for lower, upper in pairs)}]\n"
+        yield f"{dataset.number_of(witness.row)}: [{','.join(f'[{lower!r},{upper!r}]' for lower, upper in pairs)}]\n"
 
 
 COUNTEREXAMPLE_FORMATS: dict[str, Callable[[Model, Dataset, Iterable[Witness]], Iterator[str]]] = {

@@ -43,6 +43,10 @@ class ProgressBar:
             )
             self._bar.update()
 
+    def advance(self) -> None:
+        if self._bar is not None:
+            self._bar.update()
+
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
@@ -64,9 +68,10 @@ def describe_training(run: TrainedModel) -> str:
     """The model and its figures on the training rows and on the test rows."""
     model, reason = run.model, run.stop_reason
     assert run.training.perturbation is not None
+    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
     how = [f"seed {run.seed}", f"{run.seconds:.2f} s", *([f"end: {reason.value}"] if reason else [])]
     lines = [
-        f"model         {model.source} (tree, {model.n_leaves} leaves, depth {model.max_depth})",
+        f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})",
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
@@ -74,6 +79,8 @@ def describe_training(run: TrainedModel) -> str:
         lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
     records = [_figures(run, name, part) for name, part in parts if part is not None]
+    if model.is_forest:
+        lines += ["", "stability and robustness are at least as shown; `metasilvae verify` decides the other rows"]
     return "\n".join([*lines, "", as_text(records)])
 
 
@@ -88,8 +95,9 @@ def _figures(run: TrainedModel, name: str, evaluation: Evaluation) -> Record:
     }
 
 
-def describe_study(runs: Sequence[TrainedModel], chosen: TrainedModel) -> str:
-    """How the figures spread over the seeds, and which model was kept."""
+def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:
+    """How the figures spread over the seeds, and which models were kept."""
+    chosen = kept[0]
     columns: dict[str, dict[str, float]] = {}
     for prefix, part in (("", "training"), ("test ", "test")):
         if getattr(chosen, part) is not None:
@@ -103,6 +111,8 @@ def describe_study(runs: Sequence[TrainedModel], chosen: TrainedModel) -> str:
         {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
         for quantile in QUANTILES
     ]
+    if len(kept) > 1:
+        return f"{as_text(records)}\nkept all {len(kept)} trees in {chosen.model.source}\n"
     judge = "phi on the training rows less the cost of leaves"
     if chosen.held_out_fitness is not None:
         judge = f"phi on {chosen.held_out_rows} rows held out"

@@ -7,13 +7,14 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
+from metasilvae.dataset import Dataset
 from metasilvae.gates import Gate, GateResult
+from metasilvae.merging import ModelFacts, ShardNote
 from metasilvae.outcome import Outcome, Verdict
-from metasilvae.verification import Question
 
 # Rows formatted at a time, so that a long report needs little memory.
 ROWS_PER_PIECE = 4096
@@ -22,15 +23,29 @@ DEFAULT_PRINT_LENGTH = 32
 SHORTEST_PRINT_LENGTH = 8
 
 
+class Subject(Protocol):
+    """What was verified, as far as reports want to know; a `metasilvae.verification.Question` will do."""
+
+    @property
+    def model(self) -> ModelFacts: ...
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    @property
+    def voting(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class VerificationReport:
-    """Everything that a report may want to say."""
+    """Everything that a report may want to say; for one shard of several, also where it belongs."""
 
-    question: Question
+    question: Subject
     perturbation: str
     outcome: Outcome
     gates: list[tuple[Gate, GateResult]] = field(default_factory=list)
     print_length: int = DEFAULT_PRINT_LENGTH
+    shard: ShardNote | None = None
 
     @cached_property
     def answers(self) -> list[list[str]]:
@@ -51,7 +66,7 @@ class VerificationReport:
         words = [verdict.word for verdict in Verdict]
         for row, (label, answer, verdict) in enumerate(self.columns()):
             record = {
-                "row": row,
+                "row": self.question.dataset.number_of(row),
                 "label": labels[label],
                 "answer": self.answers[answer],
                 "verdict": words[verdict],
@@ -74,6 +89,8 @@ class VerificationReport:
             "robustness": float(tally.robustness),
             "counts": tally.as_dict(),
         }
+        if self.shard is not None:
+            summary["shard"] = asdict(self.shard)
         if self.gates:
             summary["requirements"] = [
                 {"requirement": gate.text, "result": result.name.lower()} for gate, result in self.gates
@@ -97,6 +114,8 @@ def write_text(report: VerificationReport) -> Iterator[str]:
     kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
     yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
     yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
+    if report.shard is not None:
+        yield f"shard         {report.shard.number}/{report.shard.count} of {report.shard.n_rows} rows\n"
     yield f"perturbation  {report.perturbation}\n\n"
     for name, count in (
         ("accuracy", tally.correct),
@@ -148,9 +167,10 @@ def write_silva(report: VerificationReport) -> Iterator[str]:
             f"{'Result':>10} {'Time (s)':>10}\n"
         )
         for row, (label, answer, verdict) in enumerate(report.columns()):
+            number = report.question.dataset.number_of(row)
             seconds = share if row_seconds is None else f"{row_seconds[row]:10.3g}"
             reason = f" {reasons[row]}" if row in reasons else ""
-            yield f"{model} {data} {row:>8} {labels[label]} {answers[answer]} {words[verdict]} {seconds}{reason}\n"
+            yield f"{model} {data} {number:>8} {labels[label]} {answers[answer]} {words[verdict]} {seconds}{reason}\n"
 
     yield from _in_pieces(lines())
     tally = report.outcome.tally

@@ -1,0 +1,256 @@
+"""Training a forest for the votes that its trees cast together, not for what each of them is worth alone.
+
+Each tree is grown on rows drawn with weights: rows about which the forest so far is wrong, or can be made wrong within
+their boxes, are drawn more often (metasilvae.tree_tasks). Trees are grown in small batches, the same ones for any
+number of workers (metasilvae.forest_growth). Small forests on parts of the rows choose how to do it
+(metasilvae.forest_rehearsal).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.ensemble_votes import GrowingForest
+from metasilvae.errors import DataError
+from metasilvae.forest_growth import grow_forest
+from metasilvae.forest_options import ForestOptions
+from metasilvae.forest_rehearsal import list_settings, plan_rehearsal, rehearse
+from metasilvae.model import Model, join_trees
+from metasilvae.parallel import available_cores, wait_for
+from metasilvae.perturbation import Perturbation
+from metasilvae.rehearsal import choose_setting
+from metasilvae.splitting import split_rows
+from metasilvae.training import HOLDING_SEED, Progress, StopReason
+from metasilvae.tree_tasks import Stoppable, TreeTask, grow_tree, plan_tree
+
+# Has a function called with the data set, the perturbation and the given arguments, somewhere.
+Submit = Callable[..., "futures.Future[Any]"]
+# Of a time limit, for the rehearsal.
+REHEARSAL_SHARE = 0.3
+# A time limit must be more than 0.
+TINY = 1e-9
+
+
+class ForestTrainer:
+    """Training of a forest that can be watched and stopped; to its user the same as `metasilvae.training.Trainer`.
+
+    Phases: a first tree at once ("warm-up") and the choice ("rehearsal"), if the options ask for one, then "tree".
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Training samples.
+    perturbation : Perturbation
+        What the forest is to withstand.
+    options : ForestOptions
+    jobs : int or None
+        Threads; None means all available cores. The result does not depend on it.
+    submit : function or None
+        Where tasks go, if not to threads of this process: ``submit(function, *arguments)`` has
+        ``function(dataset, perturbation, *arguments)`` called and gives a future. A stop cancels those futures.
+
+    Attributes
+    ----------
+    options : TrainingOptions
+        Of the trees, with the seed of the forest.
+    setting : dict or None
+        What the rehearsal chose.
+    stop_reason : StopReason or None
+        Why the run ended; None before.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        perturbation: Perturbation,
+        options: ForestOptions,
+        jobs: int | None = 1,
+        submit: Submit | None = None,
+    ) -> None:
+        if dataset.n_labels < 2:
+            raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
+        options.features_per_tree(dataset.n_features)
+        self.dataset = dataset
+        self.perturbation = perturbation
+        self.forest_options = options
+        self.options = options.tree
+        self.setting: dict[str, Any] | None = None
+        self.stop_reason: StopReason | None = None
+        self.held_out: Dataset | None = None
+        self._rows = np.arange(dataset.n_samples)
+        if options.tree.validation > 0:
+            self._rows, held = split_rows(dataset.y, options.tree.validation, HOLDING_SEED)
+            self.held_out = dataset.subset(held)
+        self._numbers = range(options.n_trees) if options.numbers is None else options.numbers
+        self._jobs = available_cores() if jobs is None else jobs
+        self._submit = submit
+        self._stoppable = Stoppable()
+        self._trees: list[Model] = []
+        self._spare: list[Model] = []
+        self._pending: list[futures.Future[Any]] = []
+        self._settings = list_settings(options) if options.tree.rehearse and options.tree.greedy else []
+        self._splits = plan_rehearsal(dataset.y, self._rows, options.tree.seed) if self._settings else []
+        self._start = time.perf_counter()
+
+    @property
+    def n_steps(self) -> int:
+        """Number of progress records of a run that nothing ends early."""
+        n_rehearsed = len(self._settings) * len(self._splits)
+        return (1 if self._settings else 0) + n_rehearsed + len(self._numbers)
+
+    def run(self) -> Iterator[Progress]:
+        """Train; yield after each tree. Leaving the loop early keeps the trees so far."""
+        self._start = time.perf_counter()
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        if self._submit is None:
+            self._submit = self._submitter(pool)
+        try:
+            if self._settings:
+                yield from self._choose_setting()
+            if not self._is_over():
+                yield from self._grow()
+        finally:
+            self._stoppable.stop()
+            pool.shutdown(cancel_futures=True)
+        if self.stop_reason is None:
+            self.stop_reason = StopReason.ITERATIONS
+
+    def stop(self) -> None:
+        """End the run soon; may be called at any time, from a signal handler or from another thread too."""
+        self._end(StopReason.INTERRUPTED)
+
+    @property
+    def model(self) -> Model:
+        """The forest of the trees so far."""
+        return join_trees(self._kept_trees())
+
+    @property
+    def held_out_fitness(self) -> float | None:
+        """Fitness, or less, of the forest on the held-out rows, if there are any."""
+        if self.held_out is None:
+            return None
+        judged = GrowingForest(self.held_out, self.perturbation, self._jobs)
+        for tree in self._kept_trees():
+            judged.add(tree)
+        return self.options.fitness.value(*judged.certainty.shares)
+
+    # Parts of the run
+
+    def _choose_setting(self) -> Iterator[Progress]:
+        """Grow one tree, for a user who stops the run early; then try every setting on every split and choose."""
+        votes = GrowingForest(self.dataset, self.perturbation, self._jobs)
+        for tree in self._do([(grow_tree, self._plan_first())]):
+            self._spare = [tree]
+            votes.add(tree)
+            yield self._progress("warm-up", 0, self._spare, votes)
+        work = [
+            (rehearse, self.forest_options.with_setting(setting), *split)
+            for setting in self._settings
+            for split in self._splits
+        ]
+        figures = []
+        for step, figure in enumerate(self._do(work, REHEARSAL_SHARE)):
+            figures.append(figure)
+            yield self._progress("rehearsal", step, self._spare, votes)
+        self._stoppable = Stoppable()
+        if not self._is_over():
+            is_whole = 0 < len(figures) == len(work) and bool(np.isfinite(figures).all())
+            table = np.reshape(figures if is_whole else [0.0], (len(self._settings) if is_whole else 1, -1))
+            self.setting = dict(self._settings[choose_setting(table)])
+            self.forest_options = self.forest_options.with_setting(self.setting)
+            self.options = self.forest_options.tree
+
+    def _grow(self) -> Iterator[Progress]:
+        growth = grow_forest(
+            self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
+            self._grow_batch, self._seconds_left, self._jobs,
+        )  # fmt: skip
+        for step, (tree, votes) in enumerate(growth):
+            self._trees.append(tree)
+            progress = self._progress("tree", step, self._trees, votes)
+            yield progress
+            if progress.fitness >= self.options.target:
+                self._end(StopReason.TARGET)
+
+    def _grow_batch(self, tasks: list[TreeTask]) -> Iterator[Model]:
+        for tree in self._do([(grow_tree, task) for task in tasks]):
+            # A tree that was stopped before its first split has nothing to say.
+            if self.stop_reason is None or tree.n_leaves > 1:
+                yield tree
+
+    def _plan_first(self) -> TreeTask:
+        limit = self._seconds_left()
+        return plan_tree(self.forest_options, self._numbers[0], self._rows, None, self.dataset.n_features, limit)
+
+    def _kept_trees(self) -> list[Model]:
+        if self._trees or self._spare:
+            return self._trees or self._spare
+        ended = Stoppable()
+        ended.stop()
+        return [grow_tree(self.dataset, self.perturbation, self._plan_first(), ended)]
+
+    # Workers and time
+
+    def _submitter(self, pool: futures.Executor) -> Submit:
+        def submit(function: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
+            return pool.submit(function, self.dataset, self.perturbation, *arguments, stoppable=self._stoppable)
+
+        return submit
+
+    def _do(self, work: Sequence[tuple[Any, ...]], share_of_time: float = 1.0) -> Iterator[Any]:
+        """Results in order; after a stop, or that share of the time limit, only those that were under way."""
+        if self._is_over():
+            return
+        assert self._submit is not None
+        deadline = self._start + share_of_time * self.options.time_limit
+        hurry = self._time_out if share_of_time == 1 else self._cut_short
+        self._pending = [self._submit(*each) for each in work]
+        for task in self._pending:
+            try:
+                result = wait_for(task, deadline, hurry)
+            except futures.CancelledError:
+                continue
+            yield result
+
+    def _time_out(self) -> None:
+        self._end(StopReason.TIME_LIMIT)
+
+    def _end(self, reason: StopReason) -> None:
+        self.stop_reason = self.stop_reason or reason
+        self._cut_short()
+
+    def _cut_short(self) -> None:
+        """End the tasks of now."""
+        for task in self._pending:
+            task.cancel()
+        self._stoppable.stop()
+
+    def _seconds_left(self) -> float:
+        return max(TINY, self._start + self.options.time_limit - time.perf_counter())
+
+    def _is_over(self) -> bool:
+        if self.stop_reason is None and time.perf_counter() - self._start >= self.options.time_limit:
+            self._time_out()
+        return self.stop_reason is not None
+
+    def _progress(self, phase: str, step: int, trees: Sequence[Model], votes: GrowingForest) -> Progress:
+        shares = votes.certainty.shares
+        fitness = self.options.fitness.value(*shares)
+        return Progress(
+            phase, step, time.perf_counter() - self._start, fitness, *shares,
+            sum(tree.n_leaves for tree in trees), len(trees), fitness, fitness,
+        )  # fmt: skip
+
+
+def train_forest(dataset: Dataset, perturbation: Perturbation, options: ForestOptions, jobs: int | None = 1) -> Model:
+    """Train a forest to the end."""
+    trainer = ForestTrainer(dataset, perturbation, options, jobs)
+    for _ in trainer.run():
+        pass
+    return trainer.model

@@ -1,0 +1,83 @@
+"""What an import gives: a model, and the library it came from as the judge of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.model import Model
+
+FLOAT32_ROUNDING = float(np.finfo(np.float32).eps)
+FLOAT64_ROUNDING = float(np.finfo(np.float64).eps)
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The source library, asked for its own answers.
+
+    Attributes
+    ----------
+    name : str
+        Library and version.
+    answer : callable
+        From a float64 array of shape (n_samples, n_features) to the position of the label of each sample.
+    score : callable or None
+        From the same array to the library's score of each label, shape (n_samples, n_labels), where it tells them.
+    rounding : float
+        Relative error of one addition in the library.
+    largest : float
+        Largest absolute value that the library takes.
+    """
+
+    name: str
+    answer: Callable[[NDArray[np.float64]], NDArray[np.int64]]
+    score: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
+    rounding: float = FLOAT64_ROUNDING
+    largest: float = LARGEST_FLOAT32
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model from another library.
+
+    Attributes
+    ----------
+    model : Model
+    voting : str
+        How the library counts its trees; one of `metasilvae.voting.VOTINGS`.
+    origin : str
+        What the source is, for reports.
+    find_judge : callable
+        Loads the library and gives it the same source; None if it is not installed.
+    extra : str
+        What to install for a judge.
+    """
+
+    model: Model
+    voting: str
+    origin: str
+    find_judge: Callable[[], Judge | None]
+    extra: str
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How a source is to be read.
+
+    Attributes
+    ----------
+    labels : tuple of str or None
+        Names of the labels in the order of the source; None keeps the names, or numbers, of the source.
+    leaves : str
+        "counts", "scores", or "auto": counts where the source has them.
+    trust : bool
+        Whether the source may run code while it is loaded.
+    """
+
+    labels: tuple[str, ...] | None = None
+    leaves: str = "auto"
+    trust: bool = False

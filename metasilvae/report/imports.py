@@ -1,0 +1,39 @@
+"""What an import did, as text."""
+
+from __future__ import annotations
+
+from metasilvae.imports import Comparison, Imported
+
+
+def describe_import(imported: Imported, comparison: Comparison | None, output: str) -> str:
+    """Source, model, voting and comparison, one on each line."""
+    model = imported.model
+    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    lines = [
+        f"source    {model.source} ({imported.origin})",
+        f"model     {output} ({kind}, {model.n_leaves} leaves, depth {model.max_depth}, {model.n_labels} labels)",
+    ]
+    if model.is_forest:
+        hint = "" if imported.voting == "softargmax" else f"; use --voting {imported.voting} with other commands"
+        lines.append(f"voting    {imported.voting}{hint}")
+    if comparison is None:
+        lines.append("compared  no")
+    else:
+        lines.append(f"compared  {comparison.n_rows} rows with {comparison.judge}: {_describe_rows(comparison)}")
+    return "\n".join([*lines, ""])
+
+
+def _describe_rows(comparison: Comparison) -> str:
+    parts = [
+        f"{comparison.n_data} of data" if comparison.n_data else "",
+        f"{comparison.n_random} random",
+        f"{comparison.n_thresholds} beside thresholds",
+    ]
+    text = ", ".join(part for part in parts if part)
+    equal = comparison.n_rows - comparison.n_rounded
+    text += f"; {equal} equal"
+    if comparison.n_ties:
+        text += f" ({comparison.n_ties} of them ties, where the library takes one label of several)"
+    if comparison.n_rounded:
+        text += f", {comparison.n_rounded} decided by the rounding of its sums"
+    return text

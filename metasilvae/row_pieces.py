@@ -1,0 +1,74 @@
+"""A verification in pieces: rows are shared out to tasks, and what they find is put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.execution import TaskExecutor, run_all
+from metasilvae.forest_verification import Limits
+from metasilvae.model import AnswerTable, LabelSet
+from metasilvae.outcome import Outcome
+from metasilvae.sharding import Shard
+from metasilvae.verification import Question, verify
+
+# Rows of a task if they are few; a forest may need a second for a row, and a task should be done in a minute.
+ROWS_PER_PIECE = 16
+# More tasks than this keep the scheduler busier than the workers.
+MOST_PIECES = 1024
+
+
+def plan_pieces(n_rows: int) -> list[Shard]:
+    """Pieces that depend on the number of rows alone, not on who works on them."""
+    n_pieces = min(-(-n_rows // ROWS_PER_PIECE), MOST_PIECES)
+    return [Shard(number + 1, n_pieces) for number in range(n_pieces)]
+
+
+def verify_in_pieces(
+    question: Question,
+    executor: TaskExecutor,
+    limits: Limits | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Outcome:
+    """The same as `metasilvae.verification.verify`, by tasks; its time is that of all tasks together."""
+    n_rows = question.dataset.n_samples
+    pieces = plan_pieces(n_rows)
+    shared = executor.share(question)
+    # Pieces are of equal size but for one row.
+    tasks = [(shared, piece, limits) for piece in pieces]
+    outcomes = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
+    return join_outcomes([piece.take_rows(n_rows) for piece in pieces], outcomes)
+
+
+def _verify_piece(question: Question, piece: Shard, limits: Limits | None) -> Outcome:
+    return verify(question.subset(piece.take_rows(question.dataset.n_samples)), 1, limits=limits)
+
+
+def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
+    """Put outcomes together; `rows` tells for each of them where its rows belong, and all together are 0, 1, 2 ..."""
+    numbers: dict[LabelSet, int] = {}
+    ids: list[NDArray[np.int32]] = []
+    reasons: dict[int, str] = {}
+    for places, outcome in zip(rows, outcomes, strict=True):
+        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.answers.sets]
+        ids.append(np.array(own_numbers, dtype=np.int32)[outcome.answers.ids])
+        reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
+    answers = AnswerTable(tuple(numbers), _place(rows, ids))
+    arrays = {
+        each.name: _place(rows, [getattr(outcome, each.name) for outcome in outcomes])
+        for each in fields(Outcome)
+        if isinstance(getattr(outcomes[0], each.name), np.ndarray)
+    }
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return Outcome(answers=answers, seconds=seconds, reasons=dict(sorted(reasons.items())), **arrays)
+
+
+def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:
+    """One array of the parts, with each item at its row."""
+    whole = np.empty((sum(map(len, rows)), *parts[0].shape[1:]), dtype=parts[0].dtype)
+    for places, part in zip(rows, parts, strict=True):
+        whole[places] = part
+    return whole

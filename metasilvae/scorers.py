@@ -1,0 +1,63 @@
+"""Scorers for scikit-learn's model selection: what a model is worth under perturbations.
+
+    cross_val_score(MetaSilvaeClassifier(epsilon=0.1), X, y, scoring=robust_accuracy_scorer(0.1))
+
+In a pipeline the perturbation is one of the values that reach the classifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from metasilvae.fitness import Fitness, fitness_from_weights
+from metasilvae.perturbation import Perturbation
+
+ACCURACY, STABILITY, ROBUSTNESS = Fitness(correct=1.0), Fitness(stable=1.0), Fitness(robust=1.0)
+
+
+@dataclass(frozen=True)
+class RobustScorer:
+    """A weighted sum of the shares of samples that are right, provably stable, and both.
+
+    Attributes
+    ----------
+    fitness : Fitness
+    epsilon : float, Perturbation or None
+        None means the one of training.
+    """
+
+    fitness: Fitness
+    epsilon: float | Perturbation | None = None
+
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+        from metasilvae.estimators import RobustClassifier
+
+        while hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        if hasattr(estimator, "steps"):
+            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            return self(estimator[-1], X, y)
+        if not isinstance(estimator, RobustClassifier):
+            raise TypeError(f"this scorer is for metasilvae's estimators, not for {type(estimator).__name__}")
+        return self.fitness.value(*estimator.shares(X, y, self.epsilon))
+
+
+def robust_accuracy_scorer(epsilon: float | Perturbation | None = None) -> RobustScorer:
+    """Share of samples that are classified rightly and stably."""
+    return RobustScorer(ROBUSTNESS, epsilon)
+
+
+def stability_scorer(epsilon: float | Perturbation | None = None) -> RobustScorer:
+    """Share of samples whose answer no perturbation changes, right or wrong."""
+    return RobustScorer(STABILITY, epsilon)
+
+
+def fitness_scorer(
+    epsilon: float | Perturbation | None = None, accuracy: float = 0.9, stability: float = 0.1, robustness: float = 0.0
+) -> RobustScorer:
+    """A weighted sum of accuracy, stability and robustness; as it stands, what the paper trains for."""
+    weights = {"accuracy": accuracy, "stability": stability, "robustness": robustness}
+    return RobustScorer(fitness_from_weights(weights), epsilon)

@@ -1,0 +1,240 @@
+"""The estimators keep scikit-learn's promises, and are what the command line makes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import run
+
+sklearn = pytest.importorskip("sklearn")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import MinMaxScaler  # noqa: E402
+from sklearn.tree import DecisionTreeClassifier  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+import metasilvae  # noqa: E402
+from metasilvae import Ball, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
+from metasilvae.cli.training_parameters import training_options  # noqa: E402
+from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
+from metasilvae.scorers import fitness_scorer, robust_accuracy_scorer, stability_scorer  # noqa: E402
+
+TREE = MetaSilvaeClassifier(preset="fast")
+FOREST = RobustForestClassifier(3, preset="fast")
+TRAIN, TEST = read_dataset("builtin:iris/train"), read_dataset("builtin:iris/test")
+
+
+def arrays(dataset: metasilvae.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    return dataset.X, np.array(dataset.labels)[dataset.y]
+
+
+X, y = arrays(TRAIN)
+X_TEST, Y_TEST = arrays(TEST)
+
+
+@parametrize_with_checks([TREE, FOREST])
+def test_promises_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+class TestParameters:
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_they_are_those_of_the_command_line(self, estimator: Any) -> None:
+        other_names = {
+            "n_jobs": "jobs", "random_state": "seed", "weights": "weight", "n_trees": "trees",
+            "method": "forest-method",
+        }  # fmt: skip
+        known = {"--jobs", "--perturbation"}
+
+        @training_options
+        def command() -> None: ...
+
+        for option in command.__click_params__:  # type: ignore[attr-defined]
+            known |= {name for name in option.opts if name.startswith("--")}
+        for name in set(estimator.get_params()) - {"options"}:
+            assert f"--{other_names.get(name, name).replace('_', '-')}" in known
+
+    def test_the_model_is_that_of_the_command_line(self, tmp_path: Path) -> None:
+        run("train", "builtin:iris/train", tmp_path / "a.silva", "--epsilon", "0.2", "--seed", "3", "--max-leaves", "4")
+        MetaSilvaeClassifier(0.2, random_state=3, max_leaves=4).fit(X, y).save(tmp_path / "b.silva")
+        assert (tmp_path / "a.silva").read_bytes() == (tmp_path / "b.silva").read_bytes()
+
+    def test_so_is_the_forest(self, tmp_path: Path) -> None:
+        words = ["--epsilon", "0.2", "--seed", "3", "--trees", "3", "--preset", "fast", "--row-sample", "0.5"]
+        run("train", "builtin:iris/train", tmp_path / "a.silva", *words)
+        forest = RobustForestClassifier(3, 0.2, random_state=3, preset="fast", row_sample=0.5).fit(X, y)
+        assert same_model(forest.model_, read_model(str(tmp_path / "a.silva")))
+
+    def test_every_parameter_has_an_effect(self) -> None:
+        changes: dict[str, Any] = {
+            "epsilon": 0.3, "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
+            "max_depth": 1, "max_leaves": 2, "min_samples_leaf": 45, "leaf_cost": 50.0, "radius_factor": 5.0,
+            "caution": 1.0, "rehearse": True, "max_iteration": 1, "patience": 1, "time_limit": 1.0, "validation": 0.5,
+            "options": {"population": 5}, "random_state": 8,
+        }  # fmt: skip
+        assert set(changes) | {"n_jobs"} == set(TREE.get_params())
+        usual = TREE._choose_options(), TREE._perturbation()
+        for name, value in changes.items():
+            changed = clone(TREE).set_params(**{name: value})
+            assert (changed._choose_options(), changed._perturbation()) != usual, name
+
+    def test_random_state(self) -> None:
+        tree = MetaSilvaeClassifier(random_state=np.random.RandomState(1))
+        first, second = tree._seed(), tree._seed()
+        assert first != second
+        assert MetaSilvaeClassifier(random_state=np.random.RandomState(1))._seed() == first
+        assert MetaSilvaeClassifier(random_state=np.int64(7))._seed() == 7
+        assert len({MetaSilvaeClassifier(random_state=None)._seed() for _ in range(5)}) > 1
+
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_the_number_of_threads_has_none(self, estimator: Any) -> None:
+        one, two = (clone(estimator).set_params(n_jobs=n_jobs).fit(X, y) for n_jobs in (None, 2))
+        assert same_model(one.model_, two.model_)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"epsilon": -1.0}, "epsilon is -1"),
+            ({"preset": "worst"}, "preset 'worst'"),
+            ({"options": {"no_such": 1}}, "no such option: no_such"),
+            ({"max_leaves": 0}, "max-leaves is 0"),
+        ],
+    )
+    def test_wrong_values(self, change: dict[str, Any], message: str) -> None:
+        for estimator in (TREE, FOREST):
+            with pytest.raises(ValueError, match=message):
+                clone(estimator).set_params(**change).fit(X, y)
+
+
+class TestAnswers:
+    def test_certificates_are_verdicts(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        for epsilon in (0.0, 0.1, 0.5, 2.0):
+            outcome = metasilvae.verify(tree.model_, TEST, epsilon)
+            assert np.array_equal(tree.certify(X_TEST, epsilon), outcome.stability == 1)
+            figures = tree.shares(X_TEST, Y_TEST, epsilon)
+            tally = outcome.tally
+            assert figures == (float(tally.accuracy), float(tally.stability), float(tally.robustness))
+            assert tree.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
+
+    def test_witnesses(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        stable, points = tree.certify(X_TEST, 0.5, witnesses=True)
+        assert 0 < stable.sum() < len(stable)
+        assert np.array_equal(stable, tree.certify(X_TEST, 0.5))
+        assert np.isnan(points[stable]).all()
+        assert (np.abs(points - X_TEST)[~stable] <= 0.5 + 1e-12).all()
+        assert (tree.predict(points[~stable]) != tree.predict(X_TEST[~stable])).all()
+
+    def test_the_forest_certifies_only_what_is_stable(self) -> None:
+        forest = clone(FOREST).fit(X, y)
+        stable = forest.certify(X_TEST, 0.1)
+        assert stable.any()
+        rng = np.random.default_rng(1)
+        answers = forest.predict(X_TEST)
+        for _ in range(200):
+            moved = X_TEST + rng.choice([-0.1, 0.0, 0.1], X_TEST.shape)
+            assert (forest.predict(moved) == answers)[stable].all()
+
+    def test_the_limits_of_a_perturbation_stay(self) -> None:
+        tree = MetaSilvaeClassifier(perturbation=Ball(0.1, 0.0, 8.0), preset="fast").fit(X, y)
+        assert tree._perturbation(0.5) == Ball(0.5, 0.0, 8.0)
+        assert tree._perturbation(Ball(0.5)) == Ball(0.5)
+        with pytest.raises(ValueError, match="epsilon is -1"):
+            tree.certify(X, -1.0)
+
+    def test_score_in_training(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        assert tree.robust_score_ == tree.robust_score(X, y)
+        forest = clone(FOREST).fit(X, y)
+        assert 0 < forest.robust_score_ <= forest.score(X, y)
+
+    def test_unknown_labels_are_wrong(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        assert tree.shares(X_TEST, np.full(len(X_TEST), "rose"))[0] == 0
+        with pytest.raises(ValueError, match="y has the shape"):
+            tree.robust_score(X_TEST, Y_TEST[:3])
+
+    def test_probabilities(self) -> None:
+        for estimator in (TREE, FOREST):
+            fitted = clone(estimator).fit(X, y)
+            shares = fitted.predict_proba(X_TEST)
+            assert np.allclose(shares.sum(axis=1), 1)
+            assert np.array_equal(fitted.classes_[shares.argmax(axis=1)], fitted.predict(X_TEST))
+
+    def test_ties(self) -> None:
+        tree = clone(TREE).fit([[0.0], [0.0], [0.0], [0.0]], ["b", "c", "a", "c"])
+        assert tree.predict([[0.0]]) == ["c"]
+        tree = clone(TREE).fit([[0.0]] * 4, ["b", "a", "a", "b"])
+        assert tree.predict([[1.0]]) == ["a"]
+        assert tree.predict_proba([[1.0]]).tolist() == [[0.5, 0.5]]
+        assert tree.shares([[0.0]], ["a"]) == (0.0, 1.0, 0.0)
+
+    def test_labels_that_no_file_can_hold(self, tmp_path: Path) -> None:
+        odd = np.where(y == "setosa", "Iris, the bristly", y)
+        tree = clone(TREE).fit(X, odd)
+        assert tree.predict(X[:1]) == odd[:1]
+        tree.save(tmp_path / "tree.silva")
+        assert read_model(str(tmp_path / "tree.silva")).labels == ("class-0", "class-1", "class-2")
+
+    def test_not_fitted(self, tmp_path: Path) -> None:
+        for call in (lambda tree: tree.certify(X), lambda tree: tree.robust_score(X, y), lambda tree: tree.save("x")):
+            with pytest.raises(NotFittedError):
+                call(clone(TREE))
+
+
+class TestSelection:
+    def test_pickle(self) -> None:
+        for estimator in (TREE, FOREST):
+            fitted = clone(estimator).fit(X, y)
+            again = pickle.loads(pickle.dumps(fitted))
+            assert same_model(again.model_, fitted.model_)
+            assert np.array_equal(again.predict(X_TEST), fitted.predict(X_TEST))
+
+    def test_scorers(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        accuracy, stability, robustness = tree.shares(X_TEST, Y_TEST, 0.3)
+        assert robust_accuracy_scorer(0.3)(tree, X_TEST, Y_TEST) == robustness
+        assert stability_scorer(0.3)(tree, X_TEST, Y_TEST) == stability
+        assert fitness_scorer(0.3)(tree, X_TEST, Y_TEST) == pytest.approx(0.9 * accuracy + 0.1 * stability)
+        assert robust_accuracy_scorer()(tree, X_TEST, Y_TEST) == tree.robust_score(X_TEST, Y_TEST)
+        assert pickle.loads(pickle.dumps(robust_accuracy_scorer(0.3))) == robust_accuracy_scorer(0.3)
+
+    def test_cross_validation(self) -> None:
+        scores = cross_val_score(TREE, X, y, cv=3, scoring=robust_accuracy_scorer(0.1))
+        assert (scores > 0.5).all()
+        assert (scores <= cross_val_score(TREE, X, y, cv=3)).all()
+
+    def test_pipeline(self) -> None:
+        pipeline = make_pipeline(MinMaxScaler(), MetaSilvaeClassifier(0.05, preset="fast")).fit(X, y)
+        assert pipeline.score(X_TEST, Y_TEST) > 0.8
+        scaled = pipeline[:-1].transform(X_TEST)
+        assert robust_accuracy_scorer()(pipeline, X_TEST, Y_TEST) == pipeline[-1].robust_score(scaled, Y_TEST)
+        alone = make_pipeline(TREE).fit(X, y)
+        assert stability_scorer(0.1)(alone, X_TEST, Y_TEST) == alone[-1].shares(X_TEST, Y_TEST, 0.1)[1]
+
+    def test_grid_search(self) -> None:
+        pipeline = make_pipeline(MinMaxScaler(), TREE)
+        grid = {"metasilvaeclassifier__max_leaves": [1, 4], "metasilvaeclassifier__epsilon": [0.02]}
+        search = GridSearchCV(pipeline, grid, cv=3, scoring=robust_accuracy_scorer(0.02)).fit(X, y)
+        assert search.best_params_["metasilvaeclassifier__max_leaves"] == 4
+        assert robust_accuracy_scorer(0.02)(search, X_TEST, Y_TEST) > 0.5
+
+    def test_other_estimators(self) -> None:
+        with pytest.raises(TypeError, match="not for DecisionTreeClassifier"):
+            robust_accuracy_scorer(0.1)(DecisionTreeClassifier().fit(X, y), X, y)
+
+    def test_names_of_features(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame(X, columns=list("abcd"))
+        tree = clone(TREE).fit(frame, y)
+        assert tree.feature_names_in_.tolist() == list("abcd")
+        with pytest.raises(ValueError, match="feature names should match"):
+            tree.certify(frame[list("dcba")])
