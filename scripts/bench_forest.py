@@ -5,8 +5,9 @@
 Scikit-learn forests of 50 trees, depth 10, fixed seed, are trained here and written in silva's format; the published
 forests come from the golden folder. Every program gets the same forest, the same rows (the first 500 of the test set)
 and the same time limit for each row, on one thread. Seconds are processor time of the analysis: silva's as it reports
-it, Veritas's without building its trees. The last column counts rows that metasilvae and the program both decide, but
-differently. Needs the extra `bench` for scikit-learn and Veritas; what is missing is left out and named.
+it, Veritas's without building its trees; the best of three runs where one takes less than a second. The last column
+counts rows that metasilvae and the program both decide, but differently. Needs the extra `bench` for scikit-learn and
+Veritas; what is missing is left out and named.
 
 Veritas (`dtai-veritas`) maximizes sums of leaf values; votes are put to it as one sum for each contest of two labels,
 so that ties count for it as they do here. It compares `x < k`, so thresholds become the next float64.
@@ -277,7 +278,10 @@ def main() -> int:
         for program in PROGRAMS:
             if program not in arguments.programs:
                 continue
-            run = run_program(program, case, arguments.limit, arguments.silva)
+            runs = [run_program(program, case, arguments.limit, arguments.silva)]
+            while runs[0] is not None and runs[0].seconds < 1.0 and len(runs) < 3:
+                runs.append(run_program(program, case, arguments.limit, arguments.silva))
+            run = min((found for found in runs if found is not None), key=lambda found: found.seconds, default=None)
             if run is None:
                 continue
             ours = ours or run
@@ -286,7 +290,7 @@ def main() -> int:
             name = f"{case.name}, {case.epsilon:g}" if case.name.endswith("trees") else case.name
             print(
                 f"{name:40} {program:>10} {case.dataset.n_samples:>5} {run.stability.count(Stability.STABLE):>7} "
-                f"{run.n_undecided:>9} {run.seconds:>8.3f} {n_differing:>6}",
+                f"{run.n_undecided:>9} {run.seconds:>8.4f} {n_differing:>6}",
                 flush=True,
             )
     return 0
