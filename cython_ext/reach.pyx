@@ -13,6 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from ms_box cimport just_above, lower_bound, upper_bound
+from ms_groups cimport fill_nearest, groups_admit
 from ms_node cimport Node, reaches_left, reaches_right
 
 # What find_witnesses can say about a row; metasilvae.verification has the same names.
@@ -83,57 +84,6 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_s
                 stable[row] = is_stable
     finally:
         free(waiting)
-
-
-cdef bint _groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
-                        const double* low, const double* high) noexcept nogil:
-    """Whether a box contains a point in which every group is one-hot: one member 1, the others 0."""
-    cdef Py_ssize_t group, position
-    cdef int32_t f
-    cdef int n_not_zero
-    cdef bint some_one, forced_one
-    for group in range(group_starts.shape[0] - 1):
-        n_not_zero = 0
-        some_one = False
-        forced_one = False
-        for position in range(group_starts[group], group_starts[group + 1]):
-            f = members[position]
-            if low[f] <= 1.0 <= high[f]:
-                some_one = True
-                if not (low[f] <= 0.0 <= high[f]):
-                    forced_one = True
-            if not (low[f] <= 0.0 <= high[f]):
-                n_not_zero += 1
-        if n_not_zero > 1 or not some_one or (n_not_zero == 1 and not forced_one):
-            return False
-    return True
-
-
-cdef double _clamp(double value, double low, double high) noexcept nogil:
-    if value < low:
-        return low
-    return high if value > high else value
-
-
-cdef void _fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
-                        const double* low, const double* high, Py_ssize_t n_features,
-                        double* point) noexcept nogil:
-    """Point of an admissible box that is nearest to the sample, with one-hot groups."""
-    cdef Py_ssize_t f, group, position
-    cdef int32_t chosen, member
-    for f in range(n_features):
-        point[f] = _clamp(sample[f], low[f], high[f])
-    for group in range(group_starts.shape[0] - 1):
-        chosen = -1
-        for position in range(group_starts[group], group_starts[group + 1]):
-            member = members[position]
-            if not (low[member] <= 0.0 <= high[member]):
-                chosen = member         # cannot be 0, so it is the one
-                break
-            if low[member] <= 1.0 <= high[member] and (chosen < 0 or sample[member] > sample[chosen]):
-                chosen = member
-        for position in range(group_starts[group], group_starts[group + 1]):
-            point[members[position]] = 1.0 if members[position] == chosen else 0.0
 
 
 cdef struct Frame:
@@ -215,7 +165,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
                             top += 3
                         continue
                     if group_starts.shape[0] > 1:
-                        if not _groups_admit(members, group_starts, low, high):
+                        if not groups_admit(members, group_starts, low, high):
                             continue
                     admissible = True
                     if leaf_answers[nodes[node].leaf] == expected[row]:
@@ -223,7 +173,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
                     found[item] = 1
                     if not wants_points:
                         break
-                    _fill_nearest(members, group_starts, &X[row, 0], low, high, n_features, point)
+                    fill_nearest(members, group_starts, &X[row, 0], low, high, n_features, point)
                     distance = 0.0
                     for f in range(n_features):
                         distance = max(distance, fabs(point[f] - X[row, f]))

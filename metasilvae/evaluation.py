@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metasilvae.dataset import Dataset
+from metasilvae.forest_verification import Limits
 from metasilvae.matching import check_width, match_labels
 from metasilvae.model import AnswerTable, Model
 from metasilvae.outcome import Tally
@@ -63,8 +64,9 @@ def evaluate(
     *,
     voting: str | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> list[Evaluation]:
-    """Evaluate under each perturbation, or accuracy alone where none is given."""
+    """Evaluate under each perturbation, or accuracy alone where none is given; limits hold for each row of a forest."""
     if not perturbations:
         answers = classify(model, dataset, voting=voting, jobs=jobs)
         true_labels = match_labels(model, dataset)
@@ -72,7 +74,7 @@ def evaluate(
         return [Evaluation(model, dataset, int(is_correct.sum()))]
     evaluations = []
     for perturbation in perturbations:
-        tally = verify(ask(model, dataset, perturbation, voting=voting), jobs).tally
+        tally = verify(ask(model, dataset, perturbation, voting=voting), jobs, limits=limits).tally
         evaluations.append(Evaluation(model, dataset, tally.correct, perturbation, tally))
     return evaluations
 

@@ -82,6 +82,10 @@ class Outcome:
         Time of the analysis.
     reasons : dict
         For undecided rows, why.
+    witness_leaves : int32 array, shape (n_samples, n_trees), or None
+        For unstable rows of a forest, a leaf of each tree; where they meet, the answer is another one.
+    row_seconds : float64 array, shape (n_samples,), or None
+        Time of each row, where rows are decided one by one.
     """
 
     answers: AnswerTable
@@ -89,6 +93,8 @@ class Outcome:
     stability: NDArray[np.uint8]
     seconds: float
     reasons: dict[int, str] = field(default_factory=dict)
+    witness_leaves: NDArray[np.int32] | None = None
+    row_seconds: NDArray[np.float64] | None = None
 
     @property
     def n_samples(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.execution import TaskExecutor, run_all
+from metasilvae.forest_verification import Limits
 from metasilvae.model import AnswerTable, LabelSet
 from metasilvae.outcome import Outcome
 from metasilvae.sharding import Shard
@@ -27,18 +28,21 @@ def plan_pieces(n_rows: int) -> list[Shard]:
 
 
 def verify_in_pieces(
-    question: Question, executor: TaskExecutor, on_done: Callable[[], object] = lambda: None
+    question: Question,
+    executor: TaskExecutor,
+    limits: Limits | None = None,
+    on_done: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """The same as `metasilvae.verification.verify`, by tasks; its time is that of all tasks together."""
     n_rows = question.dataset.n_samples
     pieces = plan_pieces(n_rows)
     shared = executor.share(question)
-    outcomes = run_all(executor, _verify_piece, [(shared, piece) for piece in pieces], on_done)
+    outcomes = run_all(executor, _verify_piece, [(shared, piece, limits) for piece in pieces], on_done)
     return join_outcomes([piece.take_rows(n_rows) for piece in pieces], outcomes)
 
 
-def _verify_piece(question: Question, piece: Shard) -> Outcome:
-    return verify(question.subset(piece.take_rows(question.dataset.n_samples)), 1)
+def _verify_piece(question: Question, piece: Shard, limits: Limits | None) -> Outcome:
+    return verify(question.subset(piece.take_rows(question.dataset.n_samples)), 1, limits=limits)
 
 
 def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:

@@ -1,23 +1,25 @@
 """Proving, for each row, whether a perturbation can change the answer, and showing how where it can.
 
-A single tree is decided exactly: the answer for a row can change if and only if its box reaches a leaf with another
-answer (see cython_ext/reach.pyx).
+A single tree is decided at once: the answer for a row can change if and only if its box reaches a leaf with another
+answer (see cython_ext/reach.pyx). A forest needs a search for each row (metasilvae.forest_verification).
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import reach
+from metasilvae._core import leaf_regions, reach
 from metasilvae.dataset import Dataset
-from metasilvae.errors import ModelError, PerturbationError
+from metasilvae.errors import PerturbationError
+from metasilvae.forest_verification import Limits, decide_rows
 from metasilvae.matching import check_width, match_labels
-from metasilvae.model import LabelSet, Model
+from metasilvae.model import AnswerTable, LabelSet, Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.parallel import over_rows
 from metasilvae.perturbation import Boxes, OneHotGroups, Perturbation
@@ -64,11 +66,6 @@ def ask(
     tiers : sequence of int or None
         Number of each feature's one-hot group, 0 for none.
     """
-    if model.n_trees > 1:
-        raise ModelError(
-            f"{model.source}: verifying a forest ({model.n_trees} trees) is not supported yet; "
-            "`metasilvae disassemble` takes it apart into trees that can be verified one by one"
-        )
     check_width(model, dataset)
     groups = OneHotGroups.none() if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features)
     return Question(
@@ -81,35 +78,68 @@ def ask(
     )
 
 
-def verify(question: Question, jobs: int | None = None) -> Outcome:
+def verify(
+    question: Question,
+    jobs: int | None = None,
+    *,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Outcome:
     """Decide every row.
 
     Parameters
     ----------
     jobs : int or None
         Threads; None means all available cores. The verdicts do not depend on it.
+    limits : Limits or None
+        What may be spent on one row of a forest; None decides every row, however long it takes.
+    stop : threading.Event or None
+        Once set, the rows of a forest that are left stay undecided.
+    on_rows : function
+        Called with the number of rows of a forest that were decided or given up since the last call, by any thread.
     """
-    tree, X = question.model.feasible, question.dataset.X
+    model, X = question.model.feasible, question.dataset.X
     start = time.perf_counter()
-    answers = predict(tree, X, question.voting, jobs)
+    answers = predict(model, X, question.voting, jobs)
+    is_known = question.true_labels >= 0
+    is_correct = is_known & (answers.only_label[answers.ids] == question.true_labels)
+    if model.n_trees == 1:
+        stability = _check_tree(question, answers, jobs)
+        return Outcome(answers, is_correct, stability, time.perf_counter() - start)
+    found = decide_rows(
+        model, question.boxes, question.groups, question.voting, answers,
+        limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
+    )  # fmt: skip
+    _refuse_inadmissible(question, np.flatnonzero(~found.is_admissible))
+    return Outcome(
+        answers,
+        is_correct,
+        found.stability,
+        time.perf_counter() - start,
+        found.reasons,
+        found.leaves,
+        found.row_seconds,
+    )
+
+
+def _check_tree(question: Question, answers: AnswerTable, jobs: int | None) -> NDArray[np.uint8]:
+    tree, X = question.model.feasible, question.dataset.X
     if question.groups.n_groups:
         rows = np.arange(len(X), dtype=np.int64)
         found = _search(question, answers.ids, rows, np.empty((3, 0, X.shape[1])), jobs)
         _refuse_inadmissible(question, rows[found == reach.NO_ADMISSIBLE_POINT])
-        stability = np.where(found == reach.WITNESS, Stability.UNSTABLE, Stability.STABLE).astype(np.uint8)
-    else:
-        stability = np.empty(len(X), dtype=np.uint8)
+        return np.where(found == reach.WITNESS, Stability.UNSTABLE, Stability.STABLE).astype(np.uint8)
+    stability = np.empty(len(X), dtype=np.uint8)
 
-        def check(first: int, last: int) -> None:
-            reach.check_stability(
-                tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays, answers.ids,
-                first, last, stability,
-            )  # fmt: skip
+    def check(first: int, last: int) -> None:
+        reach.check_stability(
+            tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays, answers.ids,
+            first, last, stability,
+        )  # fmt: skip
 
-        over_rows(check, len(X), jobs)
-    is_known = question.true_labels >= 0
-    is_correct = is_known & (answers.only_label[answers.ids] == question.true_labels)
-    return Outcome(answers, is_correct, stability, time.perf_counter() - start)
+    over_rows(check, len(X), jobs)
+    return stability
 
 
 @dataclass(frozen=True)
@@ -120,7 +150,8 @@ class Witness:
     ----------
     row : int
     point : float64 array, shape (n_features,)
-        Inside the box of the row and as near to the sample as possible in the maximum norm.
+        Inside the box of the row; for a tree as near to the sample as possible in the maximum norm, for a forest as
+        near as the leaves that were found allow.
     lower, upper : float64 arrays, shape (n_features,)
         The part of the row's box in which every sample gets this other answer for the same reason.
     answer, perturbed_answer : tuple of int
@@ -141,7 +172,10 @@ def find_witnesses(question: Question, outcome: Outcome, jobs: int | None = None
     for start in range(0, len(unstable), WITNESS_BATCH):
         rows = unstable[start : start + WITNESS_BATCH].astype(np.int64)
         regions = np.empty((3, len(rows), question.dataset.n_features))
-        found = _search(question, outcome.answers.ids, rows, regions, jobs)
+        if question.model.n_trees > 1:
+            _fill_regions(question, outcome, rows, regions, jobs)
+        else:
+            _search(question, outcome.answers.ids, rows, regions, jobs)
         points, lowers, uppers = regions
         perturbed = predict(question.model, points, question.voting)
         for item, row in enumerate(rows):
@@ -149,7 +183,7 @@ def find_witnesses(question: Question, outcome: Outcome, jobs: int | None = None
             perturbed_answer = perturbed.sets[perturbed.ids[item]]
             box_lower, box_upper = question.boxes.bounds(row)
             is_inside = bool((box_lower <= points[item]).all() and (points[item] <= box_upper).all())
-            if found[item] != reach.WITNESS or answer == perturbed_answer or not is_inside:
+            if answer == perturbed_answer or not is_inside:
                 raise AssertionError(f"row {row}: the witness does not bear out the verdict UNSTABLE")
             yield Witness(int(row), points[item], lowers[item], uppers[item], answer, perturbed_answer)
 
@@ -173,6 +207,28 @@ def _search(
 
     over_rows(search, len(rows), jobs)
     return found
+
+
+def _fill_regions(
+    question: Question,
+    outcome: Outcome,
+    rows: NDArray[np.int64],
+    regions: NDArray[np.float64],
+    jobs: int | None,
+) -> None:
+    forest = question.model.feasible
+    leaf_nodes = np.full(forest.n_leaves, -1, dtype=np.int32)
+    nodes = np.flatnonzero(forest.nodes["feature"] < 0)
+    leaf_nodes[forest.nodes["leaf"][nodes]] = nodes
+
+    def fill(first: int, last: int) -> None:
+        leaf_regions.fill_regions(
+            forest.nodes, forest.parents, leaf_nodes, *question.boxes.arrays,
+            question.groups.members, question.groups.starts,
+            question.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
+        )  # fmt: skip
+
+    over_rows(fill, len(rows), jobs)
 
 
 def _refuse_inadmissible(question: Question, rows: NDArray[np.int64]) -> None:

@@ -1,12 +1,14 @@
 """How the trees of a forest are counted. The answer is the set of labels with the largest score.
 
 Scores are compared as exact numbers: they are added up in float64, and where two of them come closer than rounding
-can move them, the sums are formed again as fractions.
+can move them, the sums are formed again as fractions. Searches add whole numbers instead (`Scores`), with the same way
+out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
@@ -17,46 +19,100 @@ from metasilvae.errors import RequestError
 from metasilvae.model import LeafKind, Model
 
 _ROUNDING = 2.0**-52
+# Sums of scores, and differences of sums, stay below two to this power plus one.
+_SUM_BITS = 60
+_SHARE_BITS = 44
+ExactTerm = Callable[[int, int], Fraction]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What each leaf adds to the score of each label, in whole numbers.
+
+    Attributes
+    ----------
+    units : int64 array, shape (n_leaves, n_labels)
+        In a unit of the voting scheme's choice; sums over all trees do not overflow.
+    error : int
+        No exact score is farther from its whole number than this; 0 if they are the same.
+    exact : function of leaf and label
+        The exact scores.
+    """
+
+    units: NDArray[np.int64]
+    error: int
+    exact: ExactTerm
+
+
+def _is_member(model: Model) -> NDArray[np.bool_]:
+    """Which labels belong to each answer of a leaf, shape (n_answers, n_labels)."""
+    is_member = np.zeros((len(model.leaf_answers.sets), model.n_labels), dtype=np.bool_)
+    for number, label_set in enumerate(model.leaf_answers.sets):
+        is_member[number, list(label_set)] = True
+    return is_member
 
 
 def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree gives one vote to each label of its answer."""
-    answers = model.leaf_answers
-    is_member = np.zeros((len(answers.sets), model.n_labels), dtype=np.int32)
-    for number, label_set in enumerate(answers.sets):
-        is_member[number, list(label_set)] = 1
+    is_member = _is_member(model)
     votes = np.zeros((len(leaves), model.n_labels), dtype=np.int32)
     for tree in range(leaves.shape[1]):
-        votes += is_member[answers.ids[leaves[:, tree]]]
+        votes += is_member[model.leaf_answers.ids[leaves[:, tree]]]
     return np.asarray(votes == votes.max(axis=1, keepdims=True))
+
+
+def _score_votes(model: Model) -> Scores:
+    units = _is_member(model)[model.leaf_answers.ids].astype(np.int64)
+    return Scores(units, 0, lambda leaf, label: Fraction(int(units[leaf, label])))
 
 
 def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree adds the class distribution of its leaf."""
-    totals = model.leaf_values.sum(axis=1, dtype=np.float64)
+    return _largest_sums(_shares(model), leaves, _exact_shares(model))
 
+
+def _shares(model: Model) -> NDArray[np.float64]:
+    totals = model.leaf_values.sum(axis=1, dtype=np.float64)
+    return np.asarray(model.leaf_values / totals[:, None])
+
+
+def _exact_shares(model: Model) -> ExactTerm:
     @cache
     def exact_total(leaf: int) -> int:
         return sum(model.leaf_values[leaf].tolist())
 
-    def distribution(leaf: int, label: int) -> Fraction:
-        return Fraction(int(model.leaf_values[leaf, label]), exact_total(leaf))
+    return lambda leaf, label: Fraction(int(model.leaf_values[leaf, label]), exact_total(leaf))
 
-    return _largest_sums(model.leaf_values / totals[:, None], leaves, distribution)
+
+def _score_shares(model: Model) -> Scores:
+    bits = min(_SHARE_BITS, _SUM_BITS - model.n_trees.bit_length())
+    units = np.rint(_shares(model) * 2.0**bits).astype(np.int64)
+    # A share is off by one rounding of its count, of the quotient and of each addition to its divisor, all of them
+    # at most 2**-53 of it; n_labels + 2 such steps of 2**44 units, and half a unit for the whole number.
+    return Scores(units, 1 + (model.n_labels + 2) // 256, _exact_shares(model))
 
 
 def _vote_softargmax(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree adds the scores of its leaf; the soft maximum is monotone, so the largest sum wins."""
-
-    def score(leaf: int, label: int) -> Fraction:
-        return Fraction(float(model.leaf_values[leaf, label]))
-
-    return _largest_sums(model.leaf_values, leaves, score)
+    return _largest_sums(model.leaf_values, leaves, _exact_values(model))
 
 
-def _largest_sums(
-    terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_term: Callable[[int, int], Fraction]
-) -> NDArray[np.bool_]:
+def _exact_values(model: Model) -> ExactTerm:
+    return lambda leaf, label: Fraction(float(model.leaf_values[leaf, label]))
+
+
+def _score_values(model: Model) -> Scores:
+    values = model.leaf_values
+    _, exponent = np.frexp(np.abs(values).max())
+    shift = _SUM_BITS - model.n_trees.bit_length() - int(exponent)
+    with np.errstate(under="ignore"):
+        scaled = np.ldexp(values, shift)
+    whole = np.rint(scaled)
+    is_exact = bool((np.ldexp(whole, -shift) == values).all())
+    return Scores(whole.astype(np.int64), 0 if is_exact else 1, _exact_values(model))
+
+
+def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_term: ExactTerm) -> NDArray[np.bool_]:
     n_samples, n_trees = leaves.shape
     sums = np.zeros((n_samples, terms.shape[1]))
     sizes = np.zeros(n_samples)
@@ -84,10 +140,19 @@ def _largest_sums(
     return is_best
 
 
-VOTINGS: dict[str, tuple[LeafKind, Callable[[Model, NDArray[np.int32]], NDArray[np.bool_]]]] = {
-    "max": (LeafKind.COUNTS, _vote_max),
-    "average": (LeafKind.COUNTS, _vote_average),
-    "softargmax": (LeafKind.SCORES, _vote_softargmax),
+@dataclass(frozen=True)
+class Scheme:
+    """A way to count: the leaves it fits, the labels that samples elect, and scores for searches."""
+
+    leaf_kind: LeafKind
+    count: Callable[[Model, NDArray[np.int32]], NDArray[np.bool_]]
+    score: Callable[[Model], Scores]
+
+
+VOTINGS: dict[str, Scheme] = {
+    "max": Scheme(LeafKind.COUNTS, _vote_max, _score_votes),
+    "average": Scheme(LeafKind.COUNTS, _vote_average, _score_shares),
+    "softargmax": Scheme(LeafKind.SCORES, _vote_softargmax, _score_values),
 }
 DEFAULT_VOTING = {LeafKind.COUNTS: "max", LeafKind.SCORES: "softargmax"}
 
@@ -96,9 +161,8 @@ def choose_voting(model: Model, requested: str | None) -> str:
     """The voting scheme to use: the one asked for if it fits the leaves, or the usual one for them."""
     if requested is None:
         return DEFAULT_VOTING[model.leaf_kind]
-    kind, _ = VOTINGS[requested]
-    if kind is not model.leaf_kind:
-        fitting = " or ".join(name for name, (k, _) in VOTINGS.items() if k is model.leaf_kind)
+    if VOTINGS[requested].leaf_kind is not model.leaf_kind:
+        fitting = " or ".join(name for name, scheme in VOTINGS.items() if scheme.leaf_kind is model.leaf_kind)
         raise RequestError(
             f"voting '{requested}' does not fit {model.source}: its leaves are {model.leaf_kind.value} leaves; "
             f"use --voting {fitting}, or leave the option out"
@@ -118,5 +182,4 @@ def count_votes(model: Model, leaves: NDArray[np.int32], voting: str) -> NDArray
     -------
     bool array, shape (n_samples, n_labels)
     """
-    _, count = VOTINGS[voting]
-    return count(model, leaves)
+    return VOTINGS[voting].count(model, leaves)

@@ -39,6 +39,12 @@ LEAF 0 1
 classifier-decision-tree 2 2 a b
 LEAF 3 1
 """
+# Two pairs of trees that contradict each other, and one that decides: a everywhere, which one step does not show.
+HARD_FOREST = "classifier-forest 5\nclassifier-decision-tree 2 2 a b\nLEAF 1 0\n" + "".join(
+    f"classifier-decision-tree 2 2 a b\nSPLIT {test}\nLEAF {left}\nLEAF {right}\n"
+    for test in ("0 0.5", "1 0.1")
+    for left, right in (("1 0", "0 1"), ("0 1", "1 0"))
+)
 
 
 def run(

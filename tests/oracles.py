@@ -6,15 +6,20 @@ leaf.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from hypothesis import strategies as st
 
+from metasilvae.dataset import Dataset
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.perturbation import Boxes
 
 LARGEST = sys.float_info.max
 TINIEST = 5e-324
@@ -127,9 +132,71 @@ def feasible_leaves(tree: Model, lower: Sequence[float], upper: Sequence[float],
     return {leaf for leaf, _, _ in boxes_of_leaves(tree, lower, upper, position)}
 
 
+def elect(model: Model, x: Sequence[float], voting: str) -> tuple[int, ...]:
+    """Answer of a model for one sample, by definition."""
+    totals = [Fraction(0)] * model.n_labels
+    for position in range(model.n_trees):
+        values = model.leaf_values[leaf_of(model, x, position)].tolist()
+        for label, value in enumerate(values):
+            if voting == "max":
+                totals[label] += label in answer_of(values)
+            elif voting == "average":
+                totals[label] += Fraction(value, sum(values))
+            else:
+                totals[label] += Fraction(value)
+    return answer_of(totals)
+
+
+def forest_answers(
+    model: Model, lower: Sequence[float], upper: Sequence[float], voting: str, tiers: Sequence[int] | None = None
+) -> set[LabelSet]:
+    """Every answer of a forest for the finite points of a box, by trying out every combination of leaves that meet."""
+    tiers = tiers or [0] * model.n_features
+    groups = [[f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})]
+    answers = set()
+    for ones in itertools.product(*groups):
+        low, high = [max(x, -LARGEST) for x in lower], [min(x, LARGEST) for x in upper]
+        for f in itertools.chain(*groups):
+            low[f], high[f] = max(low[f], float(f in ones)), min(high[f], float(f in ones))
+        if any(a > b for a, b in zip(low, high, strict=True)):
+            continue
+        regions = [(low, high)]
+        for position in range(model.n_trees):
+            regions = [
+                (low, high) for region in regions for _, low, high in boxes_of_leaves(model, *region, position)
+                if all(map(math.isfinite, low))
+            ]  # fmt: skip
+        answers |= {elect(model, low, voting) for low, _ in regions}
+    return answers
+
+
 def whole_space(n_features: int) -> tuple[list[float], list[float]]:
     """The box of all finite samples."""
     return [-LARGEST] * n_features, [LARGEST] * n_features
+
+
+# Questions
+
+
+def data_of(rows: list[list[float]], labels: list[str]) -> Dataset:
+    names = tuple(dict.fromkeys(labels))
+    y = np.array([names.index(label) for label in labels], dtype=np.int32)
+    return Dataset(np.array(rows, dtype=np.float64), y, names, source="data.csv")
+
+
+@dataclass(frozen=True)
+class GivenBoxes:
+    """Boxes that need not contain their samples, as they may come from a file."""
+
+    lower: list[list[float]]
+    upper: list[list[float]]
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        nothing, endless = np.zeros(dataset.n_features), np.full(dataset.n_features, np.inf)
+        return Boxes(np.array(self.lower), np.array(self.upper), nothing, nothing, -endless, endless)
+
+    def describe(self) -> str:
+        return "given"
 
 
 # Random models

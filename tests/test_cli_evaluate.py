@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import TREE, run, write
+from command import HARD_FOREST, TREE, run, write
 
 
 def records(*arguments: object) -> list[dict]:
@@ -77,11 +77,17 @@ def test_confusion(tree: str, rows: str) -> None:
     assert {"label": "c", "answer": "bb,c", "rows": 1} in confusion["counts"]
 
 
-def test_a_forest_has_an_accuracy_but_no_stability_yet(forest: str, tmp_path: Path) -> None:
+def test_a_forest_is_verified_within_limits(forest: str, tmp_path: Path) -> None:
     rows = write(tmp_path, "r.csv", "a,0.1,0\nb,0.9,0\n")
     (record,) = records(forest, rows)
     assert (record["accuracy"], record["trees"], record["leaves"]) == (0.5, 2, 3)
-    assert "not supported yet" in run("evaluate", forest, rows, "--epsilon", 0, code=1).stderr
+    (record,) = records(forest, rows, "--epsilon", 0.1)
+    assert (record["stability"], record["robust"], record["vulnerable"], record["no_info"]) == (1.0, 1, 1, 0)
+    (record,) = records(forest, rows, "--epsilon", 0.6, "--sample-timeout", 9)
+    assert (record["stability"], record["fragile"], record["broken"]) == (0.0, 1, 1)
+    hard = write(tmp_path, "hard.silva", HARD_FOREST)
+    (record,) = records(hard, rows, "--epsilon", 0.6, "--sample-steps", 1)
+    assert (record["stability"], record["no_info"]) == (0.0, 2)
 
 
 def test_a_model_from_standard_input(rows: str) -> None:

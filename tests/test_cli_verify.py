@@ -7,10 +7,13 @@ import gzip
 import io
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
-from command import ROWS, TREE, run, write
+from command import HARD_FOREST, ROWS, TREE, run, write
+
+from metasilvae.report.row_bars import RowBar
 
 # Recorded from silva on these very files.
 SILVA_HEADER = (
@@ -132,7 +135,8 @@ class TestSilvaReport:
         from metasilvae.report.verdicts import write_silva
 
         for seconds in (0.0, 1.23456789e-7, 0.000123456789, 0.123456789, 12345.6789, 123456.789):
-            without_times("".join(write_silva(report_of(seconds=seconds))))
+            report = "".join(write_silva(report_of(seconds=seconds)))
+            without_times(report.replace(" timeout\n", "\n"))
 
 
 def test_boxes_from_a_file_as_silva(tree: str, rows: str, tmp_path: Path) -> None:
@@ -342,10 +346,68 @@ def test_counterexamples_can_go_to_a_pipe(tree: str, rows: str, tmp_path: Path) 
     assert json.loads((tmp_path / "report.json").read_text())["counts"]["unstable"] == 5
 
 
-def test_a_forest_is_refused_for_now(forest: str, rows: str) -> None:
-    message = run("verify", forest, rows, code=1).stderr
-    assert message.startswith(f"error: {forest}: verifying a forest (2 trees) is not supported yet; ")
-    assert "metasilvae disassemble" in message
+class TestForests:
+    ROWS = "a,0.1,0\nb,0.9,0\na,0.4,0\n"
+
+    def test_verdicts_and_counterexamples(self, forest: str, tmp_path: Path) -> None:
+        rows = write(tmp_path, "r.csv", self.ROWS)
+        words = ["--epsilon", 0.2, "--counterexamples", tmp_path / "c.csv", "--format", "csv"]
+        assert run("verify", forest, rows, *words).stdout.splitlines() == [
+            "row,label,answer,verdict,reason", '0,a,a,ROBUST,', '1,b,"a,b",VULNERABLE,', "2,a,a,FRAGILE,",
+        ]  # fmt: skip
+        assert (tmp_path / "c.csv").read_text().splitlines()[1:] == ['a,0.5000000000000001,0.0,2,a,"a,b"']
+        assert run("predict", forest, tmp_path / "c.csv").stdout == "a,b\n"
+        words[3:] = ["-", "--counterexamples-format", "silva", "--output", tmp_path / "report"]
+        assert run("verify", forest, rows, *words).stdout == "2: [[0.5000000000000001,0.6000000000000001],[-0.2,0.2]]\n"
+
+    def test_every_voting(self, forest: str, tmp_path: Path) -> None:
+        rows = write(tmp_path, "r.csv", self.ROWS)
+        for voting, verdicts in (("max", "ROBUST VULNERABLE FRAGILE"), ("average", "ROBUST ROBUST FRAGILE")):
+            report = run("verify", forest, rows, "--epsilon", 0.2, "--voting", voting, "--format", "silva").stdout
+            assert [line.split()[5] for line in report.splitlines()[1:4]] == verdicts.split()
+        assert "does not fit" in run("verify", forest, rows, "--voting", "softargmax", code=2).stderr
+
+    def test_the_reason_of_an_undecided_row_is_told(self, tmp_path: Path) -> None:
+        forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
+        words = ["verify", forest, rows, "--epsilon", 0.6]
+        assert [line.split()[5] for line in run(*words).stdout.splitlines()[1:4]] == ["ROBUST", "VULNERABLE", "ROBUST"]
+        words += ["--sample-steps", 1, "--format"]
+        lines = run(*words, "silva").stdout.splitlines()
+        assert [(line.split()[5], line.split()[7]) for line in lines[1:4]] == [("NO-INFO", "steps")] * 3
+        assert len(lines[1].split()) == 8
+        assert "NO-INFO              3   not decided: 3 steps\n" in run(*words, "text").stdout
+        assert run(*words, "csv").stdout.splitlines()[1] == "0,a,a,NO-INFO,steps"
+        assert [row["reason"] for row in json.loads(run(*words, "json").stdout)["rows"]] == ["steps"] * 3
+        assert "undecided" in run(*words, "text", "--require", "stability>=0.5", code=4).stdout
+
+    def test_fractions_of_a_second(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("QUICK_STEPS", "STEPS_PER_SLICE"):
+            monkeypatch.setattr(f"metasilvae.forest_verification.{name}", 1)
+        forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
+        report = run("verify", forest, rows, "--epsilon", 0.6, "--sample-timeout", 1e-9, "--format", "text").stdout
+        assert "not decided: 3 timeout\n" in report
+
+    def test_ctrl_c_reports_what_is_decided(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("metasilvae.forest_verification.ROWS_PER_CHUNK", 1)
+        signals = iter([signal.SIGINT])
+        monkeypatch.setattr(RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in signals])
+        forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
+        result = run("verify", forest, rows, "--epsilon", 0.6, "--jobs", 1, "--format", "csv", code=130)
+        assert [line.split(",")[3:] for line in result.stdout.splitlines()[1:]] == [
+            ["ROBUST", ""], ["NO-INFO", "interrupted"], ["NO-INFO", "interrupted"],
+        ]  # fmt: skip
+        assert result.stderr == "interrupted; 1 of 3 rows are decided\n"
+
+    def test_one_hot_groups(self, tmp_path: Path) -> None:
+        """Two trees that could both say b only if both features were 1."""
+        tree = "classifier-decision-tree 2 2 a b\nSPLIT {} 0.5\nLEAF 1 0\nLEAF 0 1\n"
+        text = (
+            "classifier-forest 3\n" + tree.format(0) + tree.format(1) + "classifier-decision-tree 2 2 a b\nLEAF 1 0\n"
+        )
+        forest, rows = write(tmp_path, "f.silva", text), write(tmp_path, "r.csv", "a,1,0\n")
+        words = ["verify", forest, rows, "--epsilon", 1, "--format", "csv"]
+        assert run(*words).stdout.splitlines()[1] == "0,a,a,FRAGILE,"
+        assert run(*words, "--tiers", 2, 1, 1).stdout.splitlines()[1] == "0,a,a,ROBUST,"
 
 
 def test_swapped_arguments_get_a_hint(tree: str, rows: str) -> None:

@@ -13,7 +13,7 @@ LAYERS = [
     {"errors", "extras"},
     {"cache", "storage", "dataset", "model", "formats", "perturbation", "outcome"},
     {
-        "voting", "parallel", "prediction", "matching", "verification", "evaluation", "gates",
+        "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",

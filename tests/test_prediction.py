@@ -9,27 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import LARGEST, answer_of, leaf_of, make_model, models, points
+from oracles import LARGEST, answer_of, elect, leaf_of, make_model, models, points
 
 from metasilvae.errors import RequestError
 from metasilvae.model import LeafKind, Model
 from metasilvae.prediction import find_leaves, predict
 from metasilvae.voting import VOTINGS, choose_voting
-
-
-def elect(model: Model, x: Sequence[float], voting: str) -> tuple[int, ...]:
-    """Answer of a model for one sample, by definition."""
-    totals = [Fraction(0)] * model.n_labels
-    for position in range(model.n_trees):
-        values = model.leaf_values[leaf_of(model, x, position)].tolist()
-        for label, value in enumerate(values):
-            if voting == "max":
-                totals[label] += label in answer_of(values)
-            elif voting == "average":
-                totals[label] += Fraction(value, sum(values))
-            else:
-                totals[label] += Fraction(value)
-    return answer_of(totals)
 
 
 def answers(model: Model, X: Sequence[Sequence[float]], voting: str | None = None) -> list[tuple[int, ...]]:
@@ -38,7 +23,7 @@ def answers(model: Model, X: Sequence[Sequence[float]], voting: str | None = Non
 
 
 def fitting(model: Model) -> list[str]:
-    return [name for name, (kind, _) in VOTINGS.items() if kind is model.leaf_kind]
+    return [name for name, scheme in VOTINGS.items() if scheme.leaf_kind is model.leaf_kind]
 
 
 @settings(max_examples=600)

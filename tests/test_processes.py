@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import ROWS, TREE
+from command import HARD_FOREST, ROWS, TREE
 
 COMMAND = [sys.executable, "-m", "metasilvae"]
 ANSWERS = "a\na,bb\nbb,c\na,bb,c\nbb,c\na\na\n"
@@ -124,24 +124,12 @@ def test_exit_codes(folder: Path, arguments: list[str], code: int) -> None:
 
 
 def test_undecided_requirements_end_with_4(folder: Path) -> None:
-    """Trees are always decided, so a row is made undecided by hand."""
-    program = """
-        import sys
-        from metasilvae.cli import main, verify
-        from metasilvae.outcome import Stability
-        decide = verify.verify_rows
-        def hesitate(question, jobs):
-            outcome = decide(question, jobs)
-            outcome.stability[0] = Stability.UNKNOWN
-            outcome.reasons[0] = "time limit"
-            return outcome
-        verify.verify_rows = hesitate
-        main(["verify", "tree.silva", "rows.csv", "--epsilon", "0", "--require", "stability>=1"])
-    """
-    found = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=folder, capture_output=True, text=True)
-    assert found.returncode == 4
-    assert found.stderr == "required stability>=1: undecided (stability is between 0.857143 and 1)\n"
-    assert "NO-INFO" in found.stdout
+    (folder / "hard.silva").write_text(HARD_FOREST)
+    words = ["hard.silva", "rows.csv", "--epsilon", "9", "--sample-steps", "1", "--require", "stability>=1"]
+    code, out, err = finish(start("verify", *words, cwd=folder))
+    assert code == 4
+    assert err.splitlines()[-1] == "required stability>=1: undecided (stability is between 0 and 1)"
+    assert "NO-INFO" in out
 
 
 def test_a_reader_who_has_seen_enough(folder: Path) -> None:

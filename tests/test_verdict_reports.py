@@ -41,7 +41,7 @@ def report_of(repeat: int = 1, seconds: float = 0.25, gates: tuple[str, ...] = (
         np.array([answer == (label,) for label, answer, _, _ in found]),
         np.array([stability for _, _, stability, _ in found], dtype=np.uint8),
         seconds,
-        {row: "time limit" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
+        {row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
     )
     checked = [(gate, gate.check(outcome)) for gate in map(Gate.parse, gates)]
     return VerificationReport(ask(model, dataset, Ball(0.5)), "l_inf 0.5", outcome, checked)
@@ -56,7 +56,7 @@ def expected_rows() -> list[dict[str, object]]:
     for row, (label, answer, _, verdict) in enumerate(FOUND):
         rows.append(
             {"row": row, "label": LABELS[label], "answer": [LABELS[i] for i in answer], "verdict": verdict}
-            | ({"reason": "time limit"} if verdict == "NO-INFO" else {})
+            | ({"reason": "timeout"} if verdict == "NO-INFO" else {})
         )
     return rows
 
@@ -114,7 +114,7 @@ def test_text() -> None:
         "FRAGILE              1   correct, some perturbation changes the answer\n"
         "VULNERABLE           1   wrong, no perturbation changes the answer\n"
         "BROKEN               1   wrong, some perturbation changes the answer\n"
-        "NO-INFO              1   not decided within the limits\n"
+        "NO-INFO              1   not decided: 1 timeout\n"
         "\n"
         "analysed in 0.25 s\n"
         "required accuracy>=60%: holds (accuracy is 0.6)\n"

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import LARGEST, answer_of, boxes_of_leaves, classify, coordinates, make_model, models, points
+from oracles import (
+    LARGEST,
+    GivenBoxes,
+    answer_of,
+    boxes_of_leaves,
+    classify,
+    coordinates,
+    data_of,
+    make_model,
+    models,
+    points,
+)
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError, PerturbationError
 from metasilvae.model import Model
 from metasilvae.outcome import Stability, Verdict
-from metasilvae.perturbation import Ball, Boxes
+from metasilvae.perturbation import Ball
 from metasilvae.verification import ask, find_witnesses, verify
-
-
-def data_of(rows: list[list[float]], labels: list[str]) -> Dataset:
-    names = tuple(dict.fromkeys(labels))
-    y = np.array([names.index(label) for label in labels], dtype=np.int32)
-    return Dataset(np.array(rows, dtype=np.float64), y, names, source="data.csv")
-
-
-@dataclass(frozen=True)
-class GivenBoxes:
-    """Boxes that need not contain their samples, as they may come from a file."""
-
-    lower: list[list[float]]
-    upper: list[list[float]]
-
-    def boxes(self, dataset: Dataset) -> Boxes:
-        nothing, endless = np.zeros(dataset.n_features), np.full(dataset.n_features, np.inf)
-        return Boxes(np.array(self.lower), np.array(self.upper), nothing, nothing, -endless, endless)
-
-    def describe(self) -> str:
-        return "given"
 
 
 def representatives(tree: Model, feature: int, lower: float, upper: float) -> list[float]:
@@ -206,12 +195,6 @@ def test_a_deep_chain() -> None:
     tree = make_model([nested], 1)
     outcome = verify(ask(tree, data_of([[-5.0], [1e6]], ["b", "a"]), Ball(1)))
     assert outcome.verdicts.tolist() == [Verdict.ROBUST, Verdict.ROBUST]
-
-
-def test_a_forest_is_refused_for_now() -> None:
-    forest = make_model([[1, 0], [0, 1]], 1)
-    with pytest.raises(ModelError, match="not supported yet"):
-        ask(forest, data_of([[0.0]], ["a"]), Ball(0))
 
 
 def test_model_and_data_must_belong_together() -> None:

@@ -11,12 +11,14 @@ from metasilvae.cli.parameters import (
     check_outputs,
     data_options,
     jobs_option,
+    limit_options,
     output_option,
     refuse_two_pipes,
     voting_option,
 )
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
+from metasilvae.forest_verification import Limits
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbation import parse_perturbation
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
@@ -37,6 +39,7 @@ from metasilvae.storage import write_output
     help="Form of the table.",
 )
 @output_option
+@limit_options
 @jobs_option
 @data_options
 def evaluate(
@@ -47,12 +50,15 @@ def evaluate(
     voting: str | None,
     table_format: str,
     output: str,
+    sample_timeout: float | None,
+    sample_steps: int | None,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
     """Accuracy, stability, robustness and size of each MODEL on DATA.
 
     Stability and robustness need at least one --epsilon. Efficiency is the metric divided by the number of leaves.
+    Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
 
     \b
     Example:
@@ -66,10 +72,11 @@ def evaluate(
     loaded = [read_model(model) for model in models]
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
+    limits = Limits(sample_timeout, sample_steps)
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
     for model in loaded:
-        evaluations += evaluate_model(model, dataset, perturbations, voting=voting, jobs=jobs)
+        evaluations += evaluate_model(model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits)
         if wants_confusion:
             answers = classify(model, dataset, voting=voting, jobs=jobs)
             tables.append(ConfusionTable(model, dataset, confusion(model, dataset, answers)))

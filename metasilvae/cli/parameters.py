@@ -174,6 +174,20 @@ data_options = shared_options(
 voting_option = click.option(
     "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
 )
+limit_options = shared_options(
+    click.option(
+        "--sample-timeout",
+        type=PositiveNumber(),
+        metavar="SECONDS",
+        help="Time limit for each row of a forest; rows not decided by then are NO-INFO.  [default: none]",
+    ),
+    click.option(
+        "--sample-steps",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The same as a number of steps of the search, which is the same on every machine.  [default: none]",
+    ),
+)
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(min=1),

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import click
 
 from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     CountedList,
     Phrase,
     PhraseCommand,
-    PositiveNumber,
     check_outputs,
     data_options,
     jobs_option,
+    limit_options,
     refuse_two_pipes,
     scheduler_option,
     shard_option,
     voting_option,
 )
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
+from metasilvae.forest_verification import Limits
 from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
+from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import VerificationReport
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, write_output
@@ -58,17 +62,12 @@ from metasilvae.verification import verify as verify_rows
     type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),
     help="csv: rows that can be loaded as data; silva: boxes.  [default: csv]",
 )
-@click.option(
-    "--sample-timeout",
-    type=PositiveNumber(),
-    metavar="SECONDS",
-    help="Time limit for each row. Single trees are decided at once and never reach it.",
-)
+@limit_options
 @click.option(
     "--abstraction",
     type=click.Choice(["hyperrectangle", "interval"]),
     default="hyperrectangle",
-    help="Abstract domain; both are exact for a single tree.",
+    help="Accepted for silva's sake: verdicts are exact either way.",
 )
 @click.option("--seed", type=int, default=42, help="Accepted for silva's sake: nothing here is random.")
 @jobs_option
@@ -90,6 +89,7 @@ def verify(
     counterexamples: str | None,
     counterexamples_format: str | None,
     sample_timeout: float | None,
+    sample_steps: int | None,
     abstraction: str,
     max_print_length: int,
     seed: int,
@@ -101,7 +101,8 @@ def verify(
     """Prove for each row of DATA whether a perturbation can change the answer of MODEL.
 
     A row is ROBUST (correct, cannot change), FRAGILE (correct, can change), VULNERABLE (wrong, cannot change) or
-    BROKEN (wrong, can change). The verdicts are exact.
+    BROKEN (wrong, can change). The verdicts are exact. A row of a forest can take long; one that is not decided within
+    the limits is NO-INFO. Ctrl-C ends the search and reports what is decided.
 
     \b
     Examples:
@@ -127,12 +128,17 @@ def verify(
 
     loaded, dataset = load_model_and_data(model, data, data_options)
     question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
+    limits = Limits(sample_timeout, sample_steps)
     note = None
     if shard is not None:
-        note = ShardNote.of(question, shard, {} if sample_timeout is None else {"sample_timeout": sample_timeout})
+        note = ShardNote.of(question, shard, limits.as_dict())
         question = question.subset(shard.take_rows(dataset.n_samples))
         dataset = question.dataset
-    outcome = _verify_rows(question, jobs, scheduler)
+    with Interrupts() as interrupts:
+        outcome = _verify_rows(question, limits, jobs, scheduler, interrupts)
+    if interrupts.received:
+        n_decided = outcome.n_samples - outcome.tally.no_info
+        click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
     checked = [(gate, gate.check(outcome)) for gate in gates]
     described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     report = VerificationReport(question, described, outcome, checked, max_print_length, note)
@@ -141,14 +147,21 @@ def verify(
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
         write_output(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
     write_verdicts(report, report_format, report_path, is_stdout_taken=counterexamples == STANDARD_STREAM)
-    ctx.exit(combine(result for _, result in checked))
+    ctx.exit(interrupts.exit_code or combine(result for _, result in checked))
 
 
-def _verify_rows(question: Question, jobs: int | None, scheduler: str | None) -> Outcome:
-    if scheduler is None:
-        return verify_rows(question, jobs)
-    from metasilvae.execution import open_executor
-    from metasilvae.row_pieces import verify_in_pieces
+def _verify_rows(
+    question: Question, limits: Limits, jobs: int | None, scheduler: str | None, interrupts: Interrupts
+) -> Outcome:
+    if scheduler is not None:
+        from metasilvae.execution import open_executor
+        from metasilvae.row_pieces import verify_in_pieces
 
-    with open_executor(scheduler) as executor:
-        return verify_in_pieces(question, executor)
+        with open_executor(scheduler) as executor:
+            return verify_in_pieces(question, executor, limits)
+    is_forest = question.model.n_trees > 1
+    stop = threading.Event()
+    # A tree is decided at once; there is nothing to keep when it is interrupted.
+    interrupts.stop = stop.set if is_forest else None
+    with RowBar(question.dataset.n_samples, is_forest) as bar:
+        return verify_rows(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -128,7 +129,9 @@ def write_text(report: VerificationReport) -> Iterator[str]:
     yield f"VULNERABLE    {tally.vulnerable:>8}   wrong, no perturbation changes the answer\n"
     yield f"BROKEN        {tally.broken:>8}   wrong, some perturbation changes the answer\n"
     if tally.no_info:
-        yield f"NO-INFO       {tally.no_info:>8}   not decided within the limits\n"
+        counts = Counter(report.outcome.reasons.values())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+        yield f"NO-INFO       {tally.no_info:>8}   not decided{': ' * bool(reasons)}{reasons}\n"
     yield f"\nanalysed in {report.outcome.seconds:.3g} s\n"
     for gate, result in report.gates:
         yield f"required {gate.explain(report.outcome, result)}\n"
@@ -146,15 +149,17 @@ def _pad(answer: list[str]) -> str:
 
 
 def write_silva(report: VerificationReport) -> Iterator[str]:
-    """silva's report, column by column."""
+    """silva's report, column by column; behind the time of an undecided row stands the reason."""
     width = 0 if report.print_length < 0 else max(report.print_length, SHORTEST_PRINT_LENGTH)
     model, data = (_cut(part.source, width) for part in (report.question.model, report.question.dataset))
-    # One row takes less than the clock can tell; each gets its share of the whole.
-    seconds = f"{report.outcome.seconds / report.outcome.n_samples:10.3g}"
+    row_seconds = report.outcome.row_seconds
+    # One row of a tree takes less than the clock can tell; each gets its share of the whole.
+    share = f"{report.outcome.seconds / report.outcome.n_samples:10.3g}"
+    reasons = report.outcome.reasons
 
     labels = [f"{label:>8}" for label in report.question.dataset.labels]
     answers = [_pad(answer) for answer in report.answers]
-    words = [f"{verdict.word:>10} {seconds}\n" for verdict in Verdict]
+    words = [f"{verdict.word:>10}" for verdict in Verdict]
 
     def lines() -> Iterator[str]:
         yield (
@@ -163,7 +168,9 @@ def write_silva(report: VerificationReport) -> Iterator[str]:
         )
         for row, (label, answer, verdict) in enumerate(report.columns()):
             number = report.question.dataset.number_of(row)
-            yield f"{model} {data} {number:>8} {labels[label]} {answers[answer]} {words[verdict]}"
+            seconds = share if row_seconds is None else f"{row_seconds[row]:10.3g}"
+            reason = f" {reasons[row]}" if row in reasons else ""
+            yield f"{model} {data} {number:>8} {labels[label]} {answers[answer]} {words[verdict]} {seconds}{reason}\n"
 
     yield from _in_pieces(lines())
     tally = report.outcome.tally
