@@ -157,6 +157,45 @@ class Enlarged:
         return f"{self.perturbation.describe()}, radius times {self.factor:g}"
 
 
+@dataclass(frozen=True)
+class Weighted:
+    """The same perturbation with the radius of each feature multiplied by its weight; 0 keeps a feature fixed."""
+
+    perturbation: Perturbation
+    weights: tuple[float, ...]
+    source: str = "<memory>"
+
+    def __post_init__(self) -> None:
+        for feature, weight in enumerate(self.weights):
+            if not 0 <= weight < np.inf:
+                raise PerturbationError(
+                    f"{self.source}: the weight of feature {feature} is {weight:g}; it must not be negative"
+                )
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        boxes = self.perturbation.boxes(dataset)
+        if len(self.weights) != dataset.n_features:
+            raise PerturbationError(
+                f"{self.source}: has {len(self.weights)} weights, {dataset.source} has {dataset.n_features} features; "
+                "give one weight for each feature"
+            )
+        weights = np.array(self.weights)
+        with np.errstate(over="ignore"):
+            boxes = replace(boxes, radius_down=weights * boxes.radius_down, radius_up=weights * boxes.radius_up)
+        empty = reach.find_empty_box(*boxes.arrays)
+        if empty is not None:
+            row, feature = empty
+            raise PerturbationError(
+                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
+                f"that {self.describe()} allows lies in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
+                "widen the range"
+            )
+        return boxes
+
+    def describe(self) -> str:
+        return f"{self.perturbation.describe()} --weights {self.source}"
+
+
 # Keyword of the command line: the words that follow it.
 PERTURBATIONS: dict[str, tuple[str, ...]] = {
     "l_inf": ("E",),

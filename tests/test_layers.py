@@ -19,6 +19,8 @@ LAYERS = [
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
+        "tree_tasks", "trainers",
+        "radius", "curve", "comparison", "simplification", "explanation",
     },
     {"api"},
     {"estimators", "scorers"},

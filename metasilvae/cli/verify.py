@@ -22,17 +22,20 @@ from metasilvae.cli.parameters import (
     shard_option,
     voting_option,
 )
+from metasilvae.cli.radius_output import choose_radius_format, write_radii
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
+from metasilvae.formats.weights import read_weights
 from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Weighted, parse_perturbation
+from metasilvae.radius import find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import VerificationReport
 from metasilvae.sharding import Shard
-from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.storage import STANDARD_STREAM, display_name, write_output
 from metasilvae.verification import Question, ask, find_witnesses
 from metasilvae.verification import verify as verify_rows
 
@@ -50,12 +53,24 @@ from metasilvae.verification import verify as verify_rows
 @click.option(
     "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
 )
+@click.option(
+    "--weights",
+    metavar="FILE",
+    help="One number for each feature by which its radius is multiplied; 0 keeps the feature fixed.",
+)
+@click.option(
+    "--radius",
+    "wants_radius",
+    is_flag=True,
+    help="For each row the exact largest radius at which the answer cannot change, instead of verdicts. "
+    "With --perturbation, in multiples of its E.",
+)
 @voting_option
 @verdict_options
 @click.option(
     "--counterexamples",
     metavar="FILE",
-    help="For each unstable row write a perturbed row with another answer.",
+    help="For each unstable row write a perturbed row with another answer; with --radius for each row the nearest one.",
 )
 @click.option(
     "--counterexamples-format",
@@ -82,6 +97,8 @@ def verify(
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
     tiers: tuple[int, ...] | None,
+    weights: str | None,
+    wants_radius: bool,
     voting: str | None,
     report_format: str | None,
     output: str | None,
@@ -107,6 +124,7 @@ def verify(
     \b
     Examples:
       metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
+      metasilvae verify model.silva test.csv --radius --counterexamples nearest.csv
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
@@ -119,16 +137,30 @@ def verify(
         raise click.UsageError(
             "a requirement on stability or robustness needs --epsilon or --perturbation; without it all rows are stable"
         )
-    attack = parse_perturbation(perturbation or ("l_inf", epsilon if epsilon is not None else "0"))
-    inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
+    attack = parse_perturbation(perturbation or ("l_inf", ("1" if wants_radius else "0") if epsilon is None else epsilon))
+    inputs = [
+        model, data, *([attack.path] if isinstance(attack, BoxFile) else []), *([] if weights is None else [weights])
+    ]  # fmt: skip
     refuse_two_pipes(*inputs)
     report_path = STANDARD_STREAM if output is None else output
     check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
-    report_format = choose_format(report_format, report_path, shard)
+    if wants_radius:
+        report_format = choose_radius_format(ctx, report_format, report_path)
+    else:
+        report_format = choose_format(report_format, report_path, shard)
 
+    if weights is not None:
+        attack = Weighted(attack, read_weights(weights), display_name(weights))
     loaded, dataset = load_model_and_data(model, data, data_options)
     question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
     limits = Limits(sample_timeout, sample_steps)
+    described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
+    if wants_radius:
+        write_radii(
+            question, described, find_radii(question, jobs), report_format, report_path,
+            counterexamples, counterexamples_format, jobs,
+        )  # fmt: skip
+        return
     note = None
     if shard is not None:
         note = ShardNote.of(question, shard, limits.as_dict())
@@ -140,7 +172,6 @@ def verify(
         n_decided = outcome.n_samples - outcome.tally.no_info
         click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
     checked = [(gate, gate.check(outcome)) for gate in gates]
-    described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     report = VerificationReport(question, described, outcome, checked, max_print_length, note)
 
     if counterexamples is not None:
