@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "predict": ("predict", "predict", "Classify the rows of a data set."),
     "info": ("info", "info", "Size and shape of a model."),
     "similarity": ("similarity", "similarity", "Share of rows on which two models answer the same."),
+    "diff": ("diff", "diff", "Exact regions in which two models answer differently."),
+    "simplify": ("simplify", "simplify", "Remove branches that make no difference."),
     "assemble": ("forest_files", "assemble", "Join trees into a forest."),
     "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
     "import": ("import_", "import_", "Turn a model of another library into silva's format."),
