@@ -20,7 +20,7 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
         "tree_tasks", "trainers",
-        "radius", "curve", "comparison", "simplification", "explanation",
+        "radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
     },
     {"api"},
     {"estimators", "scorers"},

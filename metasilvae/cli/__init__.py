@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "Train a decision tree that is accurate and stable."),
     "verify": ("verify", "verify", "Prove for each row whether a perturbation can change the answer."),
     "merge": ("merge", "merge", "Join the verdicts of shards into one report."),
+    "explain": ("explain", "explain", "Which features and thresholds make rows unstable."),
     "evaluate": ("evaluate", "evaluate", "Table of accuracy, stability, robustness and size of models."),
     "predict": ("predict", "predict", "Classify the rows of a data set."),
     "info": ("info", "info", "Size and shape of a model."),
