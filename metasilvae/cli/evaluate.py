@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from metasilvae.attack import fit_attack
 from metasilvae.cli.inputs import load_data_for
 from metasilvae.cli.parameters import (
+    attack_option,
     check_outputs,
     data_options,
     jobs_option,
@@ -19,8 +21,9 @@ from metasilvae.cli.parameters import (
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
 from metasilvae.forest_verification import Limits
+from metasilvae.formats.attack_files import read_attack
 from metasilvae.formats.silva_models import read_model
-from metasilvae.perturbation import parse_perturbation
+from metasilvae.perturbation import Perturbation, parse_perturbation
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
 from metasilvae.storage import write_output
 
@@ -29,6 +32,7 @@ from metasilvae.storage import write_output
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
 @click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
+@attack_option
 @click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
 @voting_option
 @click.option(
@@ -46,6 +50,7 @@ def evaluate(
     models: tuple[str, ...],
     data: str,
     epsilons: tuple[str, ...],
+    attack: str | None,
     wants_confusion: bool,
     voting: str | None,
     table_format: str,
@@ -57,8 +62,8 @@ def evaluate(
 ) -> None:
     """Accuracy, stability, robustness and size of each MODEL on DATA.
 
-    Stability and robustness need at least one --epsilon. Efficiency is the metric divided by the number of leaves.
-    Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
+    Stability and robustness need at least one --epsilon, or --attack. Efficiency is the metric divided by the number of
+    leaves. Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
 
     \b
     Example:
@@ -66,13 +71,17 @@ def evaluate(
     """
     if wants_confusion and table_format == "csv":
         raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
-    refuse_two_pipes(*models, data)
-    perturbations = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
-    check_outputs([output], [*models, data])
+    inputs = [*models, data, *([] if attack is None else [attack])]
+    refuse_two_pipes(*inputs)
+    rules = None if attack is None else read_attack(attack)
+    perturbations: list[Perturbation] = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
+    check_outputs([output], inputs)
     loaded = [read_model(model) for model in models]
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
     limits = Limits(sample_timeout, sample_steps)
+    if rules is not None:
+        perturbations.append(fit_attack(rules, dataset))
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
     for model in loaded:
