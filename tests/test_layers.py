@@ -11,7 +11,7 @@ PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
     {"errors", "extras"},
-    {"cache", "storage", "dataset", "model", "formats", "perturbation", "outcome"},
+    {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",

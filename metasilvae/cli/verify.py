@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     CountedList,
     Phrase,
     PhraseCommand,
+    attack_option,
     check_outputs,
     data_options,
     jobs_option,
@@ -29,7 +30,7 @@ from metasilvae.formats.weights import read_weights
 from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Weighted, parse_perturbation
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, Ball, BoxFile, Weighted
 from metasilvae.radius import find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.row_bars import RowBar
@@ -50,6 +51,7 @@ from metasilvae.verification import verify as verify_rows
     help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
     "from a file.  [default: l_inf 0]",
 )
+@attack_option
 @click.option(
     "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
 )
@@ -96,6 +98,7 @@ def verify(
     data: str,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
+    attack: str | None,
     tiers: tuple[int, ...] | None,
     weights: str | None,
     wants_radius: bool,
@@ -128,20 +131,24 @@ def verify(
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
-    if epsilon is not None and perturbation is not None:
-        raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
+    if attack is not None and tiers is not None:
+        raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
     if counterexamples_format is not None and counterexamples is None:
         raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
     gates = [Gate.parse(text) for text in requirements]
-    if epsilon is None and perturbation is None and any(gate.metric != "accuracy" for gate in gates):
-        raise click.UsageError(
-            "a requirement on stability or robustness needs --epsilon or --perturbation; without it all rows are stable"
-        )
-    attack = parse_perturbation(perturbation or ("l_inf", ("1" if wants_radius else "0") if epsilon is None else epsilon))
-    inputs = [
-        model, data, *([attack.path] if isinstance(attack, BoxFile) else []), *([] if weights is None else [weights])
-    ]  # fmt: skip
+    if attack is not None and (wants_radius or weights is not None):
+        raise click.UsageError("--attack gives radii of its own; leave --radius and --weights out")
+    inputs = [model, data, *(path for path in (attack, weights) if path is not None)]
     refuse_two_pipes(*inputs)
+    chosen = choose_perturbation(epsilon, perturbation, attack)
+    if chosen is None and any(gate.metric != "accuracy" for gate in gates):
+        raise click.UsageError(
+            "a requirement on stability or robustness needs --epsilon, --perturbation or --attack; without it all rows "
+            "are stable"
+        )
+    if isinstance(chosen, BoxFile):
+        inputs.append(chosen.path)
+        refuse_two_pipes(*inputs)
     report_path = STANDARD_STREAM if output is None else output
     check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
     if wants_radius:
@@ -149,12 +156,13 @@ def verify(
     else:
         report_format = choose_format(report_format, report_path, shard)
 
-    if weights is not None:
-        attack = Weighted(attack, read_weights(weights), display_name(weights))
     loaded, dataset = load_model_and_data(model, data, data_options)
-    question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
+    allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
+    if weights is not None:
+        allowed = Weighted(allowed, read_weights(weights), display_name(weights))
+    question = ask(loaded, dataset, allowed, voting=voting, tiers=tiers)
     limits = Limits(sample_timeout, sample_steps)
-    described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
+    described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
         write_radii(
             question, described, find_radii(question, jobs), report_format, report_path,
