@@ -37,7 +37,7 @@ def answers(model: Model, X: np.ndarray, voting: str) -> list[list[str]]:
 
 
 def votings_of(model: Model) -> list[str]:
-    return [name for name, (kind, _) in VOTINGS.items() if kind is model.leaf_kind]
+    return [name for name, scheme in VOTINGS.items() if scheme.leaf_kind is model.leaf_kind]
 
 
 def score_model(rng: random.Random, n_labels: int, digits: int | None = None) -> Model:
