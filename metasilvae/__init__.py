@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from metasilvae.evaluation import evaluate
     from metasilvae.formats.datasets import read_dataset, write_dataset
     from metasilvae.formats.silva_models import read_model, write_model
+    from metasilvae.imports import import_file, import_object
     from metasilvae.model import Model
     from metasilvae.perturbation import Ball, BoxFile
     from metasilvae.prediction import predict
@@ -34,6 +35,8 @@ _HOMES = {
     "evaluate": "evaluation",
     "find_radii": "api",
     "find_witnesses": "api",
+    "import_file": "imports",
+    "import_object": "imports",
     "make_dataset": "api",
     "predict": "prediction",
     "read_dataset": "formats.datasets",
@@ -58,6 +61,8 @@ __all__ = [
     "evaluate",
     "find_radii",
     "find_witnesses",
+    "import_file",
+    "import_object",
     "make_dataset",
     "predict",
     "read_dataset",
