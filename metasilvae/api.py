@@ -16,6 +16,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.fitness import fitness_from_weights
 from metasilvae.forest_options import ForestOptions, forest_options_for
+from metasilvae.imports.naming import name_classes
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import Ball, Perturbation
@@ -38,7 +39,7 @@ def make_dataset(
     X : array of numbers, shape (n_samples, n_features)
         Finite.
     y : array, shape (n_samples,)
-        Labels of any kind; they are known by their text.
+        Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
     source : str
         Name for messages and reports.
@@ -51,7 +52,7 @@ def make_dataset(
         )
     if not np.isfinite(values).all():
         raise DataError(f"{source}: X holds values that are infinite or no numbers")
-    texts = list(map(str, labels.tolist()))
+    texts = name_classes(labels)
     names = tuple(dict.fromkeys(texts))
     code = {name: number for number, name in enumerate(names)}
     codes = np.array([code[text] for text in texts], dtype=np.int32)

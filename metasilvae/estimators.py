@@ -16,6 +16,7 @@ from metasilvae.ensemble_votes import bound
 from metasilvae.errors import RequestError
 from metasilvae.formats.silva_faults import label_problem
 from metasilvae.formats.silva_models import write_model
+from metasilvae.imports.naming import name_classes
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Ball, Perturbation
@@ -71,7 +72,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         # Labels in order of first appearance, as in a data file: then the model is the one of the command line.
         self._class_of_label = np.argsort(first)
         label_of_class = np.argsort(self._class_of_label).astype(np.int32)
-        labels = _name_labels(self.classes_[self._class_of_label].tolist())
+        labels = _name_labels(self.classes_[self._class_of_label])
         dataset = Dataset(values, label_of_class[codes.reshape(-1)], labels, source="X")
         try:
             perturbation = self._perturbation()
@@ -385,9 +386,9 @@ class RobustForestClassifier(RobustClassifier):
         )
 
 
-def _name_labels(classes: list[Any]) -> tuple[str, ...]:
+def _name_labels(classes: np.ndarray) -> tuple[str, ...]:
     """Names of the classes, or numbers where silva's format cannot hold the names."""
-    names = tuple(map(str, classes))
+    names = tuple(name_classes(classes))
     if len(set(names)) < len(names) or any(map(label_problem, names)):
         return tuple(f"class-{number}" for number in range(len(names)))
     return names

@@ -2,7 +2,8 @@
 
     cross_val_score(MetaSilvaeClassifier(epsilon=0.1), X, y, scoring=robust_accuracy_scorer(0.1))
 
-In a pipeline the perturbation is one of the values that reach the classifier.
+In a pipeline the perturbation is one of the values that reach the classifier. Trees of scikit-learn and other libraries
+that `metasilvae.imports` can import are scored too, for comparison.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from metasilvae.api import make_dataset, verify
 from metasilvae.fitness import Fitness, fitness_from_weights
+from metasilvae.imports import import_object
 from metasilvae.perturbation import Perturbation
 
 ACCURACY, STABILITY, ROBUSTNESS = Fitness(correct=1.0), Fitness(stable=1.0), Fitness(robust=1.0)
@@ -26,7 +29,7 @@ class RobustScorer:
     ----------
     fitness : Fitness
     epsilon : float, Perturbation or None
-        None means the one of training.
+        None means the one of training, for estimators of metasilvae.
     """
 
     fitness: Fitness
@@ -40,9 +43,13 @@ class RobustScorer:
         if hasattr(estimator, "steps"):
             X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
             return self(estimator[-1], X, y)
-        if not isinstance(estimator, RobustClassifier):
-            raise TypeError(f"this scorer is for metasilvae's estimators, not for {type(estimator).__name__}")
-        return self.fitness.value(*estimator.shares(X, y, self.epsilon))
+        if isinstance(estimator, RobustClassifier):
+            return self.fitness.value(*estimator.shares(X, y, self.epsilon))
+        if self.epsilon is None:
+            raise TypeError(f"{type(estimator).__name__} was trained for no epsilon; give the scorer one")
+        imported = import_object(estimator)
+        tally = verify(imported.model, make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1).tally
+        return self.fitness.value(float(tally.accuracy), float(tally.stability), float(tally.robustness))
 
 
 def robust_accuracy_scorer(epsilon: float | Perturbation | None = None) -> RobustScorer:
