@@ -16,6 +16,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.fitness import fitness_from_weights
 from metasilvae.forest_options import ForestOptions, forest_options_for
+from metasilvae.forest_verification import Limits
 from metasilvae.imports.naming import name_classes
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome
@@ -127,9 +128,16 @@ def verify(
     *,
     voting: str | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> Outcome:
-    """Decide for each sample whether a perturbation can change the answer."""
-    return _verify(ask(model, dataset, as_perturbation(epsilon), voting=voting), jobs)
+    """Decide for each sample whether a perturbation can change the answer.
+
+    Parameters
+    ----------
+    limits : Limits or None
+        What may be spent on one sample by a forest; None decides every one, however long it takes.
+    """
+    return _verify(ask(model, dataset, as_perturbation(epsilon), voting=voting), jobs, limits=limits)
 
 
 def find_witnesses(
@@ -139,10 +147,11 @@ def find_witnesses(
     *,
     voting: str | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that gets another answer."""
     question = ask(model, dataset, as_perturbation(epsilon), voting=voting)
-    return _find_witnesses(question, _verify(question, jobs), jobs)
+    return _find_witnesses(question, _verify(question, jobs, limits=limits), jobs)
 
 
 def find_radii(
@@ -152,7 +161,8 @@ def find_radii(
     *,
     voting: str | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> Radii:
     """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
     unit = Ball(1.0) if perturbation is None else perturbation
-    return _find_radii(ask(model, dataset, unit, voting=voting), jobs)
+    return _find_radii(ask(model, dataset, unit, voting=voting), jobs, limits=limits)
