@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from metasilvae.errors import MetasilvaeError
     from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
     from metasilvae.evaluation import evaluate
+    from metasilvae.forest_verification import Limits
     from metasilvae.formats.datasets import read_dataset, write_dataset
     from metasilvae.formats.silva_models import read_model, write_model
     from metasilvae.imports import import_file, import_object
@@ -27,6 +28,7 @@ _HOMES = {
     "Ball": "perturbation",
     "BoxFile": "perturbation",
     "Dataset": "dataset",
+    "Limits": "forest_verification",
     "MetaSilvaeClassifier": "estimators",
     "MetasilvaeError": "errors",
     "Model": "model",
@@ -52,6 +54,7 @@ __all__ = [
     "Ball",
     "BoxFile",
     "Dataset",
+    "Limits",
     "MetaSilvaeClassifier",
     "MetasilvaeError",
     "Model",

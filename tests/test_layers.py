@@ -22,7 +22,7 @@ LAYERS = [
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
     },
     {"api"},
-    {"estimators", "scorers"},
+    {"estimators", "robust_classifier", "scorers"},
     {"report"},
     {"cli", "__main__", "__init__"},
 ]  # fmt: skip
