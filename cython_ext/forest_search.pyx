@@ -25,8 +25,12 @@ from ms_bounding cimport (
     reserve_arena, set_entries, undo_cuts,
 )
 from ms_box cimport lower_bound, upper_bound
-from ms_node cimport Node, reaches_left, reaches_right
-from ms_reached cimport Demand, Reached, collect_reached, free_reached, reserve_reached
+from ms_contest cimport Contest, bound_contests, list_contests, sort_open
+from ms_meeting cimport (
+    Cut, Meeting, Part, begin_meeting, free_meeting, join_meeting, meets, propose, propose_between, reserve_meeting,
+)
+from ms_node cimport Node
+from ms_reached cimport Reached, collect_reached, free_reached, reserve_reached
 from ms_room cimport reserve
 
 # What a search can say; metasilvae.forest_verification uses the names.
@@ -35,18 +39,6 @@ UNDECIDED, STABLE, UNSTABLE, NO_ADMISSIBLE_POINT = 0, 1, 2, 3
 # Cuts that are compared before one is taken.
 cdef enum:
     MAX_CANDIDATES = 32
-
-cdef struct Contest:
-    int32_t ahead
-    int32_t behind
-    bint is_strict          # ahead, not level
-    int64_t best            # of the leads in the tree at hand
-    int64_t bound           # at the start
-
-cdef struct Cut:
-    int32_t feature
-    int32_t cut
-    bint is_left
 
 cdef struct Branch:
     # The other side of a cut, and the state before it.
@@ -111,8 +103,6 @@ cdef class ForestSearch:
     cdef int32_t n_features, n_labels, n_trees
     # By feature.
     cdef int32_t[::1] group_of, merged_low, merged_high, row_low, row_high, low, high
-    cdef int32_t[::1] common_low, common_high, tried_first, tried_last
-    cdef int64_t[::1] common_time, tried_time
     cdef double[::1] lower, upper
     # By group: whether a member that no tree looks at may be 1.
     cdef uint8_t[::1] is_free, is_settled
@@ -122,6 +112,7 @@ cdef class ForestSearch:
     cdef int32_t[::1] waiting
     cdef Reached reached
     cdef Arena arena
+    cdef Meeting meeting
     cdef Contest* contests
     cdef size_t contest_capacity
     cdef int32_t n_contests, contest
@@ -130,10 +121,7 @@ cdef class ForestSearch:
     cdef size_t branch_capacity, n_branches
     cdef Narrowed* narrowed
     cdef size_t narrowed_capacity, n_narrowed
-    cdef Cut* candidates
-    cdef size_t candidate_capacity
-    cdef int32_t n_candidates
-    cdef int64_t time, slack, least
+    cdef int64_t slack, least
     cdef readonly int64_t n_steps
 
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t max_depth,
@@ -156,10 +144,8 @@ cdef class ForestSearch:
         self.n_features = <int32_t> threshold_starts.shape[0] - 1
         self.n_labels = <int32_t> scores.shape[1]
         self.n_trees = <int32_t> roots.shape[0]
-        ints = np.zeros((11, max(self.n_features, 1)), dtype=np.int32)
-        (self.group_of, self.merged_low, self.merged_high, self.row_low, self.row_high, self.low, self.high,
-         self.common_low, self.common_high, self.tried_first, self.tried_last) = ints
-        self.common_time, self.tried_time = np.zeros((2, max(self.n_features, 1)), dtype=np.int64)
+        ints = np.zeros((7, max(self.n_features, 1)), dtype=np.int32)
+        self.group_of, self.merged_low, self.merged_high, self.row_low, self.row_high, self.low, self.high = ints
         self.lower, self.upper = np.zeros((2, max(self.n_features, 1)))
         self.is_free, self.is_settled = np.zeros((2, group_starts.shape[0]), dtype=np.uint8)
         self.choice = np.zeros(self.n_trees, dtype=np.int32)
@@ -173,14 +159,15 @@ cdef class ForestSearch:
         self.slack = 2 * error * self.n_trees
         reserve_reached(&self.reached, self.n_trees, self.n_features, <int32_t> max_depth)
         reserve_arena(&self.arena, self.n_trees, self.n_features)
+        reserve_meeting(&self.meeting, self.n_features)
 
     def __dealloc__(self):
         free_reached(&self.reached)
         free_arena(&self.arena)
+        free_meeting(&self.meeting)
         free(self.contests)
         free(self.branches)
         free(self.narrowed)
-        free(self.candidates)
 
     def decide(self, Py_ssize_t first, Py_ssize_t last, int64_t max_steps, uint8_t[::1] found,
                int32_t[:, ::1] leaves):
@@ -232,7 +219,7 @@ cdef class ForestSearch:
             if not self._settle_group(f):
                 self.n_contests = -1
                 return 0
-        self._list_contests(row)
+        self._open_contests(row)
         if self.n_contests == 0:
             return 0
         self._set_cells()
@@ -361,9 +348,9 @@ cdef class ForestSearch:
                 f = self.members[place]
                 wants_one = self.low[f] > self.merged_low[f]
                 wants_zero = self.high[f] == self.merged_low[f]
-                if self.common_time[f] == self.time:
-                    wants_one |= self.common_low[f] > self.merged_low[f]
-                    wants_zero |= self.common_high[f] == self.merged_low[f]
+                if self.meeting.parts[f].time == self.meeting.time:
+                    wants_one |= self.meeting.parts[f].low > self.merged_low[f]
+                    wants_zero |= self.meeting.parts[f].high == self.merged_low[f]
                 n_ones += wants_one
                 n_open += not wants_zero
             if n_ones == 1 or (n_ones == 0 and (n_open > 0 or self.is_free[group])):
@@ -371,83 +358,25 @@ cdef class ForestSearch:
             is_broken = True
             for place in range(self.group_starts[group], self.group_starts[group + 1]):
                 f = self.members[place]
-                if self.low[f] < self.high[f] and self.common_time[f] == self.time:
-                    if n_ones == 0 or self.common_low[f] > self.merged_low[f]:
-                        self._propose(f, self.merged_low[f])
+                if self.low[f] < self.high[f] and self.meeting.parts[f].time == self.meeting.time:
+                    if n_ones == 0 or self.meeting.parts[f].low > self.merged_low[f]:
+                        propose(&self.meeting, f, self.merged_low[f])
         return is_broken
 
     # Contests.
 
-    cdef int _list_contests(self, Py_ssize_t row) except -1 nogil:
+    cdef int _open_contests(self, Py_ssize_t row) except -1 nogil:
         """All contests that the sum of the best leads does not decide, the most promising first."""
-        cdef int32_t label, one = 0, i, n_open = 0
-        cdef const uint8_t* is_expected = &self.is_member[self.answers[row], 0]
-        cdef Contest contest
         reserve(<void**> &self.contests, &self.contest_capacity, 2 * <size_t> self.n_labels, sizeof(Contest))
-        while not is_expected[one]:
-            one += 1
-        for label in range(self.n_labels):
-            if label == one:
-                continue
-            self.contests[self.n_contests] = Contest(label, one, is_expected[label], 0, 0)
-            self.n_contests += 1
-            if is_expected[label]:
-                self.contests[self.n_contests] = Contest(one, label, True, 0, 0)
-                self.n_contests += 1
-        self._bound_contests()
-        for label in range(self.n_contests):
-            contest = self.contests[label]
-            if contest.bound < self._least(contest):
-                continue
-            i = n_open
-            while i > 0 and self.contests[i - 1].bound < contest.bound:
-                self.contests[i] = self.contests[i - 1]
-                i -= 1
-            self.contests[i] = contest
-            n_open += 1
-        self.n_contests = n_open
+        self.n_contests = list_contests(&self.is_member[self.answers[row], 0], self.n_labels, self.contests)
+        bound_contests(self.contests, self.n_contests, &self.nodes[0], &self.roots[0], self.n_trees,
+                       &self.scores[0, 0], self.n_labels, &self.lower[0], &self.upper[0], &self.waiting[0])
+        self.n_contests = sort_open(self.contests, self.n_contests, self._least(False), self._least(True))
         return 0
 
-    cdef void _bound_contests(self) noexcept nogil:
-        """Add up the best leads of all trees, in the whole box."""
-        cdef int32_t tree, node, feature, i, top
-        cdef int32_t* waiting = &self.waiting[0]
-        cdef const int64_t* scores
-        cdef Contest* contest
-        cdef int64_t lead
-        cdef bint is_first
-        for tree in range(self.n_trees):
-            node = self.roots[tree]
-            top = 0
-            is_first = True
-            while True:
-                feature = self.nodes[node].feature
-                if feature >= 0:
-                    if reaches_left(self.lower[feature], self.nodes[node].threshold):
-                        if reaches_right(self.upper[feature], self.nodes[node].threshold):
-                            waiting[top] = self.nodes[node].right
-                            top += 1
-                        node = self.nodes[node].left
-                    else:
-                        node = self.nodes[node].right
-                    continue
-                scores = &self.scores[self.nodes[node].leaf, 0]
-                for i in range(self.n_contests):
-                    contest = &self.contests[i]
-                    lead = scores[contest.ahead] - scores[contest.behind]
-                    if is_first or lead > contest.best:
-                        contest.best = lead
-                is_first = False
-                if top == 0:
-                    break
-                top -= 1
-                node = waiting[top]
-            for i in range(self.n_contests):
-                self.contests[i].bound += self.contests[i].best
-
-    cdef int64_t _least(self, Contest contest) noexcept nogil:
+    cdef int64_t _least(self, bint is_strict) noexcept nogil:
         """The smallest bound that leaves a contest open."""
-        return -self.slack if self.error else contest.is_strict
+        return -self.slack if self.error else is_strict
 
     cdef int _begin_contest(self) except -1 nogil:
         cdef int32_t f
@@ -457,7 +386,7 @@ cdef class ForestSearch:
         for f in range(self.n_features):
             self.low[f] = self.row_low[f]
             self.high[f] = self.row_high[f]
-        self.least = self._least(contest[0])
+        self.least = self._least(contest.is_strict)
         self.n_branches = self.n_narrowed = 0
         self.is_running = True
         return 0
@@ -509,64 +438,6 @@ cdef class ForestSearch:
             self.low[f] = cut.cut + 1
         cut_leaves(&self.arena, &self.reached, f, cut.cut, cut.is_left)
 
-    cdef bint _meets(self, int32_t place) noexcept nogil:
-        """Whether a leaf has a point in common with those chosen so far."""
-        cdef int32_t d, f, leaf = self.arena.ranked[place].leaf
-        cdef Demand* demand
-        for d in range(self.reached.demand_start[leaf], self.reached.demand_start[leaf + 1]):
-            demand = &self.reached.demands[d]
-            f = demand.feature
-            if self.common_time[f] == self.time:
-                if demand.low > self.common_high[f] or demand.high < self.common_low[f]:
-                    return False
-        return True
-
-    cdef void _join(self, int32_t place) noexcept nogil:
-        """Narrow the common part of the chosen leaves to one more of them."""
-        cdef int32_t d, f, leaf = self.arena.ranked[place].leaf
-        cdef Demand* demand
-        for d in range(self.reached.demand_start[leaf], self.reached.demand_start[leaf + 1]):
-            demand = &self.reached.demands[d]
-            f = demand.feature
-            if self.common_time[f] != self.time:
-                self.common_time[f] = self.time
-                self.common_low[f] = max(self.low[f], demand.low)
-                self.common_high[f] = min(self.high[f], demand.high)
-            else:
-                self.common_low[f] = max(self.common_low[f], demand.low)
-                self.common_high[f] = min(self.common_high[f], demand.high)
-
-    cdef int _propose(self, int32_t f, int32_t cut) except -1 nogil:
-        """Add a cut to the candidates, once."""
-        if self.tried_time[f] == self.time:
-            if self.tried_first[f] == cut or self.tried_last[f] == cut:
-                return 0
-        else:
-            self.tried_time[f] = self.time
-            self.tried_first[f] = cut
-        self.tried_last[f] = cut
-        reserve(<void**> &self.candidates, &self.candidate_capacity, self.n_candidates + 1, sizeof(Cut))
-        self.candidates[self.n_candidates] = Cut(f, cut, True)
-        self.n_candidates += 1
-        return 0
-
-    cdef int _propose_between(self, int32_t place) except -1 nogil:
-        """Candidates for cuts between a leaf and the common part of those chosen so far."""
-        cdef int32_t d, f, leaf = self.arena.ranked[place].leaf
-        cdef Demand* demand
-        for d in range(self.reached.demand_start[leaf], self.reached.demand_start[leaf + 1]):
-            demand = &self.reached.demands[d]
-            f = demand.feature
-            if self.common_time[f] != self.time:
-                continue
-            if demand.low > self.common_high[f]:
-                self._propose(f, self.common_high[f])
-                self._propose(f, demand.low - 1)
-            elif demand.high < self.common_low[f]:
-                self._propose(f, demand.high)
-                self._propose(f, self.common_low[f] - 1)
-        return 0
-
     cdef int32_t _first_meeting(self, int32_t tree) noexcept nogil:
         """The best leaf of a tree that meets those chosen so far; there is always one."""
         cdef int32_t word, start = self.arena.word_start[tree], place = -1
@@ -575,7 +446,7 @@ cdef class ForestSearch:
             left = self.arena.words[word]
             while left:
                 place = self.reached.tree_start[tree] + 64 * (word - start) + ms_first_bit(left)
-                if self._meets(place):
+                if meets(&self.meeting, &self.reached, self.arena.ranked[place].leaf):
                     return place
                 left &= left - 1
         return place
@@ -589,9 +460,9 @@ cdef class ForestSearch:
             left = self.arena.words[word]
             while left:
                 place = self.reached.tree_start[tree] + 64 * (word - start) + ms_first_bit(left)
-                if self.arena.ranked[place].lead < best or self.n_candidates >= MAX_CANDIDATES:
+                if self.arena.ranked[place].lead < best or self.meeting.n_cuts >= MAX_CANDIDATES:
                     return 0
-                self._propose_between(place)
+                propose_between(&self.meeting, &self.reached, self.arena.ranked[place].leaf)
                 left &= left - 1
         return 0
 
@@ -602,20 +473,19 @@ cdef class ForestSearch:
         """
         cdef int32_t i, tree, place, worst = -1
         cdef int64_t lead = 0, loss, largest_loss = 0
-        self.time += 1
-        self.n_candidates = 0
+        begin_meeting(&self.meeting)
         for i in range(self.n_trees):
             tree = self.order[i]
             place = self._first_meeting(tree)
             loss = self.arena.ranked[self.arena.best[tree]].lead - self.arena.ranked[place].lead
-            if loss > 0 and self.n_candidates < MAX_CANDIDATES:
+            if loss > 0 and self.meeting.n_cuts < MAX_CANDIDATES:
                 self._propose_between_best(tree)
             if loss > largest_loss:
                 largest_loss = loss
                 worst = i
             self.choice[tree] = place
             lead += self.arena.ranked[place].lead
-            self._join(place)
+            join_meeting(&self.meeting, &self.reached, self.arena.ranked[place].leaf, &self.low[0], &self.high[0])
         if worst > 0:
             # A tree that came too late chooses first next time.
             tree = self.order[worst]
@@ -630,17 +500,17 @@ cdef class ForestSearch:
 
     cdef int _choose_exactly(self) except -1 nogil:
         """The same where rounding could matter: exact leads decide."""
-        cdef int32_t tree
+        cdef int32_t tree, leaf
         if not self._ask_referee():
             return 0
-        self.time += 1
-        self.n_candidates = 0
+        begin_meeting(&self.meeting)
         for tree in range(self.n_trees):
-            if self._meets(self.choice[tree]):
-                self._join(self.choice[tree])
+            leaf = self.arena.ranked[self.choice[tree]].leaf
+            if meets(&self.meeting, &self.reached, leaf):
+                join_meeting(&self.meeting, &self.reached, leaf, &self.low[0], &self.high[0])
             else:
-                self._propose_between(self.choice[tree])
-        return 1 if self.n_candidates or self._contest_groups() else 2
+                propose_between(&self.meeting, &self.reached, leaf)
+        return 1 if self.meeting.n_cuts or self._contest_groups() else 2
 
     cdef int _ask_referee(self) except -1 with gil:
         """Let the referee choose the best leaf of each tree; False if even these have too small a lead."""
@@ -673,6 +543,7 @@ cdef class ForestSearch:
         cdef int64_t left, right, best_left = 0, best_right = 0
         cdef double score, best_score = -1.0, unit = 1.0
         cdef Cut cut, best
+        cdef Part* part
         cdef bint is_forced = False
         if not self.has_masks:
             # Many searches end before the first cut.
@@ -683,9 +554,9 @@ cdef class ForestSearch:
             self.has_masks = True
         unit = 1.0 + <double> (self.arena.bound - self.least) / 64.0
         reserve(<void**> &self.narrowed, &self.narrowed_capacity,
-                self.n_narrowed + (self.n_candidates + 1) * (2 + self.members.shape[0]), sizeof(Narrowed))
-        for i in range(self.n_candidates):
-            cut = self.candidates[i]
+                self.n_narrowed + (self.meeting.n_cuts + 1) * (2 + self.members.shape[0]), sizeof(Narrowed))
+        for i in range(self.meeting.n_cuts):
+            cut = self.meeting.cuts[i]
             if not self.low[cut.feature] <= cut.cut < self.high[cut.feature]:
                 continue
             left = bound_after(&self.arena, &self.reached, cut.feature, cut.cut, True)
@@ -705,9 +576,10 @@ cdef class ForestSearch:
                 best_left, best_right = left, right
         if is_forced:
             return 1
+        part = &self.meeting.parts[best.feature]
+        # Of two equal sides the one where the chosen leaves meet.
         best.is_left = best_left > best_right or (
-            best_left == best_right and not (
-                self.common_time[best.feature] == self.time and self.common_low[best.feature] > best.cut))
+            best_left == best_right and not (part.time == self.meeting.time and part.low > best.cut))
         reserve(<void**> &self.branches, &self.branch_capacity, self.n_branches + 1, sizeof(Branch))
         self.branches[self.n_branches] = Branch(
             Cut(best.feature, best.cut, not best.is_left), self.arena.n_lost, self.arena.n_replaced, self.n_narrowed,

@@ -31,13 +31,15 @@ def verify_in_pieces(
     question: Question,
     executor: TaskExecutor,
     limits: Limits | None = None,
-    on_done: Callable[[], object] = lambda: None,
+    on_rows: Callable[[int], object] = lambda count: None,
 ) -> Outcome:
     """The same as `metasilvae.verification.verify`, by tasks; its time is that of all tasks together."""
     n_rows = question.dataset.n_samples
     pieces = plan_pieces(n_rows)
     shared = executor.share(question)
-    outcomes = run_all(executor, _verify_piece, [(shared, piece, limits) for piece in pieces], on_done)
+    # Pieces are of equal size but for one row.
+    tasks = [(shared, piece, limits) for piece in pieces]
+    outcomes = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
     return join_outcomes([piece.take_rows(n_rows) for piece in pieces], outcomes)
 
 

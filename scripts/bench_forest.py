@@ -5,8 +5,8 @@
 Scikit-learn forests of 50 trees, depth 10, fixed seed, are trained here and written in silva's format; the published
 forests come from the golden folder. Every program gets the same forest, the same rows (the first 500 of the test set)
 and the same time limit for each row, on one thread. Seconds are processor time of the analysis: silva's as it reports
-it, Veritas's without building its trees. Verdicts are compared: the last column counts rows that both programs decide, and
-decide differently. Needs the extra `bench` for scikit-learn and Veritas; what is missing is left out and named.
+it, Veritas's without building its trees. The last column counts rows that metasilvae and the program both decide, but
+differently. Needs the extra `bench` for scikit-learn and Veritas; what is missing is left out and named.
 
 Veritas (`dtai-veritas`) maximizes sums of leaf values; votes are put to it as one sum for each contest of two labels,
 so that ties count for it as they do here. It compares `x < k`, so thresholds become the next float64.
@@ -267,9 +267,8 @@ def main() -> int:
     arguments = parser.parse_args()
     print(f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}; one thread, ", end="")
     print(f"limit {arguments.limit:g} s for each row")
-    print(
-        f"{'forest, epsilon':40} {'program':>10} {'rows':>5} {'stable':>7} {'undecided':>9} {'seconds':>8} {'differ':>6}"
-    )
+    names = ("program", "rows", "stable", "undecided", "seconds", "differ")
+    print("{:40} {:>10} {:>5} {:>7} {:>9} {:>8} {:>6}".format("forest, epsilon", *names))
     cases = list(sklearn_cases(arguments.data, [name for name in arguments.cases if name in SKLEARN_CASES]))
     if "published" in arguments.cases:
         cases += golden_cases(arguments.golden, arguments.data)

@@ -175,7 +175,7 @@ def verify(
         question = question.subset(shard.take_rows(dataset.n_samples))
         dataset = question.dataset
     with Interrupts() as interrupts:
-        outcome = _verify_rows(question, limits, jobs, scheduler, interrupts)
+        outcome = _verify_rows(question, jobs, scheduler, limits, interrupts)
     if interrupts.received:
         n_decided = outcome.n_samples - outcome.tally.no_info
         click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
@@ -190,17 +190,17 @@ def verify(
 
 
 def _verify_rows(
-    question: Question, limits: Limits, jobs: int | None, scheduler: str | None, interrupts: Interrupts
+    question: Question, jobs: int | None, scheduler: str | None, limits: Limits, interrupts: Interrupts
 ) -> Outcome:
-    if scheduler is not None:
+    is_forest = question.model.n_trees > 1
+    with RowBar(question.dataset.n_samples, is_forest) as bar:
+        if scheduler is None:
+            stop = threading.Event()
+            # A tree is decided at once; there is nothing to keep when it is interrupted.
+            interrupts.stop = stop.set if is_forest else None
+            return verify_rows(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)
         from metasilvae.execution import open_executor
         from metasilvae.row_pieces import verify_in_pieces
 
         with open_executor(scheduler) as executor:
-            return verify_in_pieces(question, executor, limits)
-    is_forest = question.model.n_trees > 1
-    stop = threading.Event()
-    # A tree is decided at once; there is nothing to keep when it is interrupted.
-    interrupts.stop = stop.set if is_forest else None
-    with RowBar(question.dataset.n_samples, is_forest) as bar:
-        return verify_rows(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)
+            return verify_in_pieces(question, executor, limits, bar.advance)
