@@ -149,3 +149,53 @@ def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] feature
             radii[item] = critical_radius(
                 X[row, f], weight_down[f] if is_left else weight_up[f], minimum[f] if is_left else maximum[f],
                 thresholds[item], is_left)
+
+
+def find_radius_of_leaves(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
+                          const int32_t[::1] leaves, const double[:, ::1] X,
+                          const double[::1] weight_down, const double[::1] weight_up,
+                          const double[::1] minimum, const double[::1] maximum, Py_ssize_t row):
+    """The smallest radius at which the box of a row reaches where the given leaves of a forest meet.
+
+    Parameters
+    ----------
+    parents : parent of each node, -1 for roots
+    leaf_nodes : node of each leaf
+    leaves : one leaf of each tree; some sample falls into all of them
+    """
+    cdef Py_ssize_t tree, f
+    cdef int32_t node, parent
+    cdef bint is_left
+    cdef double weight, limit, radius = 0.0
+    with nogil:
+        for tree in range(leaves.shape[0]):
+            node = leaf_nodes[leaves[tree]]
+            parent = parents[node]
+            while parent >= 0:
+                f = nodes[parent].feature
+                is_left = nodes[parent].left == node
+                weight = weight_down[f] if is_left else weight_up[f]
+                limit = minimum[f] if is_left else maximum[f]
+                if not passes(radius, X[row, f], weight, limit, nodes[parent].threshold, is_left):
+                    radius = critical_radius(X[row, f], weight, limit, nodes[parent].threshold, is_left)
+                    if radius == INFINITY:
+                        break
+                node = parent
+                parent = parents[node]
+            if radius == INFINITY:
+                break
+    return radius
+
+
+def fill_member_radii(const int32_t[::1] members, const double[:, ::1] X,
+                      const double[::1] weight_down, const double[::1] weight_up,
+                      const double[::1] minimum, const double[::1] maximum, Py_ssize_t row, double[::1] radii):
+    """Write for each member of a one-hot group the smallest radius at which it may take the other value of 0 and 1."""
+    cdef Py_ssize_t item, f
+    with nogil:
+        for item in range(members.shape[0]):
+            f = members[item]
+            if X[row, f] > 0.0:
+                radii[item] = radius_to_value(X[row, f], weight_down[f], minimum[f], maximum[f], 0.0)
+            else:
+                radii[item] = radius_to_value(X[row, f], weight_up[f], minimum[f], maximum[f], 1.0)

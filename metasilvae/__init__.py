@@ -10,7 +10,7 @@ from metasilvae._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from metasilvae import scorers
-    from metasilvae.api import choose_options, find_witnesses, make_dataset, train, verify
+    from metasilvae.api import choose_options, find_radii, find_witnesses, make_dataset, train, verify
     from metasilvae.dataset import Dataset
     from metasilvae.errors import MetasilvaeError
     from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
@@ -32,6 +32,7 @@ _HOMES = {
     "RobustForestClassifier": "estimators",
     "choose_options": "api",
     "evaluate": "evaluation",
+    "find_radii": "api",
     "find_witnesses": "api",
     "make_dataset": "api",
     "predict": "prediction",
@@ -55,6 +56,7 @@ __all__ = [
     "__version__",
     "choose_options",
     "evaluate",
+    "find_radii",
     "find_witnesses",
     "make_dataset",
     "predict",

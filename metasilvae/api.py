@@ -19,6 +19,8 @@ from metasilvae.forest_options import ForestOptions, forest_options_for
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import Ball, Perturbation
+from metasilvae.radius import Radii
+from metasilvae.radius import find_radii as _find_radii
 from metasilvae.trainers import make_trainer
 from metasilvae.training_options import PRESETS, TrainingOptions, options_for
 from metasilvae.verification import Witness, ask
@@ -140,3 +142,16 @@ def find_witnesses(
     """For each unstable sample a perturbed one that gets another answer."""
     question = ask(model, dataset, as_perturbation(epsilon), voting=voting)
     return _find_witnesses(question, _verify(question, jobs), jobs)
+
+
+def find_radii(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation | None = None,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+) -> Radii:
+    """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
+    unit = Ball(1.0) if perturbation is None else perturbation
+    return _find_radii(ask(model, dataset, unit, voting=voting), jobs)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
+from metasilvae.forest_verification import Limits
 from metasilvae.model import Model
 from metasilvae.perturbation import Ball
 from metasilvae.radius import Radii, find_radii
@@ -60,6 +61,13 @@ class Curve:
         return float(is_robust.sum() / self.radii.n_samples)
 
 
-def trace_curve(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> Curve:
-    """The curve of a model under balls, from the radius of each row."""
-    return Curve(find_radii(ask(model, dataset, Ball(1.0), voting=voting), jobs))
+def trace_curve(
+    model: Model,
+    dataset: Dataset,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    limits: Limits | None = None,
+) -> Curve:
+    """The curve of a model under balls, from the radius of each row; limits hold for each row of a forest."""
+    return Curve(find_radii(ask(model, dataset, Ball(1.0), voting=voting), jobs, limits=limits))

@@ -20,6 +20,7 @@ from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Ball, Perturbation
 from metasilvae.prediction import find_leaves, predict
+from metasilvae.radius import find_radii
 from metasilvae.seed_study import judge
 from metasilvae.verification import ask, find_witnesses, verify
 
@@ -137,6 +138,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         for witness in find_witnesses(question, outcome, effective_n_jobs(self.n_jobs)):
             points[witness.row] = witness.point
         return _is_stable(outcome), points
+
+    def radius(self, X: ArrayLike) -> NDArray[np.float64]:
+        """For each sample the largest radius at which no perturbation changes the answer, infinite if none does.
+
+        Samples stay in the range that the perturbation of training is cut to, if it is.
+        """
+        question = ask(self.model_, self._unlabelled(self._check(X)), self._perturbation(1.0))
+        return find_radii(question, effective_n_jobs(self.n_jobs)).lower
 
     def robust_score(self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None) -> float:
         """Share of samples that are classified rightly, and provably so under every perturbation."""

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.forest_verification import Limits
 from metasilvae.hitting_set import find_smallest_hitting_set
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
@@ -109,24 +110,48 @@ class Explanation:
         return sorted(self.rows, key=lambda row: (distance(row), row.row))[:count]
 
 
-def explain(question: Question, jobs: int | None = None) -> Explanation:
-    """Find out what makes each unstable row unstable."""
-    outcome = verify(question, jobs)
+def explain(question: Question, jobs: int | None = None, *, limits: Limits | None = None) -> Explanation:
+    """Find out what makes each unstable row unstable.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Threads; None means all available cores. The result does not depend on it.
+    limits : Limits or None
+        What may be spent on each question about a row of a forest; None means whatever it takes.
+    """
+    verifier = _Verifier(jobs, limits)
+    outcome = verify(question, jobs, limits=limits)
     unstable = np.flatnonzero(outcome.stability == Stability.UNSTABLE)
     rows: list[UnstableRow] = []
     for start in range(0, len(unstable), ROWS_AT_A_TIME):
-        rows += _explain_rows(question, unstable[start : start + ROWS_AT_A_TIME], jobs)
+        rows += _explain_rows(question, unstable[start : start + ROWS_AT_A_TIME], verifier)
     return Explanation(question, outcome, rows)
 
 
-def _explain_rows(question: Question, rows: NDArray[np.intp], jobs: int | None) -> list[UnstableRow]:
+@dataclass(frozen=True)
+class _Verifier:
+    """Verification on so many threads and within these limits."""
+
+    jobs: int | None
+    limits: Limits | None
+
+    def find_witnesses(self, question: Question) -> tuple[Outcome, list[Witness]]:
+        outcome = verify(question, self.jobs, limits=self.limits)
+        return outcome, list(find_witnesses(question, outcome, self.jobs))
+
+    def find_radii(self, question: Question) -> NDArray[np.float64]:
+        return find_radii(question, self.jobs, limits=self.limits).lower
+
+
+def _explain_rows(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> list[UnstableRow]:
     part = question.subset(rows)
     boxes = _explicit(part)
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
-    first = {witness.row: witness for witness in _witnesses(part, jobs)[1]}
-    radii = _radii(question, rows, jobs)
-    sets = _freeze(part, start, first, jobs)
+    first = {witness.row: witness for witness in verifier.find_witnesses(part)[1]}
+    radii = _radii(question, rows, verifier)
+    sets = _freeze(part, start, first, verifier)
     model = question.model.feasible
     return [
         UnstableRow(
@@ -149,11 +174,6 @@ def _explicit(question: Question) -> Boxes:
     return Boxes(lower, upper, nothing, nothing, -endless, endless)
 
 
-def _witnesses(question: Question, jobs: int | None) -> tuple[Outcome, list[Witness]]:
-    outcome = verify(question, jobs)
-    return outcome, list(find_witnesses(question, outcome, jobs))
-
-
 def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
     """Features in which the region of a witness does not hold the value that the row starts from."""
     is_outside = (start < witness.lower) | (witness.upper < start)
@@ -161,7 +181,7 @@ def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
 
 
 def _freeze(
-    question: Question, start: NDArray[np.float64], first: dict[int, Witness], jobs: int | None
+    question: Question, start: NDArray[np.float64], first: dict[int, Witness], verifier: _Verifier
 ) -> dict[int, FrozenSet]:
     """A smallest frozen set for each row, by position."""
     seen = {item: [_moved(witness, start[item])] for item, witness in first.items()}
@@ -185,7 +205,7 @@ def _freeze(
             frozen = sorted(trial[item][0])
             lower[place, frozen] = upper[place, frozen] = start[item, frozen]
         boxes = replace(part.boxes, low_center=lower, high_center=upper)
-        outcome, witnesses = _witnesses(replace(part, boxes=boxes), jobs)
+        outcome, witnesses = verifier.find_witnesses(replace(part, boxes=boxes))
         for witness in witnesses:
             seen[active[witness.row]].append(_moved(witness, start[active[witness.row]]))
         for place, item in enumerate(active):
@@ -216,7 +236,7 @@ def find_crossed_tests(
     return tuple(sorted(crossed))
 
 
-def _radii(question: Question, rows: NDArray[np.intp], jobs: int | None) -> NDArray[np.float64] | None:
+def _radii(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> NDArray[np.float64] | None:
     """Radii of some rows; in multiples of the radii of the question unless they are the same for all features."""
     boxes, X = question.boxes, question.dataset.X
     if boxes.low_center is not X or boxes.high_center is not X:
@@ -227,4 +247,4 @@ def _radii(question: Question, rows: NDArray[np.intp], jobs: int | None) -> NDAr
     if (both == both[0]).all():
         ones = np.ones(len(both) // 2)
         question = replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones))
-    return find_radii(question.subset(rows), jobs).lower
+    return verifier.find_radii(question.subset(rows))

@@ -7,8 +7,9 @@ it finds the row unstable. Under ``Ball(1)`` that is the distance in the maximum
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 
 from metasilvae._core import radius as kernel
 from metasilvae._core import reach
-from metasilvae.errors import ModelError, PerturbationError, RequestError
+from metasilvae.errors import PerturbationError, RequestError
+from metasilvae.forest_radius import find_breaking_radii
+from metasilvae.forest_verification import Limits
 from metasilvae.model import AnswerTable
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.parallel import over_rows
@@ -43,6 +46,8 @@ class Radii:
         Time of the analysis.
     reasons : dict
         For rows with lower < upper, why.
+    witness_leaves : int32 array, shape (n_samples, n_trees), or None
+        For rows of a forest with a finite upper bound, leaves that meet just beyond it.
     """
 
     answers: AnswerTable
@@ -51,6 +56,7 @@ class Radii:
     upper: NDArray[np.float64]
     seconds: float
     reasons: dict[int, str] = field(default_factory=dict)
+    witness_leaves: NDArray[np.int32] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -61,7 +67,14 @@ class Radii:
         return np.asarray(self.lower == self.upper)
 
 
-def find_radii(question: Question, jobs: int | None = None) -> Radii:
+def find_radii(
+    question: Question,
+    jobs: int | None = None,
+    *,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Radii:
     """The radius of each row, in multiples of the radii of the question.
 
     Parameters
@@ -70,6 +83,12 @@ def find_radii(question: Question, jobs: int | None = None) -> Radii:
         Under a perturbation with radii, the same for all rows.
     jobs : int or None
         Threads; None means all available cores. The radii do not depend on it.
+    limits : Limits or None
+        What may be spent on one row of a forest; None finds every radius exactly, however long it takes.
+    stop : threading.Event or None
+        Once set, the rows of a forest that are left get the bounds that are known.
+    on_rows : function
+        Called with the number of rows of a forest that are done since the last call, by any thread.
     """
     _check(question)
     model, X = question.model.feasible, question.dataset.X
@@ -77,7 +96,14 @@ def find_radii(question: Question, jobs: int | None = None) -> Radii:
     answers = predict(model, X, question.voting, jobs)
     is_correct = (question.true_labels >= 0) & (answers.only_label[answers.ids] == question.true_labels)
     if model.n_trees > 1:
-        raise ModelError(f"{model.source}: the radius of a forest ({model.n_trees} trees) is not supported yet")
+        found = find_breaking_radii(
+            model, X, question.boxes, question.groups, question.voting, answers,
+            limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
+        )  # fmt: skip
+        return Radii(
+            answers, is_correct, _just_below(found.at_least), _just_below(found.at_most), time.perf_counter() - start,
+            found.reasons, found.leaves,
+        )  # fmt: skip
     breaking = np.empty(len(X))
     groups = question.groups
     group_of = np.full(X.shape[1], -1, dtype=np.int32)
@@ -99,7 +125,7 @@ def _just_below(breaking: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def find_nearest_witnesses(question: Question, radii: Radii, jobs: int | None = None) -> Iterator[Witness]:
-    """For each row whose answer can change a nearest perturbed sample with another answer, in order.
+    """For each row whose answer can change a nearest known perturbed sample with another answer, in order.
 
     It lies in the box with the smallest radius at which the row was found unstable, and is classified again before it
     is handed out.
@@ -113,6 +139,7 @@ def find_nearest_witnesses(question: Question, radii: Radii, jobs: int | None = 
             radii.is_correct[rows],
             np.full(len(rows), Stability.UNSTABLE, dtype=np.uint8),
             0.0,
+            witness_leaves=None if radii.witness_leaves is None else radii.witness_leaves[rows],
         )
         for witness in find_witnesses(part, outcome, jobs):
             yield replace(witness, row=int(rows[witness.row]))

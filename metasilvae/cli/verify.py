@@ -22,7 +22,7 @@ from metasilvae.cli.parameters import (
     shard_option,
     voting_option,
 )
-from metasilvae.cli.radius_output import choose_radius_format, write_radii
+from metasilvae.cli.radius_output import choose_radius_format, report_radii
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.weights import read_weights
@@ -30,7 +30,6 @@ from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Weighted, parse_perturbation
-from metasilvae.radius import find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import VerificationReport
@@ -137,10 +136,11 @@ def verify(
         raise click.UsageError(
             "a requirement on stability or robustness needs --epsilon or --perturbation; without it all rows are stable"
         )
-    attack = parse_perturbation(perturbation or ("l_inf", ("1" if wants_radius else "0") if epsilon is None else epsilon))
-    inputs = [
-        model, data, *([attack.path] if isinstance(attack, BoxFile) else []), *([] if weights is None else [weights])
-    ]  # fmt: skip
+    if epsilon is None:
+        epsilon = "1" if wants_radius else "0"
+    attack = parse_perturbation(perturbation or ("l_inf", epsilon))
+    inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
+    inputs += [] if weights is None else [weights]
     refuse_two_pipes(*inputs)
     report_path = STANDARD_STREAM if output is None else output
     check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
@@ -156,11 +156,9 @@ def verify(
     limits = Limits(sample_timeout, sample_steps)
     described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
-        write_radii(
-            question, described, find_radii(question, jobs), report_format, report_path,
-            counterexamples, counterexamples_format, jobs,
-        )  # fmt: skip
-        return
+        report_radii(
+            ctx, question, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs
+        )
     note = None
     if shard is not None:
         note = ShardNote.of(question, shard, limits.as_dict())
