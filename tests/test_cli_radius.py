@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import random
 import sys
 from pathlib import Path
 
@@ -145,3 +146,52 @@ def test_plots_without_matplotlib(tree: str, rows: str, tmp_path: Path, monkeypa
 )
 def test_wrong_usage_of_curves(tree: str, rows: str, options: list[str], message: str) -> None:
     assert message in run("evaluate", tree, rows, *options, code=2).stderr
+
+
+@pytest.fixture
+def hard_forest(tmp_path: Path) -> tuple[str, str]:
+    """A forest of many small trees, and rows for it."""
+    rng = random.Random(1)
+    trees = []
+    for _ in range(30):
+        k = [rng.randint(0, 50) / 10 for _ in range(3)]
+        f = [rng.randrange(5) for _ in range(3)]
+        leaves = ["LEAF 1 0" if rng.random() < 0.5 else "LEAF 0 1" for _ in range(4)]
+        trees.append(
+            f"classifier-decision-tree 5 2 a b\nSPLIT {f[0]} {k[0]}\nSPLIT {f[1]} {k[1]}\n{leaves[0]}\n{leaves[1]}\n"
+            f"SPLIT {f[2]} {k[2]}\n{leaves[2]}\n{leaves[3]}\n"
+        )
+    rows = "".join(f"a,{','.join(str(rng.randint(0, 50) / 10) for _ in range(5))}\n" for _ in range(6))
+    return (
+        write(tmp_path, "hard.silva", "classifier-forest 30\n" + "".join(trees)),
+        write(tmp_path, "hard.csv", rows),
+    )
+
+
+def test_radii_of_a_forest_fit_the_verdicts(hard_forest: tuple[str, str], tmp_path: Path) -> None:
+    target = tmp_path / "nearest.csv"
+    run("verify", *hard_forest, "--radius", "-o", tmp_path / "radii.csv", "--counterexamples", target)
+    records = read_csv((tmp_path / "radii.csv").read_text())
+    for record in records:
+        radius = float(record["radius"])
+        for epsilon, is_stable in ((radius, True), (math.nextafter(radius, math.inf), False)):
+            report = run("verify", *hard_forest, "--epsilon", repr(epsilon), "--format", "csv").stdout
+            assert (read_csv(report)[int(record["row"])]["verdict"] in ("ROBUST", "VULNERABLE")) == is_stable
+    answers = run("predict", hard_forest[0], target).stdout.splitlines()
+    assert answers == [witness["#perturbed_answer"] for witness in read_csv(target.read_text())]
+    curve = read_csv(run("evaluate", *hard_forest, "--curve", "--format", "csv").stdout)
+    assert [float(line["epsilon"]) for line in curve] == sorted({float(record["radius"]) for record in records})
+    assert "of 6 rows are unstable" in run("explain", *hard_forest, "--epsilon", "0.5").stdout
+
+
+def test_bounds_within_limits(hard_forest: tuple[str, str]) -> None:
+    exact = read_csv(run("verify", *hard_forest, "--radius", "--format", "csv").stdout)
+    found = read_csv(run("verify", *hard_forest, "--radius", "--sample-steps", "1", "--format", "csv").stdout)
+    opened = [record for record in found if record["reason"]]
+    assert {record["reason"] for record in opened} == {"steps"}
+    for bounds, record in zip(found, exact, strict=True):
+        assert float(bounds["radius"]) <= float(record["radius"]) <= float(bounds["at_most"] or bounds["radius"])
+    text = run("verify", *hard_forest, "--radius", "--sample-steps", "1").stdout
+    assert f"{len(opened)} radii are lower bounds" in text
+    table = run("evaluate", *hard_forest, "--curve", "--sample-steps", "1").stdout
+    assert f"{len(opened)} radii are lower bounds" in table

@@ -127,6 +127,14 @@ class TestAnswers:
             assert figures == (float(tally.accuracy), float(tally.stability), float(tally.robustness))
             assert tree.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
 
+    def test_radii_are_where_certificates_end(self) -> None:
+        for estimator in (TREE, FOREST):
+            model = clone(estimator).fit(X, y)
+            radii = model.radius(X_TEST)
+            assert np.array_equal(radii, metasilvae.find_radii(model.model_, TEST).lower)
+            tally = metasilvae.verify(model.model_, TEST, float(np.median(radii))).tally
+            assert tally.stable == (radii >= np.median(radii)).sum()
+
     def test_witnesses(self) -> None:
         tree = clone(TREE).fit(X, y)
         stable, points = tree.certify(X_TEST, 0.5, witnesses=True)

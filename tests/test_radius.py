@@ -72,7 +72,7 @@ def is_stable(
     return (outcome.stability == Stability.STABLE).tolist()
 
 
-@settings(max_examples=800)
+@settings(max_examples=400)
 @given(st.data())
 def test_radii_are_those_of_the_definition(data: st.DataObject) -> None:
     tree = data.draw(single_trees)
@@ -122,7 +122,7 @@ def test_thousands_of_radii_agree_with_the_verifier() -> None:
                 assert not is_stable(tree, dataset, Ball(1), math.nextafter(radius, math.inf))[row]
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.data())
 def test_one_hot_groups_are_kept(data: st.DataObject) -> None:
     n_features = data.draw(st.integers(2, 6))
@@ -188,7 +188,7 @@ def test_what_has_no_radius_is_refused(tmp_path: Path) -> None:
         ask(tree, dataset, Weighted(Ball(1), (1.0,)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_the_curve_is_what_the_verifier_finds_at_every_step(data: st.DataObject) -> None:
     tree = data.draw(single_trees)

@@ -100,9 +100,10 @@ def evaluate(
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
     limits = Limits(sample_timeout, sample_steps)
     if wants_curve:
-        curves = [
-            CurveReport(model, dataset, trace_curve(model, dataset, voting=voting, jobs=jobs)) for model in loaded
-        ]
+        curves = []
+        for model in loaded:
+            curve = trace_curve(model, dataset, voting=voting, jobs=jobs, limits=limits)
+            curves.append(CurveReport(model, dataset, curve))
         if plot is not None and plot_format is not None:
             write_output(plot, draw(curves, plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))

@@ -13,11 +13,13 @@ from metasilvae.cli.parameters import (
     check_outputs,
     data_options,
     jobs_option,
+    limit_options,
     output_option,
     refuse_two_pipes,
     voting_option,
 )
 from metasilvae.explanation import explain as explain_rows
+from metasilvae.forest_verification import Limits
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
 from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
 from metasilvae.storage import write_output
@@ -44,6 +46,7 @@ from metasilvae.verification import ask
 )
 @voting_option
 @output_option
+@limit_options
 @jobs_option
 @data_options
 def explain(
@@ -55,13 +58,16 @@ def explain(
     report_format: str,
     voting: str | None,
     output: str,
+    sample_timeout: float | None,
+    sample_steps: int | None,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
     """Which features and thresholds make rows of DATA unstable, and which features to freeze.
 
     For each unstable row the report knows the nearest perturbed row with another answer, the tests that it decides the
-    other way, and a smallest set of features that, kept at their values, make the row stable.
+    other way, and a smallest set of features that, kept at their values, make the row stable. Perturbed rows of a
+    forest need not be nearest; limits hold for each question that is asked about a row.
 
     \b
     Example:
@@ -74,6 +80,7 @@ def explain(
     refuse_two_pipes(*inputs)
     check_outputs([output], inputs)
     loaded, dataset = load_model_and_data(model, data, data_options)
-    explanation = explain_rows(ask(loaded, dataset, attack, voting=voting), jobs)
+    limits = Limits(sample_timeout, sample_steps)
+    explanation = explain_rows(ask(loaded, dataset, attack, voting=voting), jobs, limits=limits)
     report = ExplanationReport(explanation, attack.describe(), n_fragile)
     write_output(output, EXPLANATION_FORMATS[report_format](report))

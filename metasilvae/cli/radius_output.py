@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from metasilvae.radius import Radii, find_nearest_witnesses
+from metasilvae.cli.interrupts import Interrupts
+from metasilvae.forest_verification import Limits
+from metasilvae.radius import find_nearest_witnesses, find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.radii import RADIUS_FORMATS, RadiusReport
+from metasilvae.report.row_bars import RowBar
 from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
 from metasilvae.verification import Question
 
@@ -28,17 +33,25 @@ def choose_radius_format(ctx: click.Context, wanted: str | None, path: str) -> s
     return found
 
 
-def write_radii(
+def report_radii(
+    ctx: click.Context,
     question: Question,
     perturbation: str,
-    radii: Radii,
     report_format: str,
     path: str,
     counterexamples: str | None,
     counterexamples_format: str | None,
+    limits: Limits,
     jobs: int | None,
-) -> None:
-    """Write the nearest counterexamples and the report; if it goes to a file, people get a summary."""
+) -> NoReturn:
+    """Find the radii, write the nearest counterexamples and the report; if it goes to a file, people get a summary."""
+    is_forest = question.model.n_trees > 1
+    stop = threading.Event()
+    with Interrupts() as interrupts, RowBar(question.dataset.n_samples, is_forest) as bar:
+        interrupts.stop = stop.set if is_forest else None
+        radii = find_radii(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)
+    if interrupts.received:
+        click.echo(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact", err=True)
     report = RadiusReport(question, perturbation, radii)
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
@@ -47,3 +60,4 @@ def write_radii(
     write_output(path, RADIUS_FORMATS[report_format](report))
     if path != STANDARD_STREAM and counterexamples != STANDARD_STREAM:
         write_output(STANDARD_STREAM, RADIUS_FORMATS["text"](report))
+    ctx.exit(interrupts.exit_code)

@@ -23,7 +23,7 @@ from metasilvae.cli.parameters import (
     shard_option,
     voting_option,
 )
-from metasilvae.cli.radius_output import choose_radius_format, write_radii
+from metasilvae.cli.radius_output import choose_radius_format, report_radii
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.weights import read_weights
@@ -31,7 +31,6 @@ from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, Ball, BoxFile, Weighted
-from metasilvae.radius import find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import VerificationReport
@@ -164,11 +163,9 @@ def verify(
     limits = Limits(sample_timeout, sample_steps)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
-        write_radii(
-            question, described, find_radii(question, jobs), report_format, report_path,
-            counterexamples, counterexamples_format, jobs,
-        )  # fmt: skip
-        return
+        report_radii(
+            ctx, question, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs
+        )
     note = None
     if shard is not None:
         note = ShardNote.of(question, shard, limits.as_dict())
