@@ -5,7 +5,7 @@ Leaves it to others to find leaves that have a point of the box in common (fores
 
 from libc.stdint cimport int32_t, int64_t
 
-from ms_box cimport just_above, lower_bound, upper_bound
+from ms_box cimport lower_bound, upper_bound
 from ms_groups cimport fill_nearest
 from ms_node cimport Node
 
@@ -14,7 +14,7 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
                  const double[:, ::1] low_center, const double[:, ::1] high_center,
                  const double[::1] radius_down, const double[::1] radius_up,
                  const double[::1] minimum, const double[::1] maximum,
-                 const int32_t[::1] members, const int32_t[::1] group_starts,
+                 const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
                  const double[:, ::1] X, const int32_t[:, ::1] leaves, const int64_t[::1] rows,
                  Py_ssize_t start, Py_ssize_t stop,
                  double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -24,6 +24,7 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
     ----------
     parents : parent of each node, -1 for roots
     leaf_nodes : node of each leaf
+    right_starts : for each node the smallest value that its test sends to the right
     leaves : shape (n_samples, n_trees), leaf of each tree for each row of the data
     points : receives the point nearest to the row, with one-hot groups
     lowers, uppers : receive the bounds of the part
@@ -44,7 +45,7 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
                     if node == nodes[parent].left:
                         uppers[item, f] = min(uppers[item, f], nodes[parent].threshold)
                     else:
-                        lowers[item, f] = max(lowers[item, f], just_above(nodes[parent].threshold))
+                        lowers[item, f] = max(lowers[item, f], right_starts[parent])
                     node = parent
                     parent = parents[node]
             fill_nearest(members, group_starts, &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],

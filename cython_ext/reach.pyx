@@ -12,7 +12,7 @@ from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from ms_box cimport just_above, lower_bound, upper_bound
+from ms_box cimport lower_bound, upper_bound
 from ms_groups cimport fill_nearest, groups_admit
 from ms_node cimport Node, reaches_left, reaches_right
 
@@ -97,7 +97,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
                    const double[:, ::1] low_center, const double[:, ::1] high_center,
                    const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum,
-                   const int32_t[::1] members, const int32_t[::1] group_starts,
+                   const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
                    const double[:, ::1] X, const int32_t[::1] expected, const int64_t[::1] rows,
                    Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] found, double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -106,6 +106,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
     Parameters
     ----------
     members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    right_starts : for each node the smallest value that its test sends to the right
     rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
     found : receives NO_WITNESS, WITNESS, or NO_ADMISSIBLE_POINT where no point of the box has one-hot groups
     points : receives the witness, nearest to the sample in the maximum norm among all leaves
@@ -160,7 +161,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
                             top += 1
                         else:
                             stack[top] = Frame(-1, feature, low[feature], high[feature])
-                            stack[top + 1] = Frame(nodes[node].right, feature, just_above(threshold), high[feature])
+                            stack[top + 1] = Frame(nodes[node].right, feature, right_starts[node], high[feature])
                             stack[top + 2] = Frame(nodes[node].left, feature, low[feature], threshold)
                             top += 3
                         continue

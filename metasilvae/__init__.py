@@ -10,13 +10,15 @@ from metasilvae._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from metasilvae import scorers
-    from metasilvae.api import choose_options, find_witnesses, make_dataset, train, verify
+    from metasilvae.api import choose_options, find_radii, find_witnesses, make_dataset, train, verify
     from metasilvae.dataset import Dataset
     from metasilvae.errors import MetasilvaeError
     from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
     from metasilvae.evaluation import evaluate
+    from metasilvae.forest_verification import Limits
     from metasilvae.formats.datasets import read_dataset, write_dataset
     from metasilvae.formats.silva_models import read_model, write_model
+    from metasilvae.imports import import_file, import_object
     from metasilvae.model import Model
     from metasilvae.perturbation import Ball, BoxFile
     from metasilvae.prediction import predict
@@ -26,13 +28,17 @@ _HOMES = {
     "Ball": "perturbation",
     "BoxFile": "perturbation",
     "Dataset": "dataset",
+    "Limits": "forest_verification",
     "MetaSilvaeClassifier": "estimators",
     "MetasilvaeError": "errors",
     "Model": "model",
     "RobustForestClassifier": "estimators",
     "choose_options": "api",
     "evaluate": "evaluation",
+    "find_radii": "api",
     "find_witnesses": "api",
+    "import_file": "imports",
+    "import_object": "imports",
     "make_dataset": "api",
     "predict": "prediction",
     "read_dataset": "formats.datasets",
@@ -48,6 +54,7 @@ __all__ = [
     "Ball",
     "BoxFile",
     "Dataset",
+    "Limits",
     "MetaSilvaeClassifier",
     "MetasilvaeError",
     "Model",
@@ -55,7 +62,10 @@ __all__ = [
     "__version__",
     "choose_options",
     "evaluate",
+    "find_radii",
     "find_witnesses",
+    "import_file",
+    "import_object",
     "make_dataset",
     "predict",
     "read_dataset",

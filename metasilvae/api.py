@@ -16,9 +16,13 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.fitness import fitness_from_weights
 from metasilvae.forest_options import ForestOptions, forest_options_for
+from metasilvae.forest_verification import Limits
+from metasilvae.imports.naming import name_classes
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import Ball, Perturbation
+from metasilvae.radius import Radii
+from metasilvae.radius import find_radii as _find_radii
 from metasilvae.trainers import make_trainer
 from metasilvae.training_options import PRESETS, TrainingOptions, options_for
 from metasilvae.verification import Witness, ask
@@ -36,7 +40,7 @@ def make_dataset(
     X : array of numbers, shape (n_samples, n_features)
         Finite.
     y : array, shape (n_samples,)
-        Labels of any kind; they are known by their text.
+        Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
     source : str
         Name for messages and reports.
@@ -49,7 +53,7 @@ def make_dataset(
         )
     if not np.isfinite(values).all():
         raise DataError(f"{source}: X holds values that are infinite or no numbers")
-    texts = list(map(str, labels.tolist()))
+    texts = name_classes(labels)
     names = tuple(dict.fromkeys(texts))
     code = {name: number for number, name in enumerate(names)}
     codes = np.array([code[text] for text in texts], dtype=np.int32)
@@ -124,9 +128,16 @@ def verify(
     *,
     voting: str | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> Outcome:
-    """Decide for each sample whether a perturbation can change the answer."""
-    return _verify(ask(model, dataset, as_perturbation(epsilon), voting=voting), jobs)
+    """Decide for each sample whether a perturbation can change the answer.
+
+    Parameters
+    ----------
+    limits : Limits or None
+        What may be spent on one sample by a forest; None decides every one, however long it takes.
+    """
+    return _verify(ask(model, dataset, as_perturbation(epsilon), voting=voting), jobs, limits=limits)
 
 
 def find_witnesses(
@@ -136,7 +147,22 @@ def find_witnesses(
     *,
     voting: str | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that gets another answer."""
     question = ask(model, dataset, as_perturbation(epsilon), voting=voting)
-    return _find_witnesses(question, _verify(question, jobs), jobs)
+    return _find_witnesses(question, _verify(question, jobs, limits=limits), jobs)
+
+
+def find_radii(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation | None = None,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    limits: Limits | None = None,
+) -> Radii:
+    """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
+    unit = Ball(1.0) if perturbation is None else perturbation
+    return _find_radii(ask(model, dataset, unit, voting=voting), jobs, limits=limits)

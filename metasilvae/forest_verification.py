@@ -47,6 +47,11 @@ class Limits:
     seconds: float | None = None
     steps: int | None = None
 
+    def as_dict(self) -> dict[str, float]:
+        """The limits that are set, by the names of their options."""
+        named = {"sample_timeout": self.seconds, "sample_steps": self.steps}
+        return {name: value for name, value in named.items() if value is not None}
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -108,7 +113,7 @@ def decide_rows(
     for number, label_set in enumerate(answers.sets):
         is_member[number, list(label_set)] = 1
     scores = VOTINGS[voting].score(model)
-    tables = _number_thresholds(model, n_features)
+    tables = number_thresholds(model, n_features)
     found = np.zeros(n_samples, dtype=np.uint8)
     numbers = itertools.count()
 
@@ -175,7 +180,7 @@ def _search_on(
     findings.reasons[row] = INTERRUPTED
 
 
-def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All thresholds by feature and size, where those of each feature begin, and the number of each split's own."""
     inner = np.flatnonzero(model.nodes["feature"] >= 0)
     features, thresholds = model.nodes["feature"][inner], model.nodes["threshold"][inner]

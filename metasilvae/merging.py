@@ -97,7 +97,7 @@ class ShardNote:
             dataset.n_features,
             fingerprint(model.nodes, model.roots, model.leaf_values, model.labels),
             fingerprint(dataset.X, dataset.y, dataset.labels),
-            fingerprint(*boxes, question.groups.members, question.groups.starts),
+            fingerprint(*boxes, question.groups.members, question.groups.starts, *question.boxes.domains.parts),
             limits,
             model.is_forest,
             model.n_trees,

@@ -1,14 +1,15 @@
-"""What an attacker may do to a sample: move it anywhere inside a box, with one-hot groups kept one-hot.
+"""What an attacker may do to a sample: move it inside a box, to values that its features can take.
 
 Every perturbation comes down to `Boxes`: a centre, radii and limits for each feature. That form is what the kernels
-take; it needs no memory of its own for the usual case, a ball around each sample.
+take; it needs no memory of its own for the usual case, a ball around each sample. One-hot groups stay one-hot, and some
+features take whole numbers or listed values only.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,11 +18,59 @@ from numpy.typing import NDArray
 from metasilvae._core import reach
 from metasilvae._core.number_text import parse_number
 from metasilvae.dataset import Dataset
+from metasilvae.domains import Domains
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.formats.boxes import read_boxes
 
 FloatArray = NDArray[np.float64]
+_UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class OneHotGroups:
+    """Features of which exactly one is 1 and the others are 0, in every admissible sample.
+
+    Attributes
+    ----------
+    members : int32 array
+        Features of the first group, then of the second, and so on.
+    starts : int32 array, shape (n_groups + 1,)
+        Where each group begins in `members`.
+    """
+
+    members: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def none(cls) -> OneHotGroups:
+        return cls(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int32))
+
+    @property
+    def lists(self) -> list[list[int]]:
+        """The features of each group."""
+        return [part.tolist() for part in np.split(self.members, self.starts[1:-1])] if self.n_groups else []
+
+    @classmethod
+    def of_lists(cls, groups: Sequence[Sequence[int]]) -> OneHotGroups:
+        members = np.array([f for group in groups for f in group], dtype=np.int32)
+        return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))
+
+    @classmethod
+    def of_tiers(cls, tiers: Sequence[int], n_features: int) -> OneHotGroups:
+        """Groups from the number of each feature's group, 0 for a feature in none."""
+        if len(tiers) != n_features:
+            raise RequestError(
+                f"{len(tiers)} tiers were given for {n_features} features; give one number for each feature, 0 for none"
+            )
+        if min(tiers, default=0) < 0:
+            raise RequestError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
+        numbers = sorted(set(tiers) - {0})
+        return cls.of_lists([[f for f, tier in enumerate(tiers) if tier == number] for number in numbers])
 
 
 @dataclass(frozen=True)
@@ -32,6 +81,9 @@ class Boxes:
     ----------
     low_center, high_center : float64 arrays, C-contiguous, shape (n_samples, n_features)
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+    groups : OneHotGroups
+    domains : Domains
+        What features can take. Each box ends on values that they can take, and contains one at least.
     """
 
     low_center: FloatArray
@@ -40,6 +92,8 @@ class Boxes:
     radius_up: FloatArray
     minimum: FloatArray
     maximum: FloatArray
+    groups: OneHotGroups = field(default_factory=OneHotGroups.none)
+    domains: Domains = field(default_factory=Domains)
 
     @property
     def arrays(self) -> tuple[FloatArray, ...]:
@@ -74,6 +128,10 @@ class Perturbation(Protocol):
 
     def boxes(self, dataset: Dataset) -> Boxes:
         """Boxes for all samples, none of them empty."""
+        ...
+
+    def for_features(self, features: NDArray[np.int32]) -> Perturbation:
+        """The same rule for samples that consist of the given features only, in this order."""
         ...
 
     def describe(self) -> str:
@@ -116,6 +174,9 @@ class Ball:
             )
         return boxes
 
+    def for_features(self, features: NDArray[np.int32]) -> Ball:
+        return self
+
     def describe(self) -> str:
         if self.is_cut:
             return f"l_inf-clip-all {self.epsilon:g} {self.minimum:g} {self.maximum:g}"
@@ -134,6 +195,9 @@ class BoxFile:
         endless = np.full(dataset.n_features, np.inf)
         return Boxes(lower, upper, nothing, nothing, -endless, endless)
 
+    def for_features(self, features: NDArray[np.int32]) -> Perturbation:
+        raise RequestError(_UNEQUAL_RADII)
+
     def describe(self) -> str:
         return f"from-file {self.path}"
 
@@ -148,13 +212,67 @@ class Enlarged:
     def boxes(self, dataset: Dataset) -> Boxes:
         boxes = self.perturbation.boxes(dataset)
         if boxes.low_center is not boxes.high_center:
-            raise RequestError("training needs a perturbation with the same radii for all samples, such as l_inf")
+            raise RequestError(_UNEQUAL_RADII)
+        down, up = (self._enlarge(radius, boxes.domains) for radius in (boxes.radius_down, boxes.radius_up))
+        return replace(boxes, radius_down=down, radius_up=up)
+
+    def _enlarge(self, radius: FloatArray, domains: Domains) -> FloatArray:
+        """What may go anywhere still may; whole numbers stay so."""
+        is_endless = np.isinf(radius)
         with np.errstate(over="ignore"):
-            radii = (self.factor * boxes.radius_down, self.factor * boxes.radius_up)
-        return Boxes(boxes.low_center, boxes.high_center, *radii, boxes.minimum, boxes.maximum)
+            enlarged = self.factor * np.where(is_endless, 0.0, radius)
+        whole = sorted(domains.whole)
+        enlarged[whole] = np.floor(enlarged[whole])
+        return np.where(is_endless, np.inf, enlarged)
+
+    def for_features(self, features: NDArray[np.int32]) -> Enlarged:
+        return Enlarged(self.perturbation.for_features(features), self.factor)
 
     def describe(self) -> str:
         return f"{self.perturbation.describe()}, radius times {self.factor:g}"
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """The same perturbation with the radius of each feature multiplied by its weight; 0 keeps a feature fixed."""
+
+    perturbation: Perturbation
+    weights: tuple[float, ...]
+    source: str = "<memory>"
+
+    def __post_init__(self) -> None:
+        for feature, weight in enumerate(self.weights):
+            if not 0 <= weight < np.inf:
+                raise PerturbationError(
+                    f"{self.source}: the weight of feature {feature} is {weight:g}; it must not be negative"
+                )
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        boxes = self.perturbation.boxes(dataset)
+        if len(self.weights) != dataset.n_features:
+            raise PerturbationError(
+                f"{self.source}: has {len(self.weights)} weights, {dataset.source} has {dataset.n_features} features; "
+                "give one weight for each feature"
+            )
+        weights = np.array(self.weights)
+        with np.errstate(over="ignore"):
+            boxes = replace(boxes, radius_down=weights * boxes.radius_down, radius_up=weights * boxes.radius_up)
+        empty = reach.find_empty_box(*boxes.arrays)
+        if empty is not None:
+            row, feature = empty
+            raise PerturbationError(
+                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
+                f"that {self.describe()} allows lies in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
+                "widen the range"
+            )
+        return boxes
+
+    def for_features(self, features: NDArray[np.int32]) -> Weighted:
+        chosen = tuple(self.weights[feature] for feature in features)
+        return Weighted(self.perturbation.for_features(features), chosen, self.source)
+
+    def describe(self) -> str:
+        return f"{self.perturbation.describe()} --weights {self.source}"
 
 
 # Keyword of the command line: the words that follow it.
@@ -184,40 +302,3 @@ def _parse_bound(word: str) -> float | None:
     """A decimal number as in data files, or an infinite one."""
     infinite = _INFINITE.fullmatch(word)
     return float(word) if infinite else parse_number(word.encode(errors="surrogateescape"))
-
-
-@dataclass(frozen=True)
-class OneHotGroups:
-    """Features of which exactly one is 1 and the others are 0, in every admissible sample.
-
-    Attributes
-    ----------
-    members : int32 array
-        Features of the first group, then of the second, and so on.
-    starts : int32 array, shape (n_groups + 1,)
-        Where each group begins in `members`.
-    """
-
-    members: NDArray[np.int32]
-    starts: NDArray[np.int32]
-
-    @property
-    def n_groups(self) -> int:
-        return len(self.starts) - 1
-
-    @classmethod
-    def none(cls) -> OneHotGroups:
-        return cls(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int32))
-
-    @classmethod
-    def of_tiers(cls, tiers: Sequence[int], n_features: int) -> OneHotGroups:
-        """Groups from the number of each feature's group, 0 for a feature in none."""
-        if len(tiers) != n_features:
-            raise RequestError(
-                f"{len(tiers)} tiers were given for {n_features} features; give one number for each feature, 0 for none"
-            )
-        if min(tiers, default=0) < 0:
-            raise RequestError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
-        groups = [[f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})]
-        members = np.array([f for group in groups for f in group], dtype=np.int32)
-        return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))

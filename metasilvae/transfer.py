@@ -190,7 +190,8 @@ def _open_at(url: str, start: int) -> tuple[Any, int]:
 
 def _read(answer: Any, url: str) -> bytes:
     try:
-        piece: bytes = answer.read(CHUNK)
+        # What is there at once, so that nothing which has arrived is lost with the connection.
+        piece: bytes = answer.read1(CHUNK)
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenConnection(f"{url}: the connection broke ({error})") from None
     return piece

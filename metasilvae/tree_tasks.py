@@ -74,7 +74,7 @@ def grow_tree(
         np.ascontiguousarray(dataset.X[np.ix_(task.rows, task.features)]), dataset.y[task.rows], dataset.labels,
         source=dataset.source,
     )  # fmt: skip
-    tree = (stoppable or Stoppable()).run(Trainer(part, perturbation, task.options, 1))
+    tree = (stoppable or Stoppable()).run(Trainer(part, perturbation.for_features(task.features), task.options, 1))
     nodes = tree.nodes.copy()
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = task.features[nodes["feature"][inner]]

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core import leaf_regions, reach
 from metasilvae.dataset import Dataset
-from metasilvae.errors import PerturbationError
+from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.forest_verification import Limits, decide_rows
 from metasilvae.matching import check_width, match_labels
 from metasilvae.model import AnswerTable, LabelSet, Model
@@ -40,6 +41,11 @@ class Question:
     boxes: Boxes
     groups: OneHotGroups
     voting: str
+
+    @cached_property
+    def searched(self) -> Model:
+        """The model as kernels search it: thresholds on values that features can take, no contradictory branches."""
+        return self.boxes.domains.restrict(self.model).feasible
 
     def subset(self, rows: NDArray[np.intp]) -> Question:
         """The same question about some rows only, which keep their numbers."""
@@ -67,13 +73,15 @@ def ask(
         Number of each feature's one-hot group, 0 for none.
     """
     check_width(model, dataset)
-    groups = OneHotGroups.none() if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features)
+    boxes = perturbation.boxes(dataset)
+    if tiers is not None and boxes.groups.n_groups:
+        raise RequestError(f"{perturbation.describe()} has one-hot groups of its own; leave the tiers out")
     return Question(
         model,
         dataset,
         match_labels(model, dataset),
-        perturbation.boxes(dataset),
-        groups,
+        boxes,
+        boxes.groups if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features),
         choose_voting(model, voting),
     )
 
@@ -99,7 +107,7 @@ def verify(
     on_rows : function
         Called with the number of rows of a forest that were decided or given up since the last call, by any thread.
     """
-    model, X = question.model.feasible, question.dataset.X
+    model, X = question.searched, question.dataset.X
     start = time.perf_counter()
     answers = predict(model, X, question.voting, jobs)
     is_known = question.true_labels >= 0
@@ -124,7 +132,7 @@ def verify(
 
 
 def _check_tree(question: Question, answers: AnswerTable, jobs: int | None) -> NDArray[np.uint8]:
-    tree, X = question.model.feasible, question.dataset.X
+    tree, X = question.searched, question.dataset.X
     if question.groups.n_groups:
         rows = np.arange(len(X), dtype=np.int64)
         found = _search(question, answers.ids, rows, np.empty((3, 0, X.shape[1])), jobs)
@@ -181,11 +189,20 @@ def find_witnesses(question: Question, outcome: Outcome, jobs: int | None = None
         for item, row in enumerate(rows):
             answer = outcome.answers.sets[outcome.answers.ids[row]]
             perturbed_answer = perturbed.sets[perturbed.ids[item]]
-            box_lower, box_upper = question.boxes.bounds(row)
-            is_inside = bool((box_lower <= points[item]).all() and (points[item] <= box_upper).all())
-            if answer == perturbed_answer or not is_inside:
+            if answer == perturbed_answer or not _is_allowed(question, row, points[item]):
                 raise AssertionError(f"row {row}: the witness does not bear out the verdict UNSTABLE")
             yield Witness(int(row), points[item], lowers[item], uppers[item], answer, perturbed_answer)
+
+
+def _is_allowed(question: Question, row: int, point: NDArray[np.float64]) -> bool:
+    """Whether the perturbation can turn a row into a point."""
+    lower, upper = question.boxes.bounds(row)
+    domains = question.boxes.domains
+    return (
+        bool((lower <= point).all() and (point <= upper).all())
+        and all(domains.holds(feature, point[[feature]]).all() for feature in domains.features)
+        and all(sorted(point[group]) == [0] * (len(group) - 1) + [1] for group in question.groups.lists)
+    )
 
 
 def _search(
@@ -195,13 +212,14 @@ def _search(
     regions: NDArray[np.float64],
     jobs: int | None,
 ) -> NDArray[np.uint8]:
-    tree = question.model.feasible
+    tree = question.searched
+    right_starts = question.boxes.domains.right_starts(tree)
     found = np.empty(len(rows), dtype=np.uint8)
 
     def search(first: int, last: int) -> None:
         reach.find_witnesses(
             tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays,
-            question.groups.members, question.groups.starts,
+            question.groups.members, question.groups.starts, right_starts,
             question.dataset.X, expected, rows, first, last, found, *regions,
         )  # fmt: skip
 
@@ -216,7 +234,8 @@ def _fill_regions(
     regions: NDArray[np.float64],
     jobs: int | None,
 ) -> None:
-    forest = question.model.feasible
+    forest = question.searched
+    right_starts = question.boxes.domains.right_starts(forest)
     leaf_nodes = np.full(forest.n_leaves, -1, dtype=np.int32)
     nodes = np.flatnonzero(forest.nodes["feature"] < 0)
     leaf_nodes[forest.nodes["leaf"][nodes]] = nodes
@@ -224,7 +243,7 @@ def _fill_regions(
     def fill(first: int, last: int) -> None:
         leaf_regions.fill_regions(
             forest.nodes, forest.parents, leaf_nodes, *question.boxes.arrays,
-            question.groups.members, question.groups.starts,
+            question.groups.members, question.groups.starts, right_starts,
             question.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
         )  # fmt: skip
 

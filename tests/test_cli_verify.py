@@ -479,7 +479,7 @@ def test_a_gate_on_stability_needs_a_perturbation(tmp_path: Path) -> None:
     tree, rows = write(tmp_path, "tree.silva", TREE), write(tmp_path, "rows.csv", ROWS)
     for metric in ("stability", "robustness"):
         result = run("verify", tree, rows, "--require", f"{metric}>=0", code=2)
-        assert "needs --epsilon or --perturbation" in result.stderr
+        assert "needs --epsilon, --perturbation or --attack" in result.stderr
     run("verify", tree, rows, "--require", "accuracy>=0", code=0)
     run("verify", tree, rows, "--epsilon", "0", "--require", "stability>=1", code=0)
 

@@ -15,6 +15,7 @@ sklearn = pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.naive_bayes import GaussianNB  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import MinMaxScaler  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
@@ -23,7 +24,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 import metasilvae  # noqa: E402
 from metasilvae import Ball, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
 from metasilvae.cli.training_parameters import training_options  # noqa: E402
+from metasilvae.errors import ModelError  # noqa: E402
 from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
+from metasilvae.imports import import_object  # noqa: E402
 from metasilvae.scorers import fitness_scorer, robust_accuracy_scorer, stability_scorer  # noqa: E402
 
 TREE = MetaSilvaeClassifier(preset="fast")
@@ -123,6 +126,14 @@ class TestAnswers:
             tally = outcome.tally
             assert figures == (float(tally.accuracy), float(tally.stability), float(tally.robustness))
             assert tree.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
+
+    def test_radii_are_where_certificates_end(self) -> None:
+        for estimator in (TREE, FOREST):
+            model = clone(estimator).fit(X, y)
+            radii = model.radius(X_TEST)
+            assert np.array_equal(radii, metasilvae.find_radii(model.model_, TEST).lower)
+            tally = metasilvae.verify(model.model_, TEST, float(np.median(radii))).tally
+            assert tally.stable == (radii >= np.median(radii)).sum()
 
     def test_witnesses(self) -> None:
         tree = clone(TREE).fit(X, y)
@@ -228,8 +239,21 @@ class TestSelection:
         assert robust_accuracy_scorer(0.02)(search, X_TEST, Y_TEST) > 0.5
 
     def test_other_estimators(self) -> None:
-        with pytest.raises(TypeError, match="not for DecisionTreeClassifier"):
-            robust_accuracy_scorer(0.1)(DecisionTreeClassifier().fit(X, y), X, y)
+        other = DecisionTreeClassifier(max_leaf_nodes=4, random_state=0).fit(X, y)
+        assert fitness_scorer(0.1, 1.0, 0.0)(other, X_TEST, Y_TEST) == other.score(X_TEST, Y_TEST)
+        model = import_object(other).model
+        tally = metasilvae.verify(model, TEST, 0.1).tally
+        assert robust_accuracy_scorer(0.1)(other, X_TEST, Y_TEST) == tally.robust / tally.size
+        assert 0 < tally.robust < tally.size
+        with pytest.raises(TypeError, match="trained for no epsilon"):
+            robust_accuracy_scorer()(other, X, y)
+        with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):
+            robust_accuracy_scorer(0.1)(GaussianNB().fit(X, y), X, y)
+
+    def test_labels_of_other_estimators(self) -> None:
+        for labels in (TRAIN.y.astype(float), TRAIN.y.astype(bool), TRAIN.y, y):
+            other = DecisionTreeClassifier(random_state=0).fit(X, labels)
+            assert fitness_scorer(0.1, 1.0, 0.0)(other, X, labels) == 1.0
 
     def test_names_of_features(self) -> None:
         pandas = pytest.importorskip("pandas")

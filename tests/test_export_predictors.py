@@ -37,7 +37,7 @@ def answers(model: Model, X: np.ndarray, voting: str) -> list[list[str]]:
 
 
 def votings_of(model: Model) -> list[str]:
-    return [name for name, (kind, _) in VOTINGS.items() if kind is model.leaf_kind]
+    return [name for name, scheme in VOTINGS.items() if scheme.leaf_kind is model.leaf_kind]
 
 
 def score_model(rng: random.Random, n_labels: int, digits: int | None = None) -> Model:
@@ -242,8 +242,6 @@ def test_onnx_refusals() -> None:
 
 # scikit-learn
 
-COUNT_CASES = [case for case in CASES if case[0].leaf_kind is LeafKind.COUNTS]
-
 
 def load_joblib(content: str | bytes) -> Any:
     joblib = pytest.importorskip("joblib", reason="joblib is not installed (extra: sklearn)")
@@ -251,7 +249,7 @@ def load_joblib(content: str | bytes) -> Any:
     return joblib.load(io.BytesIO(content))
 
 
-@pytest.mark.parametrize(("model", "voting"), COUNT_CASES)
+@pytest.mark.parametrize(("model", "voting"), CASES, ids=IDS)
 def test_scikit_learn(model: Model, voting: str) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
     fitted = load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, voting))
@@ -261,7 +259,8 @@ def test_scikit_learn(model: Model, voting: str) -> None:
         found = fitted.predict(X).tolist()
     n_wrong = sum(label not in labels for label, labels in zip(found, expected, strict=True))
     assert n_wrong == 0 if voting == "max" or model.n_trees == 1 else n_wrong <= len(X) // 100
-    assert type(fitted).__name__ == ("RandomForestClassifier" if model.is_forest else "DecisionTreeClassifier")
+    kind = "RandomForestClassifier" if model.is_forest else "DecisionTreeClassifier"
+    assert type(fitted).__name__ == (kind if model.leaf_kind is LeafKind.COUNTS else "GradientBoostingClassifier")
 
 
 def test_scikit_learn_comes_back() -> None:
@@ -272,6 +271,18 @@ def test_scikit_learn_comes_back() -> None:
         compare(imported)
         X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
         assert answers(imported.model, X, "average") == answers(model, X, "average")
+    for model in SAMPLES[4:]:
+        imported = import_estimator(load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "softargmax")))
+        compare(imported)
+        if model.n_labels > 2:
+            X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
+            assert answers(imported.model, X, "softargmax") == answers(model, X, "softargmax")
+
+
+def test_scikit_learn_keeps_counts() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
+    for model in SAMPLES[:4]:
+        imported = import_estimator(load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "average")))
         # Counts come back as they were, labels were in order already.
         assert imported.model.leaf_values[imported.model.nodes["leaf"]].tolist() == (
             model.leaf_values[model.nodes["leaf"]].tolist()
@@ -292,8 +303,8 @@ def test_scikit_learn_labels_and_names() -> None:
 
 def test_scikit_learn_refusals() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
-    with pytest.raises(ModelError, match="export boosted trees as ONNX, C or Python"):
-        PREDICTOR_EXPORTERS["joblib"](SAMPLES[5], None, "softargmax")
+    with pytest.raises(ModelError, match="a GradientBoostingClassifier needs two labels"):
+        PREDICTOR_EXPORTERS["joblib"](make_model([[0.5]], 1, ("a",), LeafKind.SCORES), None, "softargmax")
     close = make_model([[2**53, 2**53 - 1, 2**53 - 1]], 1, ("a", "b", "c"))
     with pytest.raises(ModelError, match="too large for shares"):
         PREDICTOR_EXPORTERS["joblib"](close, None, "max")
@@ -301,10 +312,11 @@ def test_scikit_learn_refusals() -> None:
 
 def test_skops(tmp_path: Path) -> None:
     pytest.importorskip("skops", reason="skops is not installed (extra: sklearn)")
-    content = PREDICTOR_EXPORTERS["skops"](SAMPLES[2], None, "average")
-    assert isinstance(content, bytes)
-    (tmp_path / "model.skops").write_bytes(content)
-    compare(import_file(str(tmp_path / "model.skops")))
+    for model, voting in ((SAMPLES[0], "max"), (SAMPLES[2], "average"), (SAMPLES[6], "softargmax")):
+        content = PREDICTOR_EXPORTERS["skops"](model, None, voting)
+        assert isinstance(content, bytes)
+        (tmp_path / "model.skops").write_bytes(content)
+        compare(import_file(str(tmp_path / "model.skops")))
 
 
 # The command

@@ -66,7 +66,8 @@ def test_the_answers_are_equal(estimator: Any, n_labels: int) -> None:
     imported = import_estimator(fitted)
     comparison = compare(imported, X)
     assert comparison.n_data == len(X)
-    assert comparison.n_thresholds == 8 * (imported.model.n_nodes - imported.model.n_leaves)
+    per_split = 4 if isinstance(estimator, HistGradientBoostingClassifier) else 8
+    assert comparison.n_thresholds == per_split * (imported.model.n_nodes - imported.model.n_leaves)
     assert comparison.n_rounded <= 3
     # The same once more, without the comparison's code.
     sets = answers(imported.model, X, imported.voting)
@@ -285,3 +286,12 @@ def test_without_the_library(saved: tuple[str, Any], tmp_path: Path, monkeypatch
     told = run("import", saved[0], tmp_path / "out.silva", "--trust", code=1).stderr
     assert "reading a joblib file needs joblib, which is not installed" in told
     assert told.endswith("pip install 'metasilvae[sklearn]'\n")
+
+
+def test_data_that_the_library_refuses(saved: tuple[str, Any], tmp_path: Path) -> None:
+    large = write(tmp_path, "large.csv", "0,1,2,3,4,1e300\n")
+    told = run("import", saved[0], tmp_path / "out.silva", "--trust", "--check", large, code=1).stderr
+    assert "refuses a row of the data" in told
+    narrow = write(tmp_path, "narrow.csv", "0,1,2\n")
+    assert "features" in run("import", saved[0], tmp_path / "out.silva", "--trust", "--check", narrow, code=1).stderr
+    assert not (tmp_path / "out.silva").exists()

@@ -11,7 +11,7 @@ PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
     {"errors", "extras"},
-    {"cache", "storage", "dataset", "model", "formats", "perturbation", "outcome"},
+    {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
@@ -19,9 +19,10 @@ LAYERS = [
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
+        "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
     },
     {"api"},
-    {"estimators", "scorers"},
+    {"estimators", "robust_classifier", "scorers"},
     {"report"},
     {"cli", "__main__", "__init__"},
 ]  # fmt: skip

@@ -7,9 +7,13 @@ import hashlib
 import io
 import os
 import re
+import signal
 import stat
 import struct
+import subprocess
+import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -290,6 +294,31 @@ def test_two_at_once_do_not_disturb_each_other(site: Site) -> None:
     assert failures == []
     assert dataset.is_cached
     assert len(site.requests) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_an_interrupt_keeps_what_has_arrived(tmp_path: Path) -> None:
+    wine = next(dataset for dataset in list_remote_datasets() if dataset.source == "cache:wine/train")
+    path = wine.files["rows"].urls[0].removeprefix(HOMES["collection"][0])
+    assert wine.size is not None
+    kept = tmp_path / "wine" / "train.csv.zip.part"
+    environment = {**os.environ, "METASILVAE_CACHE": str(tmp_path), "NO_PROXY": "127.0.0.1"}
+    with serving(Site({f"/{path}": bytes(wine.size)}, cuts=[1000], stalls=True)) as site:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "metasilvae", "data", "fetch", "wine", "--mirror", site.address],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while process.poll() is None and not site.requests:
+            time.sleep(0.01)
+        # The first bytes are on their way; wherever they are when the signal comes, nothing but a part is left.
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert said == "interrupted\n"
+    assert not kept.exists() or kept.stat().st_size in (0, 1000)
+    assert not kept.with_suffix("").exists()
 
 
 class TestBar:

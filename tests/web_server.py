@@ -21,6 +21,7 @@ class Site:
     knows_ranges : whether parts of a file can be asked for
     tells_length : whether an answer says how long it is
     shifts_ranges : whether an answer starts elsewhere than asked for
+    stalls : where a cut would end a connection, keep it open and send nothing more
     requests : path and Range header of each request
     """
 
@@ -30,6 +31,8 @@ class Site:
     knows_ranges: bool = True
     tells_length: bool = True
     shifts_ranges: bool = False
+    stalls: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     address: str = ""
 
@@ -69,6 +72,9 @@ def serving(site: Site) -> Iterator[Site]:
             self.end_headers()
             end = start + site.cuts.pop(0) if site.cuts else len(content)
             self.wfile.write(content[start:end])
+            if site.stalls and end < len(content):
+                self.wfile.flush()
+                site.ended.wait(60)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -77,6 +83,7 @@ def serving(site: Site) -> Iterator[Site]:
     try:
         yield site
     finally:
+        site.ended.set()
         server.shutdown()
         server.server_close()
         thread.join()

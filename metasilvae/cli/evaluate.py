@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from metasilvae.attack import fit_attack
 from metasilvae.cli.inputs import load_data_for
 from metasilvae.cli.parameters import (
+    attack_option,
     check_outputs,
     data_options,
     jobs_option,
@@ -16,11 +18,14 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
+from metasilvae.curve import trace_curve
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
 from metasilvae.forest_verification import Limits
+from metasilvae.formats.attack_files import read_attack
 from metasilvae.formats.silva_models import read_model
-from metasilvae.perturbation import parse_perturbation
+from metasilvae.perturbation import Perturbation, parse_perturbation
+from metasilvae.report.curves import CURVE_FORMATS, CurveReport, check_plot, draw
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
 from metasilvae.storage import write_output
 
@@ -29,7 +34,15 @@ from metasilvae.storage import write_output
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
 @click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
+@attack_option
 @click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
+@click.option(
+    "--curve",
+    "wants_curve",
+    is_flag=True,
+    help="Stability and robustness for all epsilon at once: quantiles of the radii as a table, all steps as csv, json.",
+)
+@click.option("--plot", metavar="FILE", help="With --curve, draw the curves (.png, .svg or .pdf; needs matplotlib).")
 @voting_option
 @click.option(
     "--format",
@@ -46,7 +59,10 @@ def evaluate(
     models: tuple[str, ...],
     data: str,
     epsilons: tuple[str, ...],
+    attack: str | None,
     wants_confusion: bool,
+    wants_curve: bool,
+    plot: str | None,
     voting: str | None,
     table_format: str,
     output: str,
@@ -57,22 +73,43 @@ def evaluate(
 ) -> None:
     """Accuracy, stability, robustness and size of each MODEL on DATA.
 
-    Stability and robustness need at least one --epsilon. Efficiency is the metric divided by the number of leaves.
-    Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
+    Stability and robustness need at least one --epsilon, or --attack. Efficiency is the metric divided by the number of
+    leaves. Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
 
     \b
-    Example:
+    Examples:
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
+      metasilvae evaluate a.silva b.silva test.csv --curve --plot curves.png
     """
     if wants_confusion and table_format == "csv":
         raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
-    refuse_two_pipes(*models, data)
-    perturbations = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
-    check_outputs([output], [*models, data])
+    if wants_curve and (epsilons or attack is not None or wants_confusion):
+        raise click.UsageError(
+            "--curve covers every epsilon and has no confusions; leave --epsilon, --attack and --confusion out"
+        )
+    if plot is not None and not wants_curve:
+        raise click.UsageError("--plot draws curves; add --curve")
+    plot_format = None if plot is None else check_plot(plot)
+    inputs = [*models, data, *([] if attack is None else [attack])]
+    refuse_two_pipes(*inputs)
+    rules = None if attack is None else read_attack(attack)
+    perturbations: list[Perturbation] = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
+    check_outputs([output, *([] if plot is None else [plot])], inputs)
     loaded = [read_model(model) for model in models]
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
     limits = Limits(sample_timeout, sample_steps)
+    if wants_curve:
+        curves = []
+        for model in loaded:
+            curve = trace_curve(model, dataset, voting=voting, jobs=jobs, limits=limits)
+            curves.append(CurveReport(model, dataset, curve))
+        if plot is not None and plot_format is not None:
+            write_output(plot, draw(curves, plot_format))
+        write_output(output, CURVE_FORMATS[table_format](curves))
+        return
+    if rules is not None:
+        perturbations.append(fit_attack(rules, dataset))
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
     for model in loaded:

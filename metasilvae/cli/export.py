@@ -35,7 +35,7 @@ def export(model: str, target: str, data: str | None, voting: str | None, output
     c, python     source code that answers as MODEL does, exactly
     onnx          for runtimes of ONNX, float inputs; equal for all float32 rows, up to rounded sums
     onnx-double   the same with double inputs; equal for all rows, up to rounded sums
-    joblib,skops  a fitted tree or forest of scikit-learn; equal for all float32 rows
+    joblib,skops  a fitted classifier of scikit-learn; equal for all float32 rows
 
     --voting is needed for forests in the forms that answer, if it is not the usual one.
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
+from metasilvae.attack import fit_attack
 from metasilvae.dataset import Dataset
+from metasilvae.formats.attack_files import AttackRules, read_attack
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.matching import check_width
 from metasilvae.model import Model
+from metasilvae.perturbation import Perturbation, parse_perturbation
 
 
 def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
@@ -30,3 +35,24 @@ def load_feature_names(model: Model, data: str | None, data_options: dict[str, A
     dataset = load_data_for(model, data, data_options)
     check_width(model, dataset)
     return dataset.feature_names
+
+
+def choose_perturbation(
+    epsilon: str | None, perturbation: tuple[str, ...] | None, attack: str | None
+) -> Perturbation | AttackRules | None:
+    """What the one option that is given means, None if none is; the rules of an attack wait for the data."""
+    if epsilon is not None and perturbation is not None:
+        raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
+    if attack is not None:
+        for name, value in (("--epsilon", epsilon), ("--perturbation", perturbation)):
+            if value is not None:
+                raise click.UsageError(f"--attack and {name} both say what may be perturbed; give one of them")
+        return read_attack(attack)
+    if epsilon is not None:
+        perturbation = ("l_inf", epsilon)
+    return None if perturbation is None else parse_perturbation(perturbation)
+
+
+def fit_perturbation(chosen: Perturbation | AttackRules, dataset: Dataset) -> Perturbation:
+    """A perturbation for the columns of a data set, and of every other one with the same columns."""
+    return fit_attack(chosen, dataset) if isinstance(chosen, AttackRules) else chosen

@@ -171,6 +171,11 @@ data_options = shared_options(
     click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
 )
 
+attack_option = click.option(
+    "--attack",
+    metavar="FILE",
+    help="What may become of each column, instead of --epsilon; `metasilvae attack template` writes a file to edit.",
+)
 voting_option = click.option(
     "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
 )

@@ -85,18 +85,22 @@ def train(
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
       metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..500 --shard 3/50
     """
+    refuse_two_pipes(training_set, test, options["attack"])
     request = read_request(**options)
     if scheduler is not None and log is not None:
         raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
     if shard is not None:
         request = _take_part(request, shard, has_seeds=options["seeds"] is not None)
-    inputs = [name for name in (training_set, test, request.forest) if name is not None]
+    inputs = [name for name in (training_set, test, request.forest, options["attack"]) if name is not None]
     refuse_two_pipes(*inputs)
     check_outputs([output, *([] if log is None else [log])], inputs)
     reading = {"input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features}
     dataset = read_dataset(training_set, **reading)  # type: ignore[arg-type]
     check_labels(dataset.labels, dataset.source)
     test_rows = None if test is None else _read_test(test, dataset, reading)
+    request = request.fit(dataset)
+    for rows in (dataset, *([] if test_rows is None else [test_rows])):
+        request.perturbation.boxes(rows)  # what does not fit them is better known before training than after it
 
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())

@@ -12,11 +12,15 @@ from typing import Any
 import click
 
 from metasilvae._core.number_text import parse_number
-from metasilvae.cli.parameters import Phrase, PositiveNumber, shared_options
+from metasilvae.attack import fit_attack
+from metasilvae.cli.inputs import choose_perturbation
+from metasilvae.cli.parameters import Phrase, PositiveNumber, attack_option, shared_options
+from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.fitness import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
 from metasilvae.forest_options import METHODS, ForestOptions, forest_options_for
-from metasilvae.perturbation import PERTURBATIONS, Ball, Perturbation, parse_perturbation
+from metasilvae.formats.attack_files import AttackRules
+from metasilvae.perturbation import PERTURBATIONS, Ball, Perturbation
 from metasilvae.training_options import (
     IMPURITIES,
     MUTATION_PROBABILITIES,
@@ -77,6 +81,7 @@ training_options = shared_options(
         type=Phrase({name: words for name, words in PERTURBATIONS.items() if name != "from-file"}),
         help="The same, or a ball that is cut to [MIN, MAX].",
     ),
+    attack_option,
     click.option(
         "--weight",
         "weights",
@@ -187,12 +192,23 @@ training_options = shared_options(
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """What the options ask for."""
+    """What the options ask for.
+
+    Attributes
+    ----------
+    perturbation : Perturbation
+        What to withstand; where there is an attack, the one to use is known after `fit`.
+    """
 
     perturbation: Perturbation
     options: TrainingOptions | ForestOptions
     seeds: tuple[int, ...]
     forest: str | None
+    attack: AttackRules | None = None
+
+    def fit(self, dataset: Dataset) -> TrainingRequest:
+        """The same request with the attack made to fit a data set."""
+        return self if self.attack is None else replace(self, perturbation=fit_attack(self.attack, dataset))
 
     def options_of(self, seed: int) -> TrainingOptions | ForestOptions:
         if isinstance(self.options, ForestOptions):
@@ -204,6 +220,7 @@ def read_request(
     *,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
+    attack: str | None,
     weights: tuple[str, ...],
     fitness: tuple[str, ...] | None,
     preset: str,
@@ -223,7 +240,7 @@ def read_request(
     """Turn the values of `training_options` into a request; contradictions are wrong usage."""
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
-    attack, goal = _read_goal(epsilon, perturbation, weights, fitness)
+    to_withstand, goal = _read_goal(epsilon, perturbation, attack, weights, fitness)
     generator, *path = population_generator or (None,)
     fixed = [f"--{name.replace('_', '-')}" for name in sorted(REHEARSED) if changes[name] is not None]
     if generator not in (None, "greedy"):
@@ -246,7 +263,13 @@ def read_request(
         rehearse=False if fixed else rehearse,
         **changes,
     )
-    return TrainingRequest(attack, options, seeds or (seed or 0,), path[0] if path else None)
+    return TrainingRequest(
+        Ball(0) if isinstance(to_withstand, AttackRules) else to_withstand,
+        options,
+        seeds or (seed or 0,),
+        path[0] if path else None,
+        to_withstand if isinstance(to_withstand, AttackRules) else None,
+    )
 
 
 def _forest_options(
@@ -258,26 +281,26 @@ def _forest_options(
 def _read_goal(
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
+    attack: str | None,
     weights: tuple[str, ...],
     fitness: tuple[str, ...] | None,
-) -> tuple[Perturbation, Fitness | None]:
+) -> tuple[Perturbation | AttackRules, Fitness | None]:
     """What to withstand and what to train for; a fitness of None is that of the preset."""
     if fitness is not None:
-        for name, value in (("--epsilon", epsilon), ("--perturbation", perturbation), ("--weight", weights)):
+        given = {"--epsilon": epsilon, "--perturbation": perturbation, "--attack": attack, "--weight": weights}
+        for name, value in given.items():
             if value:
                 raise click.UsageError(f"--fitness holds epsilon and all weights; leave {name} or --fitness out")
         radius, goal = parse_linear(fitness[1:])
         return Ball(radius), goal
-    if epsilon is not None and perturbation is not None:
-        raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
-    if epsilon is None and perturbation is None:
+    chosen = choose_perturbation(epsilon, perturbation, attack)
+    if chosen is None:
         warnings.warn(
             "no --epsilon is given: the tree is trained for accuracy alone, as if every value were exact",
             MetasilvaeWarning,
             stacklevel=2,
         )
-    attack = parse_perturbation(perturbation or ("l_inf", "0" if epsilon is None else epsilon))
-    return attack, _read_weights(weights) if weights else None
+    return chosen or Ball(0), _read_weights(weights) if weights else None
 
 
 def _read_weights(weights: tuple[str, ...]) -> Fitness:

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     CountedList,
     Phrase,
     PhraseCommand,
+    attack_option,
     check_outputs,
     data_options,
     jobs_option,
@@ -22,17 +23,19 @@ from metasilvae.cli.parameters import (
     shard_option,
     voting_option,
 )
+from metasilvae.cli.radius_output import choose_radius_format, report_radii
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
+from metasilvae.formats.weights import read_weights
 from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, Ball, BoxFile, Weighted
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import VerificationReport
 from metasilvae.sharding import Shard
-from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.storage import STANDARD_STREAM, display_name, write_output
 from metasilvae.verification import Question, ask, find_witnesses
 from metasilvae.verification import verify as verify_rows
 
@@ -47,15 +50,28 @@ from metasilvae.verification import verify as verify_rows
     help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
     "from a file.  [default: l_inf 0]",
 )
+@attack_option
 @click.option(
     "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
+)
+@click.option(
+    "--weights",
+    metavar="FILE",
+    help="One number for each feature by which its radius is multiplied; 0 keeps the feature fixed.",
+)
+@click.option(
+    "--radius",
+    "wants_radius",
+    is_flag=True,
+    help="For each row the exact largest radius at which the answer cannot change, instead of verdicts. "
+    "With --perturbation, in multiples of its E.",
 )
 @voting_option
 @verdict_options
 @click.option(
     "--counterexamples",
     metavar="FILE",
-    help="For each unstable row write a perturbed row with another answer.",
+    help="For each unstable row write a perturbed row with another answer; with --radius for each row the nearest one.",
 )
 @click.option(
     "--counterexamples-format",
@@ -81,7 +97,10 @@ def verify(
     data: str,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
+    attack: str | None,
     tiers: tuple[int, ...] | None,
+    weights: str | None,
+    wants_radius: bool,
     voting: str | None,
     report_format: str | None,
     output: str | None,
@@ -107,32 +126,49 @@ def verify(
     \b
     Examples:
       metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
+      metasilvae verify model.silva test.csv --radius --counterexamples nearest.csv
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
-    if epsilon is not None and perturbation is not None:
-        raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
+    if attack is not None and tiers is not None:
+        raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
     if counterexamples_format is not None and counterexamples is None:
         raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
     gates = [Gate.parse(text) for text in requirements]
-    if epsilon is None and perturbation is None and any(gate.metric != "accuracy" for gate in gates):
-        raise click.UsageError(
-            "a requirement on stability or robustness needs --epsilon or --perturbation; without it all rows are stable"
-        )
-    attack = parse_perturbation(perturbation or ("l_inf", epsilon if epsilon is not None else "0"))
-    inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
+    if attack is not None and (wants_radius or weights is not None):
+        raise click.UsageError("--attack gives radii of its own; leave --radius and --weights out")
+    inputs = [model, data, *(path for path in (attack, weights) if path is not None)]
     refuse_two_pipes(*inputs)
+    chosen = choose_perturbation(epsilon, perturbation, attack)
+    if chosen is None and any(gate.metric != "accuracy" for gate in gates):
+        raise click.UsageError(
+            "a requirement on stability or robustness needs --epsilon, --perturbation or --attack; without it all rows "
+            "are stable"
+        )
+    if isinstance(chosen, BoxFile):
+        inputs.append(chosen.path)
+        refuse_two_pipes(*inputs)
     report_path = STANDARD_STREAM if output is None else output
     check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
-    report_format = choose_format(report_format, report_path, shard)
+    if wants_radius:
+        report_format = choose_radius_format(ctx, report_format, report_path)
+    else:
+        report_format = choose_format(report_format, report_path, shard)
 
     loaded, dataset = load_model_and_data(model, data, data_options)
-    question = ask(loaded, dataset, attack, voting=voting, tiers=tiers)
+    allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
+    if weights is not None:
+        allowed = Weighted(allowed, read_weights(weights), display_name(weights))
+    question = ask(loaded, dataset, allowed, voting=voting, tiers=tiers)
     limits = Limits(sample_timeout, sample_steps)
+    described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
+    if wants_radius:
+        report_radii(
+            ctx, question, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs
+        )
     note = None
     if shard is not None:
-        given = {"sample_timeout": sample_timeout, "sample_steps": sample_steps}
-        note = ShardNote.of(question, shard, {name: value for name, value in given.items() if value is not None})
+        note = ShardNote.of(question, shard, limits.as_dict())
         question = question.subset(shard.take_rows(dataset.n_samples))
         dataset = question.dataset
     with Interrupts() as interrupts:
@@ -141,7 +177,6 @@ def verify(
         n_decided = outcome.n_samples - outcome.tally.no_info
         click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
     checked = [(gate, gate.check(outcome)) for gate in gates]
-    described = attack.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     report = VerificationReport(question, described, outcome, checked, max_print_length, note)
 
     if counterexamples is not None:

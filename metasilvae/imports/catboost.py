@@ -24,7 +24,7 @@ from metasilvae.model import LeafKind
 from metasilvae.thresholds import fold_at_most
 
 EXTRA = "catboost"
-BINARY = ("Logloss", "CrossEntropy")
+BINARY = ("Logloss",)
 MULTI = ("MultiClass", "MultiClassOneVsAll")
 DEEPEST = 16  # CatBoost's own limit
 

@@ -22,6 +22,7 @@ from metasilvae.thresholds import next_float32, next_number, round_down
 from metasilvae.voting import count_votes
 
 RANDOM_ROWS = 2000
+_PARTS = {"data": "row of the data", "random": "random row", "thresholds": "row beside a threshold"}
 _CELLS_AT_ONCE = 1 << 21
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -65,13 +66,15 @@ def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int 
     model, judge = imported.model, imported.find_judge()
     if judge is None:
         return None
+    if X is not None and X.shape[1] != model.n_features:
+        raise ModelError(f"the data have {X.shape[1]} features, {model.source} has {model.n_features}")
     rng = np.random.default_rng(seed)
     sizes = {"data": 0, "random": 0, "thresholds": 0}
     n_ties = n_rounded = 0
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
         ("random", random_rows(model, RANDOM_ROWS, rng)),
-        ("thresholds", rows_beside_thresholds(model, rng, X)),
+        ("thresholds", rows_beside_thresholds(model, rng, X, judge.is_float32)),
     ]
     for part, pieces in parts:
         for piece in pieces:
@@ -90,12 +93,20 @@ def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part
     """How many answers are ties, and how many differ by rounding; any other difference is an error."""
     model = imported.model
     leaves = find_leaves(model, X)
-    is_best = count_votes(model, leaves, imported.voting)
-    theirs = judge.answer(X)
+    try:
+        theirs = judge.answer(X)
+        scores = None if judge.score is None else judge.score(X)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"{model.source}: {judge.name} refuses a {_PARTS[part]}: {reason}") from None
     rows = np.arange(len(X))
     sums, slack = _sum_scores(model, leaves, judge.rounding)
-    if judge.score is not None:
-        distance = np.abs(judge.score(X) - sums).max(axis=1)
+    is_best = sums == sums.max(axis=1, keepdims=True)
+    # Exact sums only where rounding could hide the winner.
+    is_close = (sums >= sums.max(axis=1, keepdims=True) - slack[:, None]).sum(axis=1) > 1
+    is_best[is_close] = count_votes(model, leaves[is_close], imported.voting)
+    if scores is not None:
+        distance = np.abs(scores - sums).max(axis=1)
         if not (distance <= slack).all():
             _refuse(imported, X, part, int(np.argmax(~(distance <= slack))), "the scores of its labels differ")
     is_answered = is_best[rows, theirs]
@@ -109,10 +120,9 @@ def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part
 
 
 def _refuse(imported: Imported, X: NDArray[np.float64], part: str, row: int, what: str) -> None:
-    name = {"data": "row of the data", "random": "random row", "thresholds": "row beside a threshold"}[part]
     values = ", ".join(f"{value!r}" for value in X[row, :8].tolist()) + (", ..." if X.shape[1] > 8 else "")
     raise ModelError(
-        f"{imported.model.source}: the import is not equal to its source: for a {name} ({values}) {what}; "
+        f"{imported.model.source}: the import is not equal to its source: for a {_PARTS[part]} ({values}) {what}; "
         "nothing was written; please report it"
     )
 
@@ -145,9 +155,12 @@ def random_rows(model: Model, n_rows: int, rng: np.random.Generator) -> Iterator
 
 
 def rows_beside_thresholds(
-    model: Model, rng: np.random.Generator, X: NDArray[np.float64] | None = None
+    model: Model, rng: np.random.Generator, X: NDArray[np.float64] | None = None, is_float32: bool = True
 ) -> Iterator[NDArray[np.float64]]:
-    """For each split, twice, four rows that lead to it, where any can, and lie on both sides of it; in pieces."""
+    """For each split, twice, rows that lead to it, where any can, and lie on both sides of its threshold; in pieces.
+
+    They are the float64 neighbours, and the float32 neighbours if asked for.
+    """
     low, high = _ranges(model)
     splits = np.repeat(np.flatnonzero(model.nodes["feature"] >= 0), 2)
     start = 0
@@ -159,13 +172,10 @@ def rows_beside_thresholds(
             rows[::2] = X[rng.integers(len(X), size=len(rows[::2]))]
         _lead_to(model, nodes, rows)
         feature, threshold = model.nodes["feature"][nodes], model.nodes["threshold"][nodes]
-        last = round_down(threshold)
-        sides = [
-            threshold,
-            next_number(threshold),
-            last.astype(np.float64),
-            next_float32(last, np.inf).astype(np.float64),
-        ]
+        sides = [threshold, next_number(threshold)]
+        if is_float32:
+            last = round_down(threshold)
+            sides += [last.astype(np.float64), next_float32(last, np.inf).astype(np.float64)]
         pieces = [rows.copy() for _ in sides]
         for piece, side in zip(pieces, sides, strict=True):
             piece[np.arange(n_piece), feature] = side

@@ -12,7 +12,6 @@ from metasilvae.model import Model
 
 FLOAT32_ROUNDING = float(np.finfo(np.float32).eps)
 FLOAT64_ROUNDING = float(np.finfo(np.float64).eps)
-LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,20 @@ class Judge:
         From the same array to the library's score of each label, shape (n_samples, n_labels), where it tells them.
     rounding : float
         Relative error of one addition in the library.
-    largest : float
-        Largest absolute value that the library takes.
+    is_float32 : bool
+        Whether it rounds values to float32, and takes none that are too large for it.
     """
 
     name: str
     answer: Callable[[NDArray[np.float64]], NDArray[np.int64]]
     score: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
     rounding: float = FLOAT64_ROUNDING
-    largest: float = LARGEST_FLOAT32
+    is_float32: bool = True
+
+    @property
+    def largest(self) -> float:
+        """Largest absolute value that the library takes."""
+        return float(np.finfo(np.float32 if self.is_float32 else np.float64).max)
 
 
 @dataclass(frozen=True)

@@ -176,5 +176,4 @@ def _make_judge(content: bytes, name: str) -> Judge | None:
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
 
-    largest = float(np.finfo(np.float64).max)
-    return Judge(f"LightGBM {lightgbm.__version__}", answer, score, FLOAT64_ROUNDING, largest)
+    return Judge(f"LightGBM {lightgbm.__version__}", answer, score, FLOAT64_ROUNDING, is_float32=False)

@@ -19,7 +19,6 @@ from metasilvae.imports.builder import Nodes, build_model, single_leaf
 from metasilvae.imports.imported import (
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
-    LARGEST_FLOAT32,
     Imported,
     ImportOptions,
     Judge,
@@ -251,5 +250,4 @@ def _make_judge(content: bytes, labels: list[str], is_double: bool, name: str) -
         return np.array([position[str(label)] for label in np.asarray(found).reshape(-1).tolist()], dtype=np.int64)
 
     rounding = FLOAT64_ROUNDING if is_double else FLOAT32_ROUNDING
-    largest = float(np.finfo(np.float64).max) if is_double else LARGEST_FLOAT32
-    return Judge(f"onnxruntime {runtime.__version__}", answer, None, rounding, largest)
+    return Judge(f"onnxruntime {runtime.__version__}", answer, None, rounding, not is_double)

@@ -17,7 +17,7 @@ from metasilvae.errors import ModelError
 from metasilvae.extras import load_library
 from metasilvae.imports.boosting import place_scores, spread_scores, start_trees
 from metasilvae.imports.builder import LARGEST_COUNT, Nodes, build_model
-from metasilvae.imports.imported import FLOAT64_ROUNDING, LARGEST_FLOAT32, Imported, ImportOptions, Judge
+from metasilvae.imports.imported import FLOAT64_ROUNDING, Imported, ImportOptions, Judge
 from metasilvae.imports.naming import choose_labels, name_classes
 from metasilvae.model import LeafKind
 from metasilvae.thresholds import fold_at_most
@@ -26,7 +26,6 @@ EXTRA = "sklearn"
 TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier")
 FORESTS = ("RandomForestClassifier", "ExtraTreesClassifier")
 BOOSTED = ("GradientBoostingClassifier", "HistGradientBoostingClassifier")
-_LARGEST_FLOAT64 = float(np.finfo(np.float64).max)
 
 
 def import_estimator(estimator: Any, options: ImportOptions | None = None, source: str = "<memory>") -> Imported:
@@ -106,17 +105,16 @@ def _recover_counts(tree: Any) -> NDArray[np.int64] | None:
 def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Imported:
     """Each tree adds to the score of one label."""
     kind = type(estimator).__name__
-    if kind == "GradientBoostingClassifier":
+    is_float32 = kind == "GradientBoostingClassifier"
+    if is_float32:
         base = _base_scores(estimator, source)
         stages = [
             [_regression_nodes(tree.tree_, float(estimator.learning_rate)) for tree in stage]
             for stage in estimator.estimators_
         ]
-        largest = LARGEST_FLOAT32
     else:
         base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
         stages = [[_histogram_nodes(tree, source) for tree in stage] for stage in estimator._predictors]
-        largest = _LARGEST_FLOAT64
     if max(2, len(base)) != len(labels):
         raise ModelError(f"{source}: the {kind} has {len(base)} scores for {len(labels)} labels")
     trees = start_trees(base)
@@ -129,7 +127,7 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
         return spread_scores(estimator.decision_function(X))
 
     return Imported(
-        model, "softargmax", f"{kind} of scikit-learn", lambda: _make_judge(estimator, score, largest), EXTRA
+        model, "softargmax", f"{kind} of scikit-learn", lambda: _make_judge(estimator, score, is_float32), EXTRA
     )
 
 
@@ -165,11 +163,11 @@ def _histogram_nodes(tree: Any, source: str) -> _Half:
     return (feature, nodes["num_threshold"].astype(np.float64), *children), nodes["value"].astype(np.float64)
 
 
-def _make_judge(estimator: Any, score: Any, largest: float = LARGEST_FLOAT32) -> Judge:
+def _make_judge(estimator: Any, score: Any, is_float32: bool = True) -> Judge:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
     position = {label: number for number, label in enumerate(estimator.classes_.tolist())}
 
     def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.array([position[label] for label in estimator.predict(X).tolist()], dtype=np.int64)
 
-    return Judge(f"scikit-learn {sklearn.__version__}", answer, score, FLOAT64_ROUNDING, largest)
+    return Judge(f"scikit-learn {sklearn.__version__}", answer, score, FLOAT64_ROUNDING, is_float32)

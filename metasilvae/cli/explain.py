@@ -1,0 +1,86 @@
+"""``metasilvae explain``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.parameters import (
+    Phrase,
+    PhraseCommand,
+    check_outputs,
+    data_options,
+    jobs_option,
+    limit_options,
+    output_option,
+    refuse_two_pipes,
+    voting_option,
+)
+from metasilvae.explanation import explain as explain_rows
+from metasilvae.forest_verification import Limits
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
+from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
+from metasilvae.storage import write_output
+from metasilvae.verification import ask
+
+
+@click.command(cls=PhraseCommand)
+@click.argument("model")
+@click.argument("data")
+@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
+@click.option(
+    "--perturbation",
+    type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
+    help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
+    "from a file.",
+)
+@click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=5, help="Rows to show one by one.")
+@click.option(
+    "--format",
+    "report_format",
+    type=click.Choice(list(EXPLANATION_FORMATS)),
+    default="text",
+    help="Form of the report.",
+)
+@voting_option
+@output_option
+@limit_options
+@jobs_option
+@data_options
+def explain(
+    model: str,
+    data: str,
+    epsilon: str | None,
+    perturbation: tuple[str, ...] | None,
+    n_fragile: int,
+    report_format: str,
+    voting: str | None,
+    output: str,
+    sample_timeout: float | None,
+    sample_steps: int | None,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Which features and thresholds make rows of DATA unstable, and which features to freeze.
+
+    For each unstable row the report knows the nearest perturbed row with another answer, the tests that it decides the
+    other way, and a smallest set of features that, kept at their values, make the row stable. Perturbed rows of a
+    forest need not be nearest; limits hold for each question that is asked about a row.
+
+    \b
+    Example:
+      metasilvae explain model.silva test.csv --epsilon 0.1
+    """
+    if (epsilon is None) == (perturbation is None):
+        raise click.UsageError("give --epsilon E or --perturbation, one of them")
+    attack = parse_perturbation(perturbation or ("l_inf", str(epsilon)))
+    inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
+    refuse_two_pipes(*inputs)
+    check_outputs([output], inputs)
+    loaded, dataset = load_model_and_data(model, data, data_options)
+    limits = Limits(sample_timeout, sample_steps)
+    explanation = explain_rows(ask(loaded, dataset, attack, voting=voting), jobs, limits=limits)
+    report = ExplanationReport(explanation, attack.describe(), n_fragile)
+    write_output(output, EXPLANATION_FORMATS[report_format](report))

@@ -1,0 +1,90 @@
+"""Attacks against enumeration of all points, and attacks that do not fit the data."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from attacks import Case, random_case
+from oracles import classify, random_model
+
+from metasilvae._core.breeding import Bench, Individual, Objective, TrainingSet
+from metasilvae.individuals import as_model
+from metasilvae.model import Model
+from metasilvae.outcome import Stability
+from metasilvae.training import Trainer
+from metasilvae.training_options import options_for
+from metasilvae.verification import ask, find_witnesses, verify
+
+
+def stable_rows(case: Case, model: Model) -> list[bool]:
+    """Row by row, by classifying every point that the attack allows."""
+    rows = range(case.dataset.n_samples)
+    return [len({classify(model, point) for point in case.points(row, model)}) == 1 for row in rows]
+
+
+def check(case: Case, model: Model) -> None:
+    question = ask(model, case.dataset, case.attack, voting="max")
+    outcome = verify(question, 1)
+    expected = stable_rows(case, model)
+    assert (outcome.stability == Stability.STABLE).tolist() == expected, case.text
+    witnesses = {witness.row: witness for witness in find_witnesses(question, outcome, 1)}
+    assert sorted(witnesses) == [row for row, is_stable in enumerate(expected) if not is_stable]
+    if model.n_trees > 1:
+        return
+    for row, witness in witnesses.items():
+        x = case.dataset.X[row]
+        own = classify(model, x)
+        others = [point for point in case.points(row, model) if classify(model, point) != own]
+        nearest = min(np.abs(np.array(point) - x).max() for point in others)
+        assert np.abs(witness.point - x).max() == nearest, case.text
+
+
+@pytest.mark.parametrize("start", range(0, 1500, 100))
+def test_verdicts_on_trees_are_those_of_all_points(start: int) -> None:
+    for seed in range(start, start + 100):
+        rng = random.Random(seed)
+        n_features = rng.randint(1, 4)
+        model = random_model(rng, 1, 8, n_features)
+        check(random_case(rng, n_features, 3), model)
+
+
+def small_model(rng: random.Random, case: Case) -> Model:
+    """A tree that the samples of a case grow, by random operations."""
+    dataset = case.dataset
+    samples = TrainingSet(dataset.X, dataset.y, dataset.n_labels, *case.attack.boxes(dataset).arrays[2:])
+    bench = Bench(samples)
+    n = dataset.n_samples
+    objective = Objective(0.9 / n, 0.1 / n, 0.0, range(dataset.n_features))
+    tree = Individual(samples).plant(bench)
+    for _ in range(rng.randint(1, 5)):
+        leaf = rng.choice(np.flatnonzero(tree.nodes()[0] < 0).tolist())
+        tree.grow(leaf, objective, bench, by_score=rng.random() < 0.5, reach=rng.random())
+        inner = np.flatnonzero(tree.nodes()[0] >= 0).tolist()
+        if inner and rng.random() < 0.5:
+            tree.move_test(rng.choice(inner), objective, bench)
+    model = as_model(tree, dataset)
+    n_stable = sum(stable_rows(case, model))
+    assert tree.tallies[1] == n_stable, case.text
+    return model
+
+
+@pytest.mark.parametrize("start", range(0, 150, 10))
+def test_the_trainer_counts_the_rows_that_no_point_changes(start: int) -> None:
+    for seed in range(start, start + 10):
+        rng = random.Random(seed)
+        case = random_case(rng, rng.randint(1, 4), rng.randint(2, 16), rng.randint(2, 3))
+        check(case, small_model(rng, case))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_whole_training_agrees_with_the_verifier(seed: int) -> None:
+    rng = random.Random(seed)
+    case = random_case(rng, 4, 40, 2)
+    trainer = Trainer(case.dataset, case.attack, options_for("fast", radius_factor=1.3))
+    for _ in trainer.run():  # ends by comparing its own figures with the verifier's
+        pass
+    model = trainer.model
+    outcome = verify(ask(model, case.dataset, case.attack), 1)
+    assert (outcome.stability == Stability.STABLE).tolist() == stable_rows(case, model)
