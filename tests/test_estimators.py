@@ -13,6 +13,7 @@ from command import run
 sklearn = pytest.importorskip("sklearn")
 
 from sklearn.base import clone  # noqa: E402
+from sklearn.ensemble import RandomForestClassifier  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.naive_bayes import GaussianNB  # noqa: E402
@@ -264,6 +265,13 @@ class TestSelection:
             robust_accuracy_scorer()(other, X, y)
         with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):
             robust_accuracy_scorer(0.1)(GaussianNB().fit(X, y), X, y)
+
+    def test_forests_of_other_libraries(self) -> None:
+        other = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, y)
+        accuracy, robustness = (
+            scorer(other, X_TEST, Y_TEST) for scorer in (fitness_scorer(0.1, 1.0, 0.0), robust_accuracy_scorer(0.1))
+        )
+        assert 0 < robustness < accuracy <= other.score(X_TEST, Y_TEST)
 
     def test_labels_of_other_estimators(self) -> None:
         for labels in (TRAIN.y.astype(float), TRAIN.y.astype(bool), TRAIN.y, y):
