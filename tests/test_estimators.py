@@ -13,6 +13,7 @@ from command import run
 sklearn = pytest.importorskip("sklearn")
 
 from sklearn.base import clone  # noqa: E402
+from sklearn.ensemble import RandomForestClassifier  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.naive_bayes import GaussianNB  # noqa: E402
@@ -22,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import metasilvae  # noqa: E402
-from metasilvae import Ball, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
+from metasilvae import Ball, Limits, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
 from metasilvae.cli.training_parameters import training_options  # noqa: E402
 from metasilvae.errors import ModelError  # noqa: E402
 from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
@@ -36,6 +37,10 @@ TRAIN, TEST = read_dataset("builtin:iris/train"), read_dataset("builtin:iris/tes
 
 def arrays(dataset: metasilvae.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return dataset.X, np.array(dataset.labels)[dataset.y]
+
+
+def is_largest(shares: np.ndarray) -> np.ndarray:
+    return np.asarray(shares == shares.max(axis=1, keepdims=True))
 
 
 X, y = arrays(TRAIN)
@@ -117,42 +122,48 @@ class TestParameters:
 
 
 class TestAnswers:
-    def test_certificates_are_verdicts(self) -> None:
-        tree = clone(TREE).fit(X, y)
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_certificates_are_verdicts(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
         for epsilon in (0.0, 0.1, 0.5, 2.0):
-            outcome = metasilvae.verify(tree.model_, TEST, epsilon)
-            assert np.array_equal(tree.certify(X_TEST, epsilon), outcome.stability == 1)
-            figures = tree.shares(X_TEST, Y_TEST, epsilon)
+            outcome = metasilvae.verify(fitted.model_, TEST, epsilon)
+            assert np.array_equal(fitted.certify(X_TEST, epsilon), outcome.stability == 1)
+            figures = fitted.shares(X_TEST, Y_TEST, epsilon)
             tally = outcome.tally
             assert figures == (float(tally.accuracy), float(tally.stability), float(tally.robustness))
-            assert tree.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
+            assert fitted.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
 
-    def test_radii_are_where_certificates_end(self) -> None:
-        for estimator in (TREE, FOREST):
-            model = clone(estimator).fit(X, y)
-            radii = model.radius(X_TEST)
-            assert np.array_equal(radii, metasilvae.find_radii(model.model_, TEST).lower)
-            tally = metasilvae.verify(model.model_, TEST, float(np.median(radii))).tally
-            assert tally.stable == (radii >= np.median(radii)).sum()
-
-    def test_witnesses(self) -> None:
-        tree = clone(TREE).fit(X, y)
-        stable, points = tree.certify(X_TEST, 0.5, witnesses=True)
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_witnesses(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
+        stable, points = fitted.certify(X_TEST, 0.5, witnesses=True)
         assert 0 < stable.sum() < len(stable)
-        assert np.array_equal(stable, tree.certify(X_TEST, 0.5))
+        assert np.array_equal(stable, fitted.certify(X_TEST, 0.5))
         assert np.isnan(points[stable]).all()
-        assert (np.abs(points - X_TEST)[~stable] <= 0.5 + 1e-12).all()
-        assert (tree.predict(points[~stable]) != tree.predict(X_TEST[~stable])).all()
+        assert (points[~stable] >= (X_TEST - 0.5)[~stable]).all()
+        assert (points[~stable] <= (X_TEST + 0.5)[~stable]).all()
+        # Of tied classes the first one is predicted, so that only the probabilities tell a tie from its first class.
+        before, after = fitted.predict_proba(X_TEST[~stable]), fitted.predict_proba(points[~stable])
+        assert not (is_largest(before) == is_largest(after)).all(axis=1).any()
 
-    def test_the_forest_certifies_only_what_is_stable(self) -> None:
-        forest = clone(FOREST).fit(X, y)
-        stable = forest.certify(X_TEST, 0.1)
-        assert stable.any()
-        rng = np.random.default_rng(1)
-        answers = forest.predict(X_TEST)
-        for _ in range(200):
-            moved = X_TEST + rng.choice([-0.1, 0.0, 0.1], X_TEST.shape)
-            assert (forest.predict(moved) == answers)[stable].all()
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_radius(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
+        radii = fitted.radius(X_TEST)
+        assert np.array_equal(radii, metasilvae.find_radii(fitted.model_, TEST).lower)
+        for row in range(0, len(X_TEST), 7):
+            assert fitted.certify(X_TEST[row : row + 1], radii[row])
+            assert not fitted.certify(X_TEST[row : row + 1], np.nextafter(radii[row], np.inf))
+
+    def test_limits(self) -> None:
+        forest = RobustForestClassifier(15, preset="fast", random_state=1).fit(X, y)
+        few = Limits(steps=1)
+        exact, quick = forest.certify(X_TEST, 0.4), forest.certify(X_TEST, 0.4, limits=few)
+        assert not (quick & ~exact).any()
+        assert (forest.radius(X_TEST, limits=few) <= forest.radius(X_TEST)).all()
+        scores = [robust_accuracy_scorer(0.4, limits)(forest, X_TEST, Y_TEST) for limits in (few, None)]
+        assert scores == [forest.robust_score(X_TEST, Y_TEST, 0.4, limits=limits) for limits in (few, None)]
+        assert scores[0] <= scores[1]
 
     def test_the_limits_of_a_perturbation_stay(self) -> None:
         tree = MetaSilvaeClassifier(perturbation=Ball(0.1, 0.0, 8.0), preset="fast").fit(X, y)
@@ -196,7 +207,12 @@ class TestAnswers:
         assert read_model(str(tmp_path / "tree.silva")).labels == ("class-0", "class-1", "class-2")
 
     def test_not_fitted(self, tmp_path: Path) -> None:
-        for call in (lambda tree: tree.certify(X), lambda tree: tree.robust_score(X, y), lambda tree: tree.save("x")):
+        for call in (
+            lambda tree: tree.certify(X),
+            lambda tree: tree.radius(X),
+            lambda tree: tree.robust_score(X, y),
+            lambda tree: tree.save(tmp_path / "tree.silva"),
+        ):
             with pytest.raises(NotFittedError):
                 call(clone(TREE))
 
@@ -249,6 +265,13 @@ class TestSelection:
             robust_accuracy_scorer()(other, X, y)
         with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):
             robust_accuracy_scorer(0.1)(GaussianNB().fit(X, y), X, y)
+
+    def test_forests_of_other_libraries(self) -> None:
+        other = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, y)
+        accuracy, robustness = (
+            scorer(other, X_TEST, Y_TEST) for scorer in (fitness_scorer(0.1, 1.0, 0.0), robust_accuracy_scorer(0.1))
+        )
+        assert 0 < robustness < accuracy <= other.score(X_TEST, Y_TEST)
 
     def test_labels_of_other_estimators(self) -> None:
         for labels in (TRAIN.y.astype(float), TRAIN.y.astype(bool), TRAIN.y, y):
