@@ -87,6 +87,8 @@ def test_attacks_are_explained() -> None:
     n_rows, n_groups = 0, 0
     while n_rows < 120:
         case = random_case(rng, 4, 3)
+        if not case.groups and n_groups < n_rows / 2:
+            continue
         tree = random_model(rng, max_splits=12, n_features=4)
         dataset = replace(case.dataset, labels=tree.labels[:1], y=np.zeros(3, dtype=np.int32))
         for row in explain(ask(tree, dataset, case.attack), jobs=1).rows:
