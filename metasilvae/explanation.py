@@ -19,7 +19,7 @@ from metasilvae.hitting_set import find_smallest_hitting_set
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Boxes
-from metasilvae.radius import find_radii
+from metasilvae.radius import find_radii, has_radii
 from metasilvae.verification import Question, Witness, find_witnesses, verify
 
 # Rows looked at together, so that many features need little memory.
@@ -171,13 +171,20 @@ def _explicit(question: Question) -> Boxes:
     nothing = np.zeros(question.dataset.n_features)
     endless = np.full(question.dataset.n_features, np.inf)
     lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
-    return Boxes(lower, upper, nothing, nothing, -endless, endless)
+    return replace(
+        question.boxes,
+        low_center=lower,
+        high_center=upper,
+        radius_down=nothing,
+        radius_up=nothing,
+        minimum=-endless,
+        maximum=endless,
+    )
 
 
 def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
-    """Features in which the region of a witness does not hold the value that the row starts from."""
-    is_outside = (start < witness.lower) | (witness.upper < start)
-    return frozenset(map(int, np.flatnonzero(is_outside)))
+    """Features in which a witness differs from what the row starts from; it keeps all values that it can keep."""
+    return frozenset(map(int, np.flatnonzero(witness.point != start)))
 
 
 def _freeze(
@@ -239,7 +246,7 @@ def find_crossed_tests(
 def _radii(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> NDArray[np.float64] | None:
     """Radii of some rows; in multiples of the radii of the question unless they are the same for all features."""
     boxes, X = question.boxes, question.dataset.X
-    if boxes.low_center is not X or boxes.high_center is not X:
+    if not has_radii(question):
         return None
     if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
         return None

@@ -157,11 +157,25 @@ def boxes_at(question: Question, rows: NDArray[np.intp], radii: NDArray[np.float
     return Boxes(lower, upper, nothing, nothing, -endless, endless)
 
 
+def has_radii(question: Question) -> bool:
+    """Whether the perturbation of a question consists of radii that can be multiplied, the same for all rows."""
+    boxes, X = question.boxes, question.dataset.X
+    return (
+        boxes.low_center is X
+        and boxes.high_center is X
+        and not boxes.domains.features
+        and bool(np.isfinite(boxes.radius_down).all() and np.isfinite(boxes.radius_up).all())
+    )
+
+
 def _check(question: Question) -> None:
     """Refuse perturbations without radii, and samples that are not admissible themselves."""
     boxes, dataset = question.boxes, question.dataset
-    if boxes.low_center is not dataset.X or boxes.high_center is not dataset.X:
-        raise RequestError("a radius needs a perturbation with the same radii for all rows, such as l_inf")
+    if not has_radii(question):
+        raise RequestError(
+            "a radius needs a perturbation with the same finite radii for all rows, such as l_inf, "
+            "and features that take any number"
+        )
     nothing = np.zeros(dataset.n_features)
     empty = reach.find_empty_box(dataset.X, dataset.X, nothing, nothing, boxes.minimum, boxes.maximum)
     if empty is not None:

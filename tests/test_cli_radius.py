@@ -81,6 +81,16 @@ def test_weights(tree: str, rows: str, tmp_path: Path) -> None:
         assert message in run("verify", tree, rows, "--radius", "--weights", fixed, code=1).stderr
 
 
+def test_radii_in_multiples_of_an_attack(tree: str, rows: str, tmp_path: Path) -> None:
+    weights = write(tmp_path, "weights.txt", "0.5 0")
+    attack = write(tmp_path, "attack.toml", "[default]\nradius = 0.5\n[columns]\n1 = { immutable = true }\n")
+    expected = run("verify", tree, rows, "--radius", "--weights", weights, "--format", "csv").stdout
+    assert run("verify", tree, rows, "--radius", "--attack", attack, "--format", "csv").stdout == expected
+    assert "leave --weights out" in run("verify", tree, rows, "--attack", attack, "--weights", weights, code=2).stderr
+    endless = write(tmp_path, "endless.toml", "[default]\nradius = 0.5\n[columns]\n1 = { radius = inf }\n")
+    assert "same finite radii" in run("verify", tree, rows, "--radius", "--attack", endless, code=2).stderr
+
+
 def test_clipped_radii(tree: str, rows: str) -> None:
     clipped = run(
         "verify", tree, rows, "--radius", "--perturbation", "l_inf-clip-all", "1", "0.1", "0.9", "--format", "csv"

@@ -6,10 +6,12 @@ import itertools
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attacks import random_case
 from command import run, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,6 +81,34 @@ def test_frozen_sets_are_smallest(max_turns: int, monkeypatch: pytest.MonkeyPatc
     assert max_turns == 0 or sizes >= {1, 2, 3}
 
 
+def test_attacks_are_explained() -> None:
+    """Against all points that an attack allows: whole numbers, listed values, one-hot groups."""
+    rng = random.Random(5)
+    n_rows, n_groups = 0, 0
+    while n_rows < 120:
+        case = random_case(rng, 4, 3)
+        if not case.groups and n_groups < n_rows / 2:
+            continue
+        tree = random_model(rng, max_splits=12, n_features=4)
+        dataset = replace(case.dataset, labels=tree.labels[:1], y=np.zeros(3, dtype=np.int32))
+        for row in explain(ask(tree, dataset, case.attack), jobs=1).rows:
+            sample = case.dataset.X[row.row].tolist()
+            moves = {
+                frozenset(f for f in range(4) if point[f] != sample[f])
+                for point in case.points(row.row, tree)
+                if classify(tree, point) != classify(tree, sample)
+            }
+            features = row.frozen.features
+            assert features is not None
+            assert row.frozen.is_smallest
+            assert all(moved & set(features) for moved in moves)
+            for smaller in itertools.combinations(range(4), len(features) - 1):
+                assert any(not moved & set(smaller) for moved in moves)
+            n_rows += 1
+            n_groups += bool(case.groups)
+    assert n_groups > 10
+
+
 def test_rows_that_no_freezing_helps() -> None:
     tree = make_model([(0, 0.0, [1, 0], [0, 1])])
     # The box does not hold the row, and every point of it gets another answer.
@@ -115,7 +145,10 @@ def test_command(tree: str, rows: str, tmp_path: Path) -> None:
         answer = run("predict", tree, point, "--label-column", "none").stdout.strip()
         assert answer == ",".join(row["perturbed_answer"])
     assert "0 of 7 rows are unstable\n" in run("explain", tree, rows, "--epsilon", "0").stdout
-    assert "give --epsilon E or --perturbation" in run("explain", tree, rows, code=2).stderr
+    assert "say what may be perturbed" in run("explain", tree, rows, code=2).stderr
+    attack = write(tmp_path, "attack.toml", "[default]\nradius = 0.1\n")
+    same = run("explain", tree, rows, "--attack", attack).stdout
+    assert same.replace(f"attack {attack}", "l_inf 0.1") == text
     target = tmp_path / "out.txt"
     clipped = run("explain", tree, rows, "--perturbation", "l_inf-clip-all", "0.1", "0.1", "0.9", "-o", target)
     assert clipped.stdout == ""

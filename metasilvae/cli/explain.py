@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from metasilvae.cli.inputs import load_model_and_data
+from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
     Phrase,
     PhraseCommand,
+    attack_option,
     check_outputs,
     data_options,
     jobs_option,
@@ -20,7 +21,7 @@ from metasilvae.cli.parameters import (
 )
 from metasilvae.explanation import explain as explain_rows
 from metasilvae.forest_verification import Limits
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, parse_perturbation
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile
 from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
 from metasilvae.storage import write_output
 from metasilvae.verification import ask
@@ -36,6 +37,7 @@ from metasilvae.verification import ask
     help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
     "from a file.",
 )
+@attack_option
 @click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=5, help="Rows to show one by one.")
 @click.option(
     "--format",
@@ -54,6 +56,7 @@ def explain(
     data: str,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
+    attack: str | None,
     n_fragile: int,
     report_format: str,
     voting: str | None,
@@ -73,14 +76,18 @@ def explain(
     Example:
       metasilvae explain model.silva test.csv --epsilon 0.1
     """
-    if (epsilon is None) == (perturbation is None):
-        raise click.UsageError("give --epsilon E or --perturbation, one of them")
-    attack = parse_perturbation(perturbation or ("l_inf", str(epsilon)))
-    inputs = [model, data, *([attack.path] if isinstance(attack, BoxFile) else [])]
+    inputs = [model, data, *([] if attack is None else [attack])]
     refuse_two_pipes(*inputs)
+    chosen = choose_perturbation(epsilon, perturbation, attack)
+    if chosen is None:
+        raise click.UsageError("say what may be perturbed: --epsilon E, --perturbation or --attack FILE")
+    if isinstance(chosen, BoxFile):
+        inputs.append(chosen.path)
+        refuse_two_pipes(*inputs)
     check_outputs([output], inputs)
     loaded, dataset = load_model_and_data(model, data, data_options)
+    allowed = fit_perturbation(chosen, dataset)
     limits = Limits(sample_timeout, sample_steps)
-    explanation = explain_rows(ask(loaded, dataset, attack, voting=voting), jobs, limits=limits)
-    report = ExplanationReport(explanation, attack.describe(), n_fragile)
+    explanation = explain_rows(ask(loaded, dataset, allowed, voting=voting), jobs, limits=limits)
+    report = ExplanationReport(explanation, allowed.describe(), n_fragile)
     write_output(output, EXPLANATION_FORMATS[report_format](report))

@@ -64,7 +64,7 @@ from metasilvae.verification import verify as verify_rows
     "wants_radius",
     is_flag=True,
     help="For each row the exact largest radius at which the answer cannot change, instead of verdicts. "
-    "With --perturbation, in multiples of its E.",
+    "With --perturbation or --attack, in multiples of its radii.",
 )
 @voting_option
 @verdict_options
@@ -135,8 +135,8 @@ def verify(
     if counterexamples_format is not None and counterexamples is None:
         raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
     gates = [Gate.parse(text) for text in requirements]
-    if attack is not None and (wants_radius or weights is not None):
-        raise click.UsageError("--attack gives radii of its own; leave --radius and --weights out")
+    if attack is not None and weights is not None:
+        raise click.UsageError("--attack gives each column its own radius; leave --weights out")
     inputs = [model, data, *(path for path in (attack, weights) if path is not None)]
     refuse_two_pipes(*inputs)
     chosen = choose_perturbation(epsilon, perturbation, attack)
