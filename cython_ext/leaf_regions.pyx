@@ -5,7 +5,7 @@ Leaves it to others to find leaves that have a point of the box in common (fores
 
 from libc.stdint cimport int32_t, int64_t
 
-from ms_box c, lower_bound, upper_bound
+from ms_box cimport lower_bound, upper_bound
 from ms_groups cimport fill_nearest
 from ms_node cimport Node
 
