@@ -18,7 +18,7 @@ LAYERS = [
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
-        "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
+        "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
     },
     {"api"},
     {"estimators", "scorers"},
