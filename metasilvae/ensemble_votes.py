@@ -51,7 +51,7 @@ class Ballots:
 
 def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> Ballots:
     """Ask one tree."""
-    tree = tree.feasible
+    tree = boxes.domains.restrict(tree).feasible
     values = tree.leaf_values
     votes = np.ascontiguousarray(values == values.max(axis=1, keepdims=True), dtype=np.uint8)
     possible = np.empty((dataset.n_samples, tree.n_labels), dtype=np.uint8)

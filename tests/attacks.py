@@ -130,9 +130,7 @@ def _random_sample(rng: random.Random, columns: Sequence[Column], groups: Sequen
         elif column.values is not None:
             sample.append(rng.choice(column.values))
         elif column.kind == "integer":
-            sample.append(
-                float(rng.randint(max(-3, math.ceil(max(column.low, -3))), min(3, math.floor(min(column.high, 3)))))
-            )
+            sample.append(float(rng.randint(math.ceil(max(column.low, -3)), math.floor(min(column.high, 3)))))
         else:
             x = rng.choice([float(rng.randint(-4, 4)), rng.random(), rng.choice([-0.5, 0.5, 0.3])])
             sample.append(min(max(x, column.low), column.high))

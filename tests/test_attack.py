@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from attacks import Case, random_case
-from oracles import classify, random_model
+from oracles import elect, random_model
 
 from metasilvae._core.breeding import Bench, Individual, Objective, TrainingSet
 from metasilvae.individuals import as_model
@@ -21,7 +21,7 @@ from metasilvae.verification import ask, find_witnesses, verify
 def stable_rows(case: Case, model: Model) -> list[bool]:
     """Row by row, by classifying every point that the attack allows."""
     rows = range(case.dataset.n_samples)
-    return [len({classify(model, point) for point in case.points(row, model)}) == 1 for row in rows]
+    return [len({elect(model, point, "max") for point in case.points(row, model)}) == 1 for row in rows]
 
 
 def check(case: Case, model: Model) -> None:
@@ -35,8 +35,8 @@ def check(case: Case, model: Model) -> None:
         return
     for row, witness in witnesses.items():
         x = case.dataset.X[row]
-        own = classify(model, x)
-        others = [point for point in case.points(row, model) if classify(model, point) != own]
+        own = elect(model, x, "max")
+        others = [point for point in case.points(row, model) if elect(model, point, "max") != own]
         nearest = min(np.abs(np.array(point) - x).max() for point in others)
         assert np.abs(witness.point - x).max() == nearest, case.text
 
@@ -48,6 +48,15 @@ def test_verdicts_on_trees_are_those_of_all_points(start: int) -> None:
         n_features = rng.randint(1, 4)
         model = random_model(rng, 1, 8, n_features)
         check(random_case(rng, n_features, 3), model)
+
+
+@pytest.mark.parametrize("start", range(0, 600, 100))
+def test_verdicts_on_forests_are_those_of_all_points(start: int) -> None:
+    for seed in range(start, start + 100):
+        rng = random.Random(seed)
+        n_features = rng.randint(1, 4)
+        model = random_model(rng, rng.randint(2, 4), 4, n_features)
+        check(random_case(rng, n_features, 2), model)
 
 
 def small_model(rng: random.Random, case: Case) -> Model:

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
     "import": ("import_", "import_", "Turn a model of another library into silva's format."),
     "export": ("export", "export", "Write a model for other programs, libraries and people."),
+    "attack": ("attack", "attack", "Write and check files that say what may be perturbed."),
     "data": ("data", "data", "Check, convert, split, list and fetch data sets."),
 }
 

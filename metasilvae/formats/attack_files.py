@@ -28,7 +28,7 @@ MOVES = ("radius", "up", "down", "immutable", "values")
 LIMITS = ("min", "max", "integer", "range")
 FLAGS = ("immutable", "integer")
 GROUP_KEYS = ("columns",)
-_PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
+PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _Reader:
             return missing
         value = table[key]
         if isinstance(value, str):
-            found = _PER_CENT.fullmatch(value.strip())
+            found = PER_CENT.fullmatch(value.strip())
             if found is None:
                 raise self._fault(
                     (*path, key), f'{shorten(value)} is no radius; write a number, or per cent as in "5%"'
