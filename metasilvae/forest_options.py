@@ -16,6 +16,10 @@ ALWAYS_ALL_FEATURES = 16
 INDEPENDENT_ROW_SAMPLE = 0.7
 # What a preset changes for a tree in a forest. Many cheap trees beat few elaborate ones.
 _CHEAP: dict[str, Any] = {"rehearse": True, "generations": 0, "polish": 1, "blends": (0.3,), "caution": 0.2}
+# Where samples are few, a short search for each tree costs little and pays.
+FEW_SAMPLES = 3000
+_SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
+_SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
     "fast": {**_CHEAP, "rehearse": False, "polish": 0},
@@ -45,6 +49,8 @@ class ForestOptions:
         How fast the weight of a row falls with the margin of votes by which the forest is right about it.
     focus : float
         Share of that weight which looks at the worst point of the row's box; the rest looks at the row itself.
+    searches_if_few : bool
+        Whether trees are found by a short genetic search if there are few samples.
     """
 
     tree: TrainingOptions
@@ -54,6 +60,7 @@ class ForestOptions:
     strength: float = 0.2
     focus: float = 1.0
     numbers: tuple[int, ...] | None = None
+    searches_if_few: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trees <= MOST_TREES:
@@ -86,6 +93,13 @@ class ForestOptions:
             return n_features
         return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 4
 
+    def for_samples(self, n_samples: int) -> ForestOptions:
+        """The same, with what depends on the number of samples."""
+        if not self.searches_if_few or n_samples > FEW_SAMPLES:
+            return self
+        blends = tuple(dict.fromkeys((*self.tree.blends, *_SEARCH_BLENDS)))
+        return replace(self, tree=replace(self.tree, blends=blends, **_SEARCH))
+
     def with_setting(self, setting: dict[str, Any]) -> ForestOptions:
         """The same with other values, by name, of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in setting.items() if name in ("method", "strength", "focus")}
@@ -108,4 +122,6 @@ def forest_options_for(
     tree = options_for(preset, **{**FOREST_PRESETS.get(preset, {}), "rehearse": PRESETS[preset].get("rehearse", True),
                                   **FOREST_PRESETS.get(preset, {}), **chosen})  # fmt: skip
     usual = "auto" if preset in FOREST_PRESETS else "independent"
-    return ForestOptions(tree, n_trees, usual if method is None else method, row_sample or 0.0)
+    searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}
+    chosen_method = usual if method is None else method
+    return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches)

@@ -167,8 +167,9 @@ class ForestTrainer:
             self.options = self.forest_options.tree
 
     def _grow(self) -> Iterator[Progress]:
+        options = self.forest_options.for_samples(len(self._rows))
         growth = grow_forest(
-            self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
+            self.dataset, self.perturbation, options, self._rows, self._numbers,
             self._grow_batch, self._seconds_left, self._jobs,
         )  # fmt: skip
         for step, (tree, votes) in enumerate(growth):

@@ -6,14 +6,14 @@
 Small sets (those with a folds.tsv): mean over the folds given there. Large sets: the test split, seed 1. Only epsilon
 differs from set to set, and no row that is judged on has a say in training. The columns are
 
-    acc / st / rob  stability is what the votes of the trees prove, so that it may be higher
+    acc / st / rob  decided exactly; a row that is not decided within a second counts as unstable
     phi             0.9 accuracy + 0.1 stability
     leaves          of all trees together
     seconds         for one training, inside the process, and of them for the rehearsal
     single tree     a tree trained by the default options, with its rehearsal and its genetic search (with --single)
     setting         what the rehearsal chose (on the last fold)
 
-With --models each forest is written into a folder, for instance to be verified completely.
+With --models each forest is written into a folder.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from bench_train import EPSILONS, SHARED, join
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
+from metasilvae.evaluation import evaluate
 from metasilvae.forest_options import METHODS, forest_options_for
 from metasilvae.forest_training import ForestTrainer
+from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import write_model
 from metasilvae.model import Model
 from metasilvae.perturbation import Ball
 from metasilvae.rehearsal import make_trainer
-from metasilvae.seed_study import judge
 from metasilvae.training_options import options_for
 
 FOREST_EPSILONS = {**EPSILONS, "mnist": 30.0, "fashion-mnist": 25.0}
@@ -58,7 +59,7 @@ class Run:
 
 
 def figures_of(model: Model, test: Dataset, ball: Ball, jobs: int) -> tuple[float, float, float]:
-    found = judge(model, test, ball, jobs)
+    found = evaluate(model, test, [ball], jobs=jobs, limits=Limits(seconds=1.0))[0]
     return found.accuracy, found.stability or 0.0, found.robustness or 0.0
 
 

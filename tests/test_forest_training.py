@@ -17,7 +17,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.ensemble_votes import GrowingForest, bound
 from metasilvae.errors import DataError, RequestError
 from metasilvae.forest_growth import LARGEST_BATCH, grow_forest, split_into_batches
-from metasilvae.forest_options import ForestOptions, forest_options_for
+from metasilvae.forest_options import FEW_SAMPLES, ForestOptions, forest_options_for
 from metasilvae.forest_rehearsal import SETTINGS, list_settings, plan_rehearsal, rehearse
 from metasilvae.forest_training import ForestTrainer, train_forest
 from metasilvae.formats.datasets import read_dataset
@@ -48,6 +48,7 @@ def short_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def quick(n_trees: int = 7, **changes: object) -> ForestOptions:
     changes.setdefault("rehearse", False)
+    changes.setdefault("generations", 0)
     return forest_options_for("default", n_trees, **changes)  # type: ignore[arg-type]
 
 
@@ -216,7 +217,7 @@ def test_a_rehearsal_that_takes_too_long_is_cut_short(monkeypatch: pytest.Monkey
     assert phases.count("rehearsal") < len(SETTINGS) * len(plan_rehearsal(iris.y, np.arange(iris.n_samples), 0))
     assert trainer.setting == SETTINGS[0]
     assert trainer.stop_reason is StopReason.ITERATIONS
-    plain = train_forest(iris, EPSILON, quick(5).with_setting(SETTINGS[0]))
+    plain = train_forest(iris, EPSILON, quick(5, rehearse=False).with_setting(SETTINGS[0]))
     assert format_model(trainer.model) == format_model(plain)
 
 
@@ -356,6 +357,16 @@ def test_a_value_that_the_rehearsal_would_choose_makes_it_needless() -> None:
     assert not forest_options_for("default", 5, caution=0.3).tree.rehearse
     assert not forest_options_for("fast", 5).tree.rehearse
     assert not forest_options_for("paper", 5).is_reweighted
+
+
+def test_trees_are_searched_for_where_samples_are_few() -> None:
+    options = forest_options_for("default", 5)
+    assert options.for_samples(FEW_SAMPLES + 1) == options
+    few = options.for_samples(FEW_SAMPLES)
+    assert few.tree.generations > 0
+    assert set(options.tree.blends) < set(few.tree.blends)
+    for asked in (forest_options_for("fast", 5), forest_options_for("default", 5, generations=0)):
+        assert asked.for_samples(10) == asked
 
 
 def test_features_of_each_tree() -> None:
