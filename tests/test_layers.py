@@ -20,7 +20,7 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
-        "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
+        "attack_templates",
     },
     {"api"},
     {"estimators", "robust_classifier", "scorers"},
