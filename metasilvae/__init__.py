@@ -11,6 +11,7 @@ from metasilvae._version import VERSION as __version__
 if TYPE_CHECKING:
     from metasilvae import scorers
     from metasilvae.api import choose_options, find_radii, find_witnesses, make_dataset, train, verify
+    from metasilvae.attack import load_attack
     from metasilvae.dataset import Dataset
     from metasilvae.errors import MetasilvaeError
     from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
@@ -39,6 +40,7 @@ _HOMES = {
     "find_witnesses": "api",
     "import_file": "imports",
     "import_object": "imports",
+    "load_attack": "attack",
     "make_dataset": "api",
     "predict": "prediction",
     "read_dataset": "formats.datasets",
@@ -66,6 +68,7 @@ __all__ = [
     "find_witnesses",
     "import_file",
     "import_object",
+    "load_attack",
     "make_dataset",
     "predict",
     "read_dataset",

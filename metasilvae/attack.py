@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.domains import Domains
 from metasilvae.errors import MetasilvaeWarning, PerturbationError
-from metasilvae.formats.attack_files import AttackRules, Group, PerCent, Radius, Rule
+from metasilvae.formats.attack_files import AttackRules, Group, PerCent, Radius, Rule, read_attack
 from metasilvae.perturbation import Boxes, OneHotGroups
 
 FloatArray = NDArray[np.float64]
@@ -126,6 +126,11 @@ class Attack:
                 f"{float(dataset.X[row, feature])!r} {complaint} ({self.places[feature]}); change the rule so that it "
                 "allows the values that there are"
             )
+
+
+def load_attack(source: str, dataset: Dataset) -> Attack:
+    """Read an attack file and make the attack that it means for the columns of a data set."""
+    return fit_attack(read_attack(source), dataset)
 
 
 def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:

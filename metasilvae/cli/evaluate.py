@@ -9,7 +9,6 @@ import click
 from metasilvae.attack import fit_attack
 from metasilvae.cli.inputs import load_data_for
 from metasilvae.cli.parameters import (
-    attack_option,
     check_outputs,
     data_options,
     jobs_option,
@@ -34,7 +33,7 @@ from metasilvae.storage import write_output
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
 @click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
-@attack_option
+@click.option("--attack", "attacks", multiple=True, metavar="FILE", help="The same for an attack file; repeatable.")
 @click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
 @click.option(
     "--curve",
@@ -59,7 +58,7 @@ def evaluate(
     models: tuple[str, ...],
     data: str,
     epsilons: tuple[str, ...],
-    attack: str | None,
+    attacks: tuple[str, ...],
     wants_confusion: bool,
     wants_curve: bool,
     plot: str | None,
@@ -73,7 +72,7 @@ def evaluate(
 ) -> None:
     """Accuracy, stability, robustness and size of each MODEL on DATA.
 
-    Stability and robustness need at least one --epsilon, or --attack. Efficiency is the metric divided by the number of
+    Stability and robustness need at least one --epsilon or --attack. Efficiency is the metric divided by the number of
     leaves. Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
 
     \b
@@ -83,16 +82,16 @@ def evaluate(
     """
     if wants_confusion and table_format == "csv":
         raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
-    if wants_curve and (epsilons or attack is not None or wants_confusion):
+    if wants_curve and (epsilons or attacks or wants_confusion):
         raise click.UsageError(
             "--curve covers every epsilon and has no confusions; leave --epsilon, --attack and --confusion out"
         )
     if plot is not None and not wants_curve:
         raise click.UsageError("--plot draws curves; add --curve")
     plot_format = None if plot is None else check_plot(plot)
-    inputs = [*models, data, *([] if attack is None else [attack])]
+    inputs = [*models, data, *attacks]
     refuse_two_pipes(*inputs)
-    rules = None if attack is None else read_attack(attack)
+    rules = [read_attack(attack) for attack in attacks]
     perturbations: list[Perturbation] = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
     check_outputs([output, *([] if plot is None else [plot])], inputs)
     loaded = [read_model(model) for model in models]
@@ -108,8 +107,7 @@ def evaluate(
             write_output(plot, draw(curves, plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
         return
-    if rules is not None:
-        perturbations.append(fit_attack(rules, dataset))
+    perturbations += [fit_attack(each, dataset) for each in rules]
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
     for model in loaded:
