@@ -48,16 +48,15 @@ produce() {
 }
 
 stage() {
-  local number=${SLURM_ARRAY_TASK_ID:-1} parts=() trees_per_job seconds
+  local number=${SLURM_ARRAY_TASK_ID:-1} parts=() seconds
   case $1 in
   train)
-    # The time limit of a tree leaves two minutes of the job for reading the data and for writing the result, so that a
-    # slow tree is written by metasilvae instead of being lost with the job.
-    trees_per_job=$(((TREES + TRAIN_JOBS - 1) / TRAIN_JOBS))
-    seconds=$(((60 * TRAIN_MINUTES - 120) / trees_per_job))
+    # The time limit leaves two minutes of the job for reading the data and for writing the result, so that the trees of
+    # a slow job are written by metasilvae instead of being lost with it.
+    seconds=$((60 * TRAIN_MINUTES - 120))
     # The number of shards is given by us: SLURM_ARRAY_TASK_COUNT is wrong when some jobs are submitted again.
     # shellcheck disable=SC2086  # options are several words
-    produce $METASILVAE train --epsilon "$EPSILON" --seeds "1..$TREES" --shard "$number/$TRAIN_JOBS" \
+    produce $METASILVAE train --epsilon "$EPSILON" --trees "$TREES" --shard "$number/$TRAIN_JOBS" \
       --time-limit "$seconds" --jobs "$CPUS" $TRAIN_OPTIONS "$TRAINING_SET" "$(tree_part "$number")"
     ;;
   assemble)
