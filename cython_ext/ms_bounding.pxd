@@ -152,7 +152,8 @@ cdef inline int set_entries(Arena* arena, Reached* reached) except -1 nogil:
     for tree in range(reached.n_trees):
         start, stop = reached.test_start[tree], reached.test_start[tree + 1]
         reached.test_start[tree] = <int32_t> n_distinct
-        qsort(&reached.tests[start], stop - start, sizeof(int64_t), _compare_tests)
+        if stop - start > 1:
+            qsort(&reached.tests[start], stop - start, sizeof(int64_t), _compare_tests)
         feature = -1
         for i in range(start, stop):
             if i > start and reached.tests[i] == reached.tests[i - 1]:
