@@ -228,7 +228,7 @@ class _Columns:
         if len(found) > 1:
             raise PerturbationError(
                 f"{place}: {dataset.source} has {len(found)} columns {column}; name one by its number, for instance "
-                f"{found[0]}"
+                f"x[{found[0]}]"
             )
         if found:
             return found[0]

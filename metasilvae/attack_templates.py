@@ -196,8 +196,10 @@ def _find_column(dataset: Dataset, column: str) -> int:
 
 def _name(dataset: Dataset, feature: int) -> str:
     """The name of a column where it has one of its own, else its number."""
-    names = dataset.feature_names or ()
-    return names[feature] if names and names.count(names[feature]) == 1 else str(feature)
+    names = dataset.feature_names
+    if names is None:
+        return str(feature)
+    return names[feature] if names.count(names[feature]) == 1 else f"x[{feature}]"
 
 
 def _key(dataset: Dataset, feature: int) -> str:

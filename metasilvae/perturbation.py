@@ -114,6 +114,18 @@ class Boxes:
             upper = np.minimum(self.high_center[row] + self.radius_up, self.maximum)
         return lower, upper
 
+    def with_radii_times(self, factors: FloatArray) -> Boxes:
+        """The same boxes with other radii: 0 times anything is 0, and whole numbers stay whole."""
+        whole = sorted(self.domains.whole)
+
+        def multiply(radius: FloatArray) -> FloatArray:
+            with np.errstate(over="ignore", invalid="ignore"):
+                product = np.where(factors == 0, 0.0, factors * radius)
+            product[whole] = np.floor(product[whole])
+            return product
+
+        return replace(self, radius_down=multiply(self.radius_down), radius_up=multiply(self.radius_up))
+
     def subset(self, rows: NDArray[np.intp]) -> Boxes:
         """The boxes of the given samples."""
         low = np.ascontiguousarray(self.low_center[rows])
@@ -213,17 +225,7 @@ class Enlarged:
         boxes = self.perturbation.boxes(dataset)
         if boxes.low_center is not boxes.high_center:
             raise RequestError(_UNEQUAL_RADII)
-        down, up = (self._enlarge(radius, boxes.domains) for radius in (boxes.radius_down, boxes.radius_up))
-        return replace(boxes, radius_down=down, radius_up=up)
-
-    def _enlarge(self, radius: FloatArray, domains: Domains) -> FloatArray:
-        """What may go anywhere still may; whole numbers stay so."""
-        is_endless = np.isinf(radius)
-        with np.errstate(over="ignore"):
-            enlarged = self.factor * np.where(is_endless, 0.0, radius)
-        whole = sorted(domains.whole)
-        enlarged[whole] = np.floor(enlarged[whole])
-        return np.where(is_endless, np.inf, enlarged)
+        return boxes.with_radii_times(np.full(dataset.n_features, self.factor))
 
     def for_features(self, features: NDArray[np.int32]) -> Enlarged:
         return Enlarged(self.perturbation.for_features(features), self.factor)
@@ -254,9 +256,7 @@ class Weighted:
                 f"{self.source}: has {len(self.weights)} weights, {dataset.source} has {dataset.n_features} features; "
                 "give one weight for each feature"
             )
-        weights = np.array(self.weights)
-        with np.errstate(over="ignore"):
-            boxes = replace(boxes, radius_down=weights * boxes.radius_down, radius_up=weights * boxes.radius_up)
+        boxes = boxes.with_radii_times(np.array(self.weights, dtype=np.float64))
         empty = reach.find_empty_box(*boxes.arrays)
         if empty is not None:
             row, feature = empty

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GUIDES = ["docs/api.md", "docs/cluster.md", "docs/import.md"]
+GUIDES = ["docs/api.md", "docs/attack.md", "docs/fairness.md", "docs/cluster.md", "docs/import.md"]
 DOCUMENTS = ["README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", *GUIDES]
 NAMED_TESTS = re.findall(r"`(test_\w+\.py)::([\w:]+)`", (ROOT / "FIDELITY.md").read_text())
 

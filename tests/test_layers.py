@@ -18,7 +18,6 @@ LAYERS = [
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
-        "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
         "attack_templates",
     },
