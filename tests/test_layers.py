@@ -19,7 +19,7 @@ LAYERS = [
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
-        "attack_templates",
+        "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
     },
     {"api"},
     {"estimators", "robust_classifier", "scorers"},
