@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metasilvae.dataset import Dataset
+from metasilvae.fitness import Fitness
 from metasilvae.forest_verification import Limits
 from metasilvae.matching import check_width, match_labels
 from metasilvae.model import AnswerTable, Model
@@ -45,6 +46,12 @@ class Evaluation:
     @property
     def robustness(self) -> float | None:
         return None if self.tally is None else float(self.tally.robustness)
+
+    def phi(self, fitness: Fitness) -> float:
+        """What the figures are worth; there must be a perturbation."""
+        assert self.stability is not None
+        assert self.robustness is not None
+        return fitness.value(self.accuracy, self.stability, self.robustness)
 
     @property
     def accuracy_efficiency(self) -> float:

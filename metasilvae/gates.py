@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -65,18 +65,24 @@ class Gate:
     text: str
 
     @classmethod
-    def parse(cls, text: str) -> Gate:
+    def parse(cls, text: str, sizes: Sequence[str] = ()) -> Gate:
+        """A requirement on a share of the rows, or on one of the sizes, whose bound may be any number."""
         match = _SYNTAX.fullmatch(text)
-        if match is None or match[1] not in METRICS:
+        if match is None or match[1] not in (*METRICS, *sizes) or (match[4] and match[1] in sizes):
+            of_sizes = f"; {' or '.join(sizes)} may be compared with any number" if sizes else ""
             raise RequestError(
                 f"requirement '{text}' is not understood; write METRIC OPERATOR NUMBER, for example 'stability>=0.8', "
                 f"with a metric out of {', '.join(METRICS)}, an operator out of {' '.join(OPERATORS)}, and a number "
-                "from 0 to 1 (or from 0% to 100%)"
+                f"from 0 to 1 (or from 0% to 100%){of_sizes}"
             )
         bound = Fraction(match[3]) / (100 if match[4] else 1)
-        if bound > 1:
+        if bound > 1 and match[1] not in sizes:
             raise RequestError(f"requirement '{text}': a share is at most 1; write 80% or 0.8")
         return cls(match[1], match[2], bound, text.strip())
+
+    def accepts(self, value: Fraction | int) -> bool:
+        """Whether the requirement holds for a known value."""
+        return OPERATORS[self.comparison](Fraction(value), self.bound)
 
     def check(self, outcome: Outcome) -> GateResult:
         compare = OPERATORS[self.comparison]

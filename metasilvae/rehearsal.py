@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import replace
 from typing import Any
@@ -105,6 +105,8 @@ class RehearsedTrainer:
     ----------
     setting : dict or None
         The chosen values of radius_factor, caution and leaf_cost; None before.
+    observe : function
+        As in a Trainer. It does not see trees of the rehearsal, nor those of a warm-up that knows the held-out rows.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class RehearsedTrainer:
         self.perturbation = perturbation
         self.options = options
         self.setting: dict[str, Any] | None = None
+        self.observe: Callable[[Sequence[Any]], object] = lambda trees: None
         self.held_out: Dataset | None = None
         learned = dataset
         if options.validation > 0:
@@ -141,6 +144,8 @@ class RehearsedTrainer:
         """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
         self._started = time.perf_counter() - self._preparation
         latest: Progress | None = None
+        if self.held_out is None:
+            self._trainer.observe = self.observe
         for latest in self._trainer.run():
             yield replace(latest, phase="warm-up")
         if self._trainer.stop_reason in HARD_STOPS or self._is_over():
@@ -158,6 +163,7 @@ class RehearsedTrainer:
         main = self._make_trainer(replace(self.options, rehearse=False, time_limit=max(left, TINY), **self.setting))
         if self._is_over():
             return
+        main.observe = self.observe
         for progress in main.run():
             # Its first trees are small; until all of them are there, the warm-up may have the better one.
             if progress.phase != "seed" or progress.fitness >= latest.fitness:
@@ -231,10 +237,7 @@ class RehearsedTrainer:
             trainer.stop()
 
     def _fitness(self, model: Model, dataset: Dataset) -> float:
-        result = evaluate(model, dataset, [self.perturbation], jobs=1)[0]
-        assert result.stability is not None
-        assert result.robustness is not None
-        return self.options.fitness.value(result.accuracy, result.stability, result.robustness)
+        return evaluate(model, dataset, [self.perturbation], jobs=1)[0].phi(self.options.fitness)
 
     def _is_over(self) -> bool:
         if time.perf_counter() - self._started >= self.options.time_limit:

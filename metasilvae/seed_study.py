@@ -50,13 +50,7 @@ class TrainedModel:
 
     def phi(self, evaluation: Evaluation) -> float:
         """Fitness by the figures of an evaluation under a perturbation."""
-        return _phi(self.fitness, evaluation)
-
-
-def _phi(fitness: Fitness, evaluation: Evaluation) -> float:
-    assert evaluation.stability is not None
-    assert evaluation.robustness is not None
-    return fitness.value(evaluation.accuracy, evaluation.stability, evaluation.robustness)
+        return evaluation.phi(self.fitness)
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ def finish(
         model,
         found.held_out_fitness,
         found.held_out_rows,
-        _phi(found.options.fitness, training) - price * model.n_leaves,
+        training.phi(found.options.fitness) - price * model.n_leaves,
         found.seconds,
         found.stop_reason,
         found.options.fitness,

@@ -209,6 +209,19 @@ def check_output(path: str) -> None:
         raise OutputError(f"{path}: cannot be written: {reason}") from None
 
 
+def prepare_folder(folder: str) -> Path:
+    """Make a folder for results, unless it is there already."""
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"{folder}: is a file, a folder was expected") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"{folder}: the folder cannot be made: {reason}") from None
+    return target
+
+
 def is_same_file(one: str, other: str) -> bool:
     """Whether two paths name one file on disk; standard streams are never the same."""
     if STANDARD_STREAM in (one, other):

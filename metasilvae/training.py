@@ -111,6 +111,8 @@ class Trainer:
     ----------
     stop_reason : StopReason or None
         Why the run ended; None before.
+    observe : function
+        Called with the trees of each step, in an order that does not depend on the jobs; they are overwritten later.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Trainer:
         self.options = options
         self.perturbation = perturbation
         self.stop_reason: StopReason | None = None
+        self.observe: Callable[[Sequence[Any]], object] = lambda trees: None
         self.held_out: Dataset | None = None
         self._learned = dataset
         if options.validation > 0:
@@ -165,6 +168,7 @@ class Trainer:
     def run(self) -> Iterator[Progress]:
         """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
         self._start = time.perf_counter() - self._preparation
+        self.observe([self._best])
         pool = futures.ThreadPoolExecutor(self._jobs)
         try:
             grown: list[Any] = []
@@ -365,6 +369,7 @@ class Trainer:
 
     def _note(self, trees: Sequence[Any], is_seed: bool = False) -> None:
         """Remember the best tree; trees in a population may be overwritten later, so this is a copy."""
+        self.observe(trees)
         best = self._ranked(trees)[0]
         if (self._score(best), -best.n_leaves) > (self._score(self._best), -self._best.n_leaves):
             self._best = breeding.Individual(self._samples).become(best)
@@ -374,9 +379,7 @@ class Trainer:
     def _held_out_fitness(self, tree: Any) -> float:
         assert self.held_out is not None
         figures = evaluate(as_model(tree, self.dataset), self.held_out, [self.perturbation], jobs=1)[0]
-        assert figures.stability is not None
-        assert figures.robustness is not None
-        return self.options.fitness.value(figures.accuracy, figures.stability, figures.robustness)
+        return figures.phi(self.options.fitness)
 
     def _check_tallies(self) -> None:
         """The verifier, which knows nothing of increments, must find the figures that the search went by."""
@@ -393,15 +396,12 @@ class Trainer:
         return self.options.fitness.value(*self._shares(tree))
 
     def _progress(self, phase: str, step: int, population: Sequence[Any]) -> Progress:
-        accuracy, stability, robustness = self._shares(self._best)
         return Progress(
             phase,
             step,
             time.perf_counter() - self._start,
             self._fitness(self._best),
-            accuracy,
-            stability,
-            robustness,
+            *self._shares(self._best),
             self._best.n_leaves,
             self._n_offspring,
             float(np.mean([self._fitness(tree) for tree in population])),

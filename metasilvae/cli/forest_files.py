@@ -11,7 +11,7 @@ from metasilvae.cli.parameters import check_outputs, refuse_two_pipes
 from metasilvae.errors import MetasilvaeWarning, OutputError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.model import join_trees
-from metasilvae.storage import STANDARD_STREAM
+from metasilvae.storage import STANDARD_STREAM, prepare_folder
 
 TREE_PATTERN = "tree-*.silva"
 
@@ -51,7 +51,7 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
       metasilvae disassemble forest.silva trees/
     """
     model = read_model(forest)
-    target = _prepare_folder(folder)
+    target = prepare_folder(folder)
     width = max(3, len(str(model.n_trees - 1)))
     paths = [target / f"tree-{position:0{width}}.silva" for position in range(model.n_trees)]
     there = set(target.glob(TREE_PATTERN))
@@ -67,15 +67,3 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
             MetasilvaeWarning,
             stacklevel=2,
         )
-
-
-def _prepare_folder(folder: str) -> Path:
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise OutputError(f"{folder}: is a file, a folder was expected") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"{folder}: the folder cannot be made: {reason}") from None
-    return target

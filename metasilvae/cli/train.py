@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
@@ -31,11 +32,14 @@ from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
 from metasilvae.model import Model, join_trees
+from metasilvae.pareto import TreeCollector
+from metasilvae.pareto_folder import check_folder, write_archive
 from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
 from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, judge, train_once
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log
 from metasilvae.trainers import make_trainer
+from metasilvae.training_options import TrainingOptions
 
 
 @click.command(cls=PhraseCommand)
@@ -44,6 +48,12 @@ from metasilvae.trainers import make_trainer
 @training_options
 @click.option("--test", metavar="FILE", help="Report on these rows too, at the end; they decide nothing.")
 @click.option("--log", metavar="FILE", help="Write one line of JSON for each step.")
+@click.option(
+    "--pareto",
+    metavar="DIR",
+    help="Keep all trees that no other one beats in accuracy, stability and size in this new or empty folder; the "
+    "pareto command lists them and picks one.",
+)
 @jobs_option
 @scheduler_option
 @shard_option("Train only this part of the trees, or of the seeds and keep a tree for each; assemble joins the parts")
@@ -55,6 +65,7 @@ def train(
     output: str,
     test: str | None,
     log: str | None,
+    pareto: str | None,
     jobs: int | None,
     scheduler: str | None,
     shard: Shard | None,
@@ -82,6 +93,7 @@ def train(
       metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..20
+      metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --pareto trees/
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
       metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..500 --shard 3/50
     """
@@ -89,6 +101,9 @@ def train(
     request = read_request(**options)
     if scheduler is not None and log is not None:
         raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
+    if pareto is not None:
+        others = {"--trees": options["trees"], "--seeds": options["seeds"], "--shard": shard, "--scheduler": scheduler}
+        _check_archive(pareto, others, [output, *([] if log is None else [log])])
     if shard is not None:
         request = _take_part(request, shard, has_seeds=options["seeds"] is not None)
     inputs = [name for name in (training_set, test, request.forest, options["attack"]) if name is not None]
@@ -102,11 +117,15 @@ def train(
     for rows in (dataset, *([] if test_rows is None else [test_rows])):
         request.perturbation.boxes(rows)  # what does not fit them is better known before training than after it
 
+    collector = None
+    if pareto is not None:
+        check_folder(pareto)
+        collector = TreeCollector(dataset, request.perturbation, _tree_options(request), jobs)
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         steps = None if log is None else ProgressLog(stack.enter_context(open_log(log)))
         if scheduler is None:
-            findings = _train_here(request, dataset, jobs, interrupts, steps)
+            findings = _train_here(request, dataset, jobs, interrupts, steps, collector)
         else:
             findings = _train_on_cluster(request, dataset, interrupts, scheduler)
         runs = [finish(found, dataset, request.perturbation, test_rows, jobs, output) for found in findings]
@@ -114,14 +133,19 @@ def train(
         raise click.Abort()
     # Which one is the best, only all shards together could tell.
     kept = runs if shard is not None else [choose_best(runs)]
-    write_model(_as_one(kept, output), output)
-    _check_figures(kept, output, jobs)
+    try:
+        write_model(_as_one(kept, output), output)
+        _check_figures(kept, output, jobs)
+    finally:
+        n_archived = 0 if pareto is None or collector is None else write_archive(pareto, collector)
 
     to_stderr = STANDARD_STREAM in (output, log)
     if len(request.seeds) > 1:
         click.echo(describe_study(runs, kept), err=to_stderr)
     if len(kept) == 1:
         click.echo(describe_training(kept[0]), err=to_stderr, nl=False)
+    if pareto is not None:
+        click.echo(f"{n_archived} trees that no other one beats were written to {pareto}", err=to_stderr)
     if interrupts.received:
         name = "standard output" if output == STANDARD_STREAM else output
         after = f" after {len(runs)} of {len(request.seeds)} seeds" if len(request.seeds) > 1 else ""
@@ -130,6 +154,22 @@ def train(
             what = f"the {kept[0].model.n_trees} trees so far were"
         click.echo(f"interrupted{after}; {what} written to {name}", err=True)
     ctx.exit(interrupts.exit_code)
+
+
+def _check_archive(folder: str, others: dict[str, Any], outputs: Sequence[str]) -> None:
+    """Refuse what an archive of the trees of one run cannot be combined with."""
+    for name, value in others.items():
+        if value is not None:
+            raise click.UsageError(f"--pareto keeps trees of one run in this process; leave --pareto or {name} out")
+    for output in outputs:
+        if output != STANDARD_STREAM and os.path.dirname(os.path.realpath(output)) == os.path.realpath(folder):
+            raise click.UsageError(f"{folder} is for the trees of --pareto; write {output} somewhere else")
+
+
+def _tree_options(request: TrainingRequest) -> TrainingOptions:
+    options = request.options_of(request.seeds[0])
+    assert isinstance(options, TrainingOptions)
+    return options
 
 
 def _take_part(request: TrainingRequest, shard: Shard, has_seeds: bool) -> TrainingRequest:
@@ -160,7 +200,12 @@ def _read_test(source: str, dataset: Dataset, reading: dict[str, Any]) -> Datase
 
 
 def _train_here(
-    request: TrainingRequest, dataset: Dataset, jobs: int | None, interrupts: Interrupts, log: ProgressLog | None
+    request: TrainingRequest,
+    dataset: Dataset,
+    jobs: int | None,
+    interrupts: Interrupts,
+    log: ProgressLog | None,
+    collector: TreeCollector | None,
 ) -> list[Finding]:
     """One model for each seed, as far as no signal interrupts."""
     forest = None if request.forest is None else read_model(request.forest)
@@ -169,6 +214,8 @@ def _train_here(
     for seed in request.seeds:
         start = time.perf_counter()
         trainer = make_trainer(dataset, request.perturbation, request.options_of(seed), jobs, forest)
+        if collector is not None and not isinstance(trainer, ForestTrainer):
+            trainer.observe = collector.observe
         if interrupts.received:
             break
         interrupts.stop = trainer.stop

@@ -1,0 +1,221 @@
+"""The trees of one training run that no other one beats in accuracy, stability and size at once.
+
+A training run looks for the best tree by one measure. On the way it meets trees that are more stable and less accurate,
+or smaller; which of them is wanted, only their user can tell. An archive keeps those that are not dominated: no other
+tree of the run is at least as good in all three figures and better in one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.evaluation import evaluate
+from metasilvae.fitness import Fitness
+from metasilvae.gates import Gate
+from metasilvae.individuals import as_model
+from metasilvae.model import Model
+from metasilvae.perturbation import Perturbation
+from metasilvae.splitting import split_dataset
+from metasilvae.training import HOLDING_SEED
+from metasilvae.training_options import TrainingOptions
+
+# More trees than this nobody looks through.
+CAPACITY = 64
+# The best by each figure and the best by merit always stay.
+LEAST_CAPACITY = 4
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How good, how stable and how large a tree is; the first four are numbers of rows."""
+
+    rows: int
+    correct: int
+    stable: int
+    robust: int
+    leaves: int
+    depth: int
+
+    @property
+    def goals(self) -> tuple[int, int, int]:
+        """What is compared; more is better."""
+        return self.correct, self.stable, -self.leaves
+
+    @property
+    def accuracy(self) -> Fraction:
+        return Fraction(self.correct, self.rows)
+
+    @property
+    def stability(self) -> Fraction:
+        return Fraction(self.stable, self.rows)
+
+    @property
+    def robustness(self) -> Fraction:
+        return Fraction(self.robust, self.rows)
+
+    def phi(self, fitness: Fitness) -> float:
+        return fitness.value(float(self.accuracy), float(self.stability), float(self.robustness))
+
+    def covers(self, other: Figures) -> bool:
+        """Whether the other tree is nowhere better."""
+        return all(own >= its for own, its in zip(self.goals, other.goals, strict=True))
+
+
+def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Figures:
+    """The exact figures of a tree."""
+    tally = evaluate(model, dataset, [perturbation], jobs=jobs)[0].tally
+    assert tally is not None
+    return Figures(tally.size, tally.correct, tally.stable, tally.robust, model.n_leaves, model.max_depth)
+
+
+# Archives
+
+
+class Archive(Generic[T]):
+    """Things that are not dominated by any that was offered; of those with equal figures the first.
+
+    If there are too many, the one that is closest to another one goes. Its figures are remembered, so that what it
+    dominates is refused all the same.
+
+    Parameters
+    ----------
+    merit : function
+        By which, among close ones, the better stays; the best one always does.
+    capacity : int
+    """
+
+    def __init__(self, merit: Callable[[Figures], float], capacity: int = CAPACITY) -> None:
+        if capacity < LEAST_CAPACITY:
+            raise ValueError(f"an archive has room for {LEAST_CAPACITY} things at least, not {capacity}")
+        self._merit = merit
+        self._capacity = capacity
+        self._front: list[Figures] = []
+        self._kept: list[tuple[Figures, T]] = []
+
+    @property
+    def n_found(self) -> int:
+        """How many there would be in an archive without bounds."""
+        return len(self._front)
+
+    @property
+    def entries(self) -> list[tuple[Figures, T]]:
+        """Most accurate first, then most stable."""
+        return sorted(self._kept, key=lambda entry: entry[0].goals, reverse=True)
+
+    def offer(self, figures: Figures, thing: T) -> None:
+        if any(other.covers(figures) for other in self._front):
+            return
+        self._front = [*(other for other in self._front if not figures.covers(other)), figures]
+        self._kept = [*(entry for entry in self._kept if not figures.covers(entry[0])), (figures, thing)]
+        if len(self._kept) > self._capacity:
+            del self._kept[self._find_most_crowded()]
+
+    def _find_most_crowded(self) -> int:
+        figures = [each for each, _ in self._kept]
+        merits = [self._merit(each) for each in figures]
+        spared = {max(range(len(figures)), key=lambda position: figures[position].goals[goal]) for goal in range(3)}
+        spared.add(max(range(len(figures)), key=merits.__getitem__))
+        points = np.array([(each.correct, each.stable, math.log2(each.leaves)) for each in figures])
+        spans = np.ptp(points, axis=0)
+        points /= np.where(spans > 0, spans, 1.0)
+        squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+        np.fill_diagonal(squares, np.inf)
+        nearest = squares.min(axis=1)
+        others = [position for position in range(len(figures)) if position not in spared]
+        return min(others, key=lambda position: (nearest[position], merits[position], -position))
+
+
+class TreeCollector:
+    """Keeps the trees of a training run that are not dominated; its `observe` is for a trainer's.
+
+    The figures are those of the true perturbation, not of the larger boxes of the training, on the rows that were held
+    out if any were, else on the training rows.
+
+    Attributes
+    ----------
+    judges : Dataset
+        The rows that the figures are of.
+    n_seen : int
+        Different trees so far.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        perturbation: Perturbation,
+        options: TrainingOptions,
+        jobs: int | None = 1,
+        capacity: int = CAPACITY,
+    ) -> None:
+        self.dataset = dataset
+        self.perturbation = perturbation
+        self.options = options
+        self.judges = dataset
+        if options.validation > 0:
+            self.judges = split_dataset(dataset, options.validation, HOLDING_SEED)[1]
+        self._jobs = jobs
+        self._seen: set[bytes] = set()
+        self._archive: Archive[Model] = Archive(lambda figures: figures.phi(options.fitness), capacity)
+
+    @property
+    def n_seen(self) -> int:
+        return len(self._seen)
+
+    @property
+    def n_found(self) -> int:
+        """How many are not dominated; at most as many as fit into the archive are kept."""
+        return self._archive.n_found
+
+    @property
+    def entries(self) -> list[tuple[Figures, Model]]:
+        """Most accurate first. The leaves count the rows a tree was trained on, not those that were held out."""
+        return self._archive.entries
+
+    def observe(self, trees: Sequence[Any]) -> None:
+        """Judge the trees that were not seen before."""
+        for tree in trees:
+            digest = blake2b(b"".join(part.tobytes() for part in tree.nodes()), digest_size=16).digest()
+            if digest not in self._seen:
+                self._seen.add(digest)
+                model = as_model(tree, self.dataset)
+                self._archive.offer(measure(model, self.judges, self.perturbation, self._jobs), model)
+
+
+# Choices
+
+# What a choice is made by: more is better.
+MEASURES: dict[str, Callable[[Figures, Fitness], Fraction | float]] = {
+    "accuracy": lambda figures, fitness: figures.accuracy,
+    "stability": lambda figures, fitness: figures.stability,
+    "robustness": lambda figures, fitness: figures.robustness,
+    "phi": lambda figures, fitness: figures.phi(fitness),
+    "leaves": lambda figures, fitness: -figures.leaves,
+}
+SIZES = ("leaves",)
+
+
+def satisfies(figures: Figures, gates: Sequence[Gate]) -> bool:
+    return all(gate.accepts(getattr(figures, gate.metric)) for gate in gates)
+
+
+def pick(all_figures: Sequence[Figures], gates: Sequence[Gate], by: str, fitness: Fitness) -> int | None:
+    """Position of the best that satisfies all requirements, None if none does.
+
+    Of equally good ones it is the more accurate, then the more stable, then the smaller, then the first.
+    """
+    allowed = [position for position, figures in enumerate(all_figures) if satisfies(figures, gates)]
+
+    def rank(position: int) -> tuple[Any, ...]:
+        figures = all_figures[position]
+        return MEASURES[by](figures, fitness), figures.goals
+
+    return max(allowed, key=rank, default=None)

@@ -1,0 +1,182 @@
+"""Archives of trees as folders: a file for each tree, and an index with their figures.
+
+The index is written last, so a folder without one is not complete. It holds numbers of rows, from which all shares are
+computed again; the shares in it are for other readers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from metasilvae.errors import DataError, OutputError, RequestError
+from metasilvae.fitness import Fitness
+from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.model import Model
+from metasilvae.pareto import Figures, TreeCollector
+from metasilvae.storage import prepare_folder, read_source, write_output
+
+INDEX = "index.json"
+FORMAT = "metasilvae archive 1"
+_FILE_NAME = re.compile(r"tree-[0-9]{3,}\.silva")
+_COUNTS = tuple(field.name for field in fields(Figures))
+
+
+@dataclass(frozen=True)
+class StoredArchive:
+    """What an index says.
+
+    Attributes
+    ----------
+    data : str
+        Name of the data set.
+    rows : str
+        Which of its rows the figures are of.
+    perturbation : str
+        In the words of the command line.
+    fitness : Fitness
+        What was trained for.
+    files : list of str
+        Names inside the folder.
+    figures : list of Figures
+    """
+
+    folder: str
+    data: str
+    rows: str
+    perturbation: str
+    fitness: Fitness
+    files: list[str]
+    figures: list[Figures]
+
+    def path(self, position: int) -> str:
+        return str(Path(self.folder) / self.files[position])
+
+    def read_tree(self, position: int) -> Model:
+        """A tree; it must have the size that the index gives."""
+        model, figures = read_model(self.path(position)), self.figures[position]
+        if model.is_forest or (model.n_leaves, model.max_depth) != (figures.leaves, figures.depth):
+            raise DataError(
+                f"{self.path(position)}: is not the tree that {INDEX} describes ({figures.leaves} leaves, depth "
+                f"{figures.depth}); one of the two was changed, train again"
+            )
+        return model
+
+
+def check_folder(folder: str) -> None:
+    """Make a folder for an archive; refuse one that holds anything, or that cannot be written to."""
+    target = prepare_folder(folder)
+    try:
+        found = min((path.name for path in target.iterdir()), default=None)
+        with tempfile.TemporaryFile(dir=target):
+            pass
+    except OSError as error:
+        raise OutputError(f"{folder}: the folder cannot be used: {error.strerror or error}") from None
+    if found is not None:
+        raise OutputError(f"{folder}: is not empty ({found}); an archive needs a new or an empty folder")
+
+
+def write_archive(folder: str, collector: TreeCollector) -> int:
+    """Write all trees, then the index; the number of trees."""
+    target = prepare_folder(folder)
+    trees = []
+    for position, (figures, model) in enumerate(collector.entries):
+        name = f"tree-{position:03}.silva"
+        write_model(model, str(target / name))
+        trees.append({"file": name, **asdict(figures), **describe(figures, collector.options.fitness)})
+    options = collector.options
+    document = {
+        "format": FORMAT,
+        "data": collector.dataset.source,
+        "rows": "held-out rows" if options.validation > 0 else "training rows",
+        "perturbation": collector.perturbation.describe(),
+        "options": {name: _as_json(value) for name, value in asdict(options).items()},
+        "trees_seen": collector.n_seen,
+        "not_dominated": collector.n_found,
+        "trees": trees,
+    }
+    write_output(str(target / INDEX), json.dumps(document, indent=1) + "\n")
+    return len(trees)
+
+
+def describe(figures: Figures, fitness: Fitness) -> dict[str, float]:
+    """Shares of the rows, and what they are worth."""
+    return {
+        "accuracy": float(figures.accuracy),
+        "stability": float(figures.stability),
+        "robustness": float(figures.robustness),
+        "phi": figures.phi(fitness),
+    }
+
+
+def _as_json(value: Any) -> Any:
+    """JSON has no infinite numbers; here they mean that there is no limit."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# Reading
+
+
+def read_archive(folder: str) -> StoredArchive:
+    """Read the index of an archive; the trees are read when they are needed."""
+    path = Path(folder) / INDEX
+    if not Path(folder).is_dir():
+        raise DataError(f"{folder}: no such folder; `metasilvae train --pareto {folder}` makes an archive")
+    if not path.is_file():
+        raise DataError(f"{folder}: holds no {INDEX}, so it is no complete archive of `metasilvae train --pareto`")
+    try:
+        document = json.loads(read_source(str(path)))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is not JSON ({error}); the archive is damaged") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise DataError(f"{path}: is no index of an archive ({FORMAT!r}); name a folder of `train --pareto`")
+    try:
+        trees = _take(document, "trees", list)
+        return StoredArchive(
+            folder,
+            _take(document, "data", str),
+            _take(document, "rows", str),
+            _take(document, "perturbation", str),
+            _read_fitness(_take(_take(document, "options", dict), "fitness", dict)),
+            [_read_name(tree) for tree in trees],
+            _read_figures(trees),
+        )
+    except (ValueError, RequestError) as error:
+        raise DataError(f"{path}: {error}; the archive is damaged") from None
+
+
+def _take(document: Any, key: str, kind: type) -> Any:
+    value = document.get(key) if isinstance(document, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{key!r} is missing or is not what it should be")
+    return value
+
+
+def _read_fitness(weights: dict[str, Any]) -> Fitness:
+    if set(weights) != {field.name for field in fields(Fitness)}:
+        raise ValueError("the weights of the fitness are not complete")
+    if not all(isinstance(weight, float | int) for weight in weights.values()):
+        raise ValueError("a weight of the fitness is not a number")
+    return Fitness(**weights)
+
+
+def _read_name(tree: Any) -> str:
+    name: str = _take(tree, "file", str)
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a tree")
+    return name
+
+
+def _read_figures(trees: Sequence[Any]) -> list[Figures]:
+    all_figures = [Figures(*(_take(tree, name, int) for name in _COUNTS)) for tree in trees]
+    for each in all_figures:
+        shared, either = each.robust, each.correct + each.stable - each.robust
+        if not (0 <= shared <= min(each.correct, each.stable) <= either <= each.rows and each.rows and each.leaves > 0):
+            raise ValueError("the figures of a tree contradict each other")
+    return all_figures
