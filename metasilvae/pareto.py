@@ -71,7 +71,7 @@ class Figures:
 
 
 def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Figures:
-    """The exact figures of a tree."""
+    """The exact figures of a tree; unless it is large and the rows are many, more threads make it slower."""
     tally = evaluate(model, dataset, [perturbation], jobs=jobs)[0].tally
     assert tally is not None
     return Figures(tally.size, tally.correct, tally.stable, tally.robust, model.n_leaves, model.max_depth)
@@ -153,7 +153,6 @@ class TreeCollector:
         dataset: Dataset,
         perturbation: Perturbation,
         options: TrainingOptions,
-        jobs: int | None = 1,
         capacity: int = CAPACITY,
     ) -> None:
         self.dataset = dataset
@@ -162,7 +161,6 @@ class TreeCollector:
         self.judges = dataset
         if options.validation > 0:
             self.judges = split_dataset(dataset, options.validation, HOLDING_SEED)[1]
-        self._jobs = jobs
         self._seen: set[bytes] = set()
         self._archive: Archive[Model] = Archive(lambda figures: figures.phi(options.fitness), capacity)
 
@@ -187,7 +185,7 @@ class TreeCollector:
             if digest not in self._seen:
                 self._seen.add(digest)
                 model = as_model(tree, self.dataset)
-                self._archive.offer(measure(model, self.judges, self.perturbation, self._jobs), model)
+                self._archive.offer(measure(model, self.judges, self.perturbation), model)
 
 
 # Choices

@@ -120,7 +120,7 @@ def train(
     collector = None
     if pareto is not None:
         check_folder(pareto)
-        collector = TreeCollector(dataset, request.perturbation, _tree_options(request), jobs)
+        collector = TreeCollector(dataset, request.perturbation, _tree_options(request))
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         steps = None if log is None else ProgressLog(stack.enter_context(open_log(log)))
