@@ -141,11 +141,9 @@ class Witness(TreeCollector):
         super().observe(trees)
 
 
-def collect(
-    dataset: Dataset, options: TrainingOptions, jobs: int = 1, epsilon: float = EPSILON, **more: int
-) -> Witness:
-    trainer = make_trainer(dataset, Ball(epsilon), options, jobs)
-    witness = Witness(dataset, Ball(epsilon), options, jobs, **more)
+def collect(dataset: Dataset, options: TrainingOptions, jobs: int = 1, **more: int) -> Witness:
+    trainer = make_trainer(dataset, Ball(EPSILON), options, jobs)
+    witness = Witness(dataset, Ball(EPSILON), options, **more)
     assert isinstance(trainer, Trainer | RehearsedTrainer)
     trainer.observe = witness.observe
     for _ in trainer.run():
