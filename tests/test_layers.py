@@ -20,7 +20,7 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
-        "attack_templates", "pareto", "pareto_folder",
+        "pareto", "pareto_folder",
     },
     {"api"},
     {"estimators", "robust_classifier", "scorers"},

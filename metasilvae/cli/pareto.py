@@ -61,7 +61,6 @@ def pareto(
 
     \b
     Examples:
-      metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --pareto trees/
       metasilvae pareto trees/ --plot trees.png
       metasilvae pareto trees/ --pick 'stability>=0.9' --pick 'leaves<=20' -o chosen.silva
       metasilvae pareto trees/ --data test.csv --epsilon 0.1
