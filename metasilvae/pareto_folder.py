@@ -20,7 +20,7 @@ from metasilvae.fitness import Fitness
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.model import Model
 from metasilvae.pareto import Figures, TreeCollector
-from metasilvae.storage import prepare_folder, read_source, write_output
+from metasilvae.storage import STANDARD_STREAM, prepare_folder, read_source, write_output
 
 INDEX = "index.json"
 FORMAT = "metasilvae archive 1"
@@ -71,6 +71,8 @@ class StoredArchive:
 
 def check_folder(folder: str) -> None:
     """Make a folder for an archive; refuse one that holds anything, or that cannot be written to."""
+    if folder in ("", STANDARD_STREAM):
+        raise OutputError(f"{folder!r}: an archive is a folder; give the name of a new or an empty one")
     target = prepare_folder(folder)
     try:
         found = min((path.name for path in target.iterdir()), default=None)

@@ -123,6 +123,9 @@ def test_an_interrupt_writes_the_archive_so_far(
     n_trees = len(read_index(tmp_path / "trees")["trees"])
     # A warm-up knows the held-out rows, so they cannot judge its trees.
     assert n_trees == 0 if "--validation" in options else n_trees >= 2
+    if not n_trees:
+        assert "no tree was judged on held-out rows" in result.stdout
+        assert "there is no tree in" in run("pareto", tmp_path / "trees", "--by", "phi", code=3).stderr
     listing = run("pareto", tmp_path / "trees").stdout
     assert (f"{n_trees} trees on" if n_trees else "no trees") in listing
 
@@ -167,9 +170,16 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     if not os.access(folder, os.W_OK):
         closed = run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", folder, code=1).stderr
         assert "the folder cannot be used" in closed
+    for name in ("", "-"):
+        assert "an archive is a folder" in run("train", IRIS, tmp_path / "t", *SHORT, "--pareto", name, code=1).stderr
+
+
+@pytest.mark.parametrize(("output", "folder"), [("new/t.silva", "new"), ("t", "t"), ("t", "t/trees")])
+def test_an_output_that_is_in_the_way_of_the_folder(output: str, folder: str, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    inside = run("train", IRIS, tmp_path / "new" / "t.silva", *SHORT, "--pareto", tmp_path / "new", code=2).stderr
-    assert "somewhere else" in inside
+    result = run("train", IRIS, tmp_path / output, *SHORT, "--pareto", tmp_path / folder, code=2)
+    assert "somewhere else" in result.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["new"]
 
 
 # Listing and picking
@@ -220,7 +230,7 @@ def test_no_tree_satisfies(trained: Path, tmp_path: Path) -> None:
     wanted = ["--pick", "accuracy>=0.9", "--pick", "leaves<1"]
     result = run("pareto", trained / "trees", *wanted, "-o", tmp_path / "x.silva", code=3)
     assert result.stdout == ""
-    assert result.stderr.endswith("satisfies accuracy>=0.9 and leaves<1\n")
+    assert result.stderr == f"no tree in {trained / 'trees'} satisfies accuracy>=0.9 and leaves<1\n"
     assert not (tmp_path / "x.silva").exists()
 
 

@@ -99,8 +99,9 @@ def pareto(
     if plot is not None and plot_format is not None:
         write_output(plot, draw_archive(report, plot_format))
     if chooses and picked is None:
-        wanted = " and ".join(gate.text for gate in gates) or f"--by {by}"
-        click.echo(f"none of the {len(archive.files)} trees in {folder} satisfies {wanted}", err=True)
+        wanted = " and ".join(gate.text for gate in gates)
+        found = f"no tree in {folder} satisfies {wanted}" if archive.files else f"there is no tree in {folder}"
+        click.echo(found, err=True)
         ctx.exit(GateResult.VIOLATED)
     if output is not None and picked is not None:
         write_model(archive.read_tree(picked), output)

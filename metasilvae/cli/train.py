@@ -34,6 +34,7 @@ from metasilvae.formats.silva_models import check_labels, format_model, parse_mo
 from metasilvae.model import Model, join_trees
 from metasilvae.pareto import TreeCollector
 from metasilvae.pareto_folder import check_folder, write_archive
+from metasilvae.report.archives import describe_archive
 from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
 from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, judge, train_once
 from metasilvae.sharding import Shard
@@ -145,7 +146,7 @@ def train(
     if len(kept) == 1:
         click.echo(describe_training(kept[0]), err=to_stderr, nl=False)
     if pareto is not None:
-        click.echo(f"{n_archived} trees that no other one beats were written to {pareto}", err=to_stderr)
+        click.echo(describe_archive(pareto, n_archived), err=to_stderr)
     if interrupts.received:
         name = "standard output" if output == STANDARD_STREAM else output
         after = f" after {len(runs)} of {len(request.seeds)} seeds" if len(request.seeds) > 1 else ""
@@ -161,8 +162,10 @@ def _check_archive(folder: str, others: dict[str, Any], outputs: Sequence[str]) 
     for name, value in others.items():
         if value is not None:
             raise click.UsageError(f"--pareto keeps trees of one run in this process; leave --pareto or {name} out")
+    place = Path(os.path.realpath(folder))
     for output in outputs:
-        if output != STANDARD_STREAM and os.path.dirname(os.path.realpath(output)) == os.path.realpath(folder):
+        target = Path(os.path.realpath(output))
+        if output != STANDARD_STREAM and (target.parent == place or target in (place, *place.parents)):
             raise click.UsageError(f"{folder} is for the trees of --pareto; write {output} somewhere else")
 
 

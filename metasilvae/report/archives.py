@@ -31,13 +31,22 @@ class ArchiveReport:
         return records if self.picked is None else [records[self.picked]]
 
 
+def describe_archive(folder: str, n_trees: int) -> str:
+    """One line about an archive that was written."""
+    if not n_trees:
+        return f"no tree was judged on held-out rows before the end, so there is none in {folder}"
+    what = "1 tree that no other one beats was" if n_trees == 1 else f"{n_trees} trees that no other one beats were"
+    return f"{what} written to {folder}"
+
+
 def _write_table(report: ArchiveReport, table_format: str) -> str:
     archive = report.archive
     if not archive.files:
         return f"{archive.folder}: no trees\n"
     n_rows = archive.figures[0].rows
-    chosen = f"1 of {len(archive.files)} trees" if report.picked is not None else f"{len(archive.files)} trees"
-    head = f"{chosen} on {archive.data} ({n_rows} {archive.rows}), {archive.perturbation}"
+    n_trees = "1 tree" if len(archive.files) == 1 else f"{len(archive.files)} trees"
+    shown = n_trees if report.picked is None else f"1 of {n_trees}"
+    head = f"{shown} on {archive.data} ({n_rows} {archive.rows}), {archive.perturbation}"
     return f"{head}\n\n{TABLE_FORMATS[table_format](report.records)}"
 
 
