@@ -23,8 +23,8 @@ PREFACE = """\
 # Commands
 
 What `metasilvae COMMAND -h` prints, for every command. `scripts/make_command_reference.py` writes this page, and a test
-keeps it up to date. The [README](../README.md) says what the commands are for, the [tutorial](tutorial.md) shows them at
-work.
+keeps it up to date. The [README](../README.md) says what the commands are for, the [tutorial](tutorial.md) shows them
+at work.
 """
 
 

@@ -17,7 +17,8 @@ def make_reference() -> str:
     spec = importlib.util.spec_from_file_location(
         "make_command_reference", ROOT / "scripts" / "make_command_reference.py"
     )
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     text: str = script.make_reference()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = {"README.md": 10, "docs/fairness.md": 9}
+DOCUMENTS = {"README.md": 10, "docs/fairness.md": 9, "docs/tutorial.md": 16}
 SHOW_CODE = "echo $?"
 # Lines that hold measured times.
 TIMED = re.compile(r"analysed in|training      seed|^\[SUMMARY\] +\d")
@@ -38,7 +38,9 @@ def find_sessions(text: str) -> list[tuple[str, list[str]]]:
 
 def find_scripts(text: str) -> dict[str, str]:
     """Names and contents of the files that a document shows."""
-    return {name: script for script, name in re.findall(r"^```sh\n(# (\w+\.sh).*?)^```", text, re.DOTALL | re.MULTILINE)}
+    return {
+        name: script for script, name in re.findall(r"^```sh\n(# (\w+\.sh).*?)^```", text, re.DOTALL | re.MULTILINE)
+    }
 
 
 def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[list[str]]:
@@ -46,8 +48,9 @@ def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[
     programs, work = folder / "programs", folder / "work"
     programs.mkdir()
     work.mkdir()
-    (programs / "metasilvae").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m metasilvae "$@"\n')
-    (programs / "metasilvae").chmod(0o755)
+    for program, options in {"metasilvae": "-m metasilvae", "python3": ""}.items():
+        (programs / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
+        (programs / program).chmod(0o755)
     for name, script in scripts.items():
         (work / name).write_text(script)
     lines = ["code=0"]
