@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import metasilvae
+
 ROOT = Path(__file__).parent.parent
-GUIDES = ["docs/api.md", "docs/attack.md", "docs/fairness.md", "docs/cluster.md", "docs/import.md"]
-DOCUMENTS = ["README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", *GUIDES]
+GUIDES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+DOCUMENTS = [
+    "README.md", "FIDELITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "datasets/README.md", *GUIDES,
+]  # fmt: skip
 NAMED_TESTS = re.findall(r"`(test_\w+\.py)::([\w:]+)`", (ROOT / "FIDELITY.md").read_text())
 
 
@@ -43,13 +47,43 @@ def test_every_difference_names_a_test() -> None:
         assert "::test_" in item, item
 
 
+def find_anchors(text: str) -> set[str]:
+    """What a link with # can name: the headings, in small letters, with hyphens for blanks."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_and_paths_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text()
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert ((ROOT / document).parent / target).exists(), target
-    for path in re.findall(r"`((?:scripts|metasilvae|tests|cython_ext|datasets)/[\w./-]+\.\w+)`", text):
-        assert (ROOT / path).exists(), path
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / document).parent / name if name else ROOT / document
+        assert path.exists(), target
+        assert not anchor or anchor in find_anchors(path.read_text()), target
+    for name in re.findall(r"`((?:scripts|metasilvae|tests|cython_ext|datasets)/[\w./-]+\.\w+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for document in [*DOCUMENTS, "CITATION.cff"]:
+        assert document == "README.md" or f"({document})" in readme, document
+
+
+def test_the_citation_names_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {metasilvae.__version__}\n" in text
+
+
+def test_the_source_archive_holds_every_document() -> None:
+    manifest = (ROOT / "MANIFEST.in").read_text()
+    named = re.findall(r"^include (.*)$", manifest, re.MULTILINE)
+    folders = re.findall(r"^recursive-include (\S+) \*$", manifest, re.MULTILINE)
+    for document in [*DOCUMENTS, "CITATION.cff"]:
+        assert document in " ".join(named).split() or document.split("/")[0] in folders, document
 
 
 def test_the_targets_of_make_exist() -> None:
