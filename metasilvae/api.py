@@ -62,7 +62,11 @@ def make_dataset(
 
 def as_perturbation(epsilon: float | Perturbation) -> Perturbation:
     """A number is the radius of a ball in the maximum norm."""
-    return Ball(float(epsilon)) if isinstance(epsilon, Real) else cast(Perturbation, epsilon)
+    if isinstance(epsilon, Real):
+        return Ball(float(epsilon))
+    if not hasattr(epsilon, "boxes"):
+        raise RequestError(f"epsilon is {epsilon!r}; expected a number or a perturbation such as Ball(0.1)")
+    return cast(Perturbation, epsilon)
 
 
 def choose_options(

@@ -167,9 +167,9 @@ def read_shard(source: str) -> ShardFile:
         note = ShardNote(**summary["shard"]) if "shard" in summary else None
         found = [(row["row"], row["label"], row["answer"], row["verdict"]) for row in rows]
         expected = [] if note is None else Shard(note.number, note.count).take_rows(note.n_rows).tolist()
-    except (ValueError, KeyError, TypeError, RequestError) as error:
+    except (ValueError, KeyError, TypeError, RequestError):
         raise DataError(
-            f"{name}: is not a whole verdict file ({error}); expected what `metasilvae verify --shard I/N` writes"
+            f"{name}: is not a whole verdict file; expected what `metasilvae verify --shard I/N` writes in full"
         ) from None
     if note is None:
         raise DataError(f"{name}: holds the verdicts of all rows, not of a shard; `verify --shard I/N` writes shards")

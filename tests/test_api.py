@@ -128,3 +128,9 @@ class TestTraining:
     def test_options_twice(self) -> None:
         with pytest.raises(RequestError, match="options are given, and so are preset"):
             metasilvae.train(self.rows, 0.1, metasilvae.choose_options(), preset="fast")
+
+
+def test_an_epsilon_that_is_neither_number_nor_perturbation_is_refused() -> None:
+    rows = read_dataset("builtin:iris/test")
+    with pytest.raises(RequestError, match="epsilon is 'x'; expected a number"):
+        metasilvae.train(rows, "x")  # type: ignore[arg-type]

@@ -140,6 +140,9 @@ def test_command(tree: str, rows: str, tmp_path: Path) -> None:
     unstable = [row["row"] for row in verdicts["rows"] if row["verdict"] in ("FRAGILE", "BROKEN")]
     assert [row["row"] for row in document["rows"]] == unstable
     assert len(document["most_fragile"]) == 2
+    report = run("explain", tree, rows, "--epsilon", "0.1", "--most-fragile", "0").stdout
+    assert "most fragile" not in report
+    assert not report.endswith("\n\n")
     for row in document["rows"]:
         point = write(tmp_path, "point.csv", ",".join(map(repr, row["point"])))
         answer = run("predict", tree, point, "--label-column", "none").stdout.strip()

@@ -117,6 +117,12 @@ def test_python_source_as_a_program(tmp_path: Path) -> None:
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist())
     found = subprocess.run([sys.executable, path], input=text, capture_output=True, text=True, check=True)
     assert found.stdout.split() == [",".join(labels) for labels in answers(SAMPLES[2], rows, "average")]
+    for line, message in {"1": "1 numbers, expected", "1,x": "could not convert string to float: 'x'"}.items():
+        refused = subprocess.run(
+            [sys.executable, path], input=f"\n{line}\n", capture_output=True, text=True, check=False
+        )
+        assert refused.returncode == 1
+        assert refused.stderr.startswith(f"line 2: {message}")
 
 
 # C
@@ -175,6 +181,9 @@ def test_c_source_as_a_program(tmp_path: Path) -> None:
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist()) + "\n"
     found = subprocess.run([tmp_path / "model"], input=text.encode(), capture_output=True, check=True)
     assert found.stdout.decode().split("\n")[:-1] == [",".join(labels) for labels in answers(model, rows, "max")]
+    refused = subprocess.run([tmp_path / "model"], input=b"1,2\n3,x\n", capture_output=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr == b"row 2: 1 numbers, expected 2\n"
 
 
 # ONNX

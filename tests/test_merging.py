@@ -127,7 +127,7 @@ class TestWhatDoesNotFit:
         lines = Path(paths[1]).read_text().splitlines(keepends=True)
         for text in ("".join(lines[:-1]), "".join(lines)[:-30], "", "row,label\n"):
             cut = write(tmp_path, "cut.jsonl", text)
-            assert "cut.jsonl: is not a whole verdict file (" in self.refuse(paths[0], cut, paths[2])
+            assert "cut.jsonl: is not a whole verdict file; expected" in self.refuse(paths[0], cut, paths[2])
 
     def test_a_row_is_gone_or_changed(self, paths: list[str], tmp_path: Path) -> None:
         lines = Path(paths[0]).read_text().splitlines(keepends=True)

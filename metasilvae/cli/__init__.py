@@ -23,7 +23,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True,
 INTERRUPTED = 128 + signal.SIGINT
 # Name: (module of this package, function in it, line for the overview).
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "train": ("train", "train", "Train a decision tree that is accurate and stable."),
+    "train": ("train", "train", "Train a decision tree or a forest that is accurate and stable."),
     "pareto": ("pareto", "pareto", "List, plot and pick trees that one training run kept."),
     "verify": ("verify", "verify", "Prove for each row whether a perturbation can change the answer."),
     "merge": ("merge", "merge", "Join the verdicts of shards into one report."),

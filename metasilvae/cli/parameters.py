@@ -207,7 +207,7 @@ scheduler_option = click.option(
 
 def shard_option(what: str) -> Callable[[Any], Any]:
     """An option for the jobs of a batch array; `what` says what is divided."""
-    return click.option("--shard", type=ShardNumber(), help=f"{what}, as the I-th of N jobs; I counts from 1.")
+    return click.option("--shard", type=ShardNumber(), help=f"As the I-th of N jobs (I counts from 1), {what}.")
 
 
 output_option = click.option(

@@ -57,7 +57,7 @@ from metasilvae.training_options import TrainingOptions
 )
 @jobs_option
 @scheduler_option
-@shard_option("Train only this part of the trees, or of the seeds and keep a tree for each; assemble joins the parts")
+@shard_option("train only this part of the trees, or of the seeds with a tree for each; assemble joins the parts")
 @data_options
 @click.pass_context
 def train(

@@ -88,7 +88,7 @@ from metasilvae.verification import verify as verify_rows
 @click.option("--seed", type=int, default=42, help="Accepted for silva's sake: nothing here is random.")
 @jobs_option
 @scheduler_option
-@shard_option("Verify only this part of the rows; merge joins the parts")
+@shard_option("verify only this part of the rows; merge joins the parts")
 @data_options
 @click.pass_context
 def verify(

@@ -81,10 +81,14 @@ int main(void)
 {{
     static double x[MODEL_FEATURES];
     unsigned char is_answer[MODEL_LABELS];
-    for (;;) {{
+    for (long row = 1;; row++) {{
         for (int feature = 0; feature < MODEL_FEATURES; feature++)
-            if (scanf(" %lf%*[,]", &x[feature]) < 1)
-                return feature == 0 && feof(stdin) ? 0 : 1;
+            if (scanf(" %lf%*[,]", &x[feature]) < 1) {{
+                if (feature == 0 && feof(stdin))
+                    return 0;
+                fprintf(stderr, "row %ld: %d numbers, expected %d\\n", row, feature, MODEL_FEATURES);
+                return 1;
+            }}
         model_predict(x, is_answer);
         const char *separator = "";
         for (int label = 0; label < MODEL_LABELS; label++)

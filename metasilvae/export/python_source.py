@@ -40,9 +40,15 @@ def predict(x):
 if __name__ == "__main__":
     import sys
 
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin, 1):
         if line.strip():
-            print(",".join(predict([float(value) for value in line.replace(",", " ").split()])))
+            try:
+                row = [float(value) for value in line.replace(",", " ").split()]
+            except ValueError as error:
+                sys.exit("line %d: %s" % (number, error))
+            if len(row) != {n_features}:
+                sys.exit("line %d: %d numbers, expected {n_features}" % (number, len(row)))
+            print(",".join(predict(row)))
 '''
 
 

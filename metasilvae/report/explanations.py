@@ -44,8 +44,9 @@ def write_text(report: ExplanationReport) -> str:
             "features that the counterexamples must move, and that a smallest frozen set names\n\n" + _features(report),
             "tests that the counterexamples decide the other way\n\n" + _tests(report),
             "features that must be frozen to make a row stable\n\n" + _sizes(report),
-            "most fragile rows\n\n" + as_text(fragile),
         ]
+        if fragile:
+            parts.append("most fragile rows\n\n" + as_text(fragile))
     return "\n".join(parts)
 
 
