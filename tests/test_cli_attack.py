@@ -168,3 +168,13 @@ def test_rows_of_a_test_file_are_checked_before_training(people: str) -> None:
     result = run("train", people, "new.silva", "--attack", "attack.toml", "--test", odd, code=1)
     assert "sex = 7.0 is not among the listed values (attack.toml:2: columns.sex)" in result.stderr
     assert not Path("new.silva").exists()
+
+
+def test_an_attack_that_allows_nothing_is_warned_of(people: str) -> None:
+    Path("empty.toml").touch()
+    for command in (
+        ["verify", "tree.silva", people],
+        ["evaluate", "tree.silva", people],
+        ["train", people, "out.silva"],
+    ):
+        assert "allows no value to change" in run(*command, "--attack", "empty.toml").stderr

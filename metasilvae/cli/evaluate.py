@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from metasilvae.attack import fit_attack
-from metasilvae.cli.inputs import load_data_for
+from metasilvae.cli.inputs import fit_perturbation, load_data_for
 from metasilvae.cli.parameters import (
     check_outputs,
     data_options,
@@ -107,7 +106,7 @@ def evaluate(
             write_output(plot, draw(curves, plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
         return
-    perturbations += [fit_attack(each, dataset) for each in rules]
+    perturbations += [fit_perturbation(each, dataset) for each in rules]
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
     for model in loaded:

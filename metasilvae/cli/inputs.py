@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
 
 from metasilvae.attack import fit_attack
 from metasilvae.dataset import Dataset
+from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.attack_files import AttackRules, read_attack
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
@@ -55,4 +57,13 @@ def choose_perturbation(
 
 def fit_perturbation(chosen: Perturbation | AttackRules, dataset: Dataset) -> Perturbation:
     """A perturbation for the columns of a data set, and of every other one with the same columns."""
-    return fit_attack(chosen, dataset) if isinstance(chosen, AttackRules) else chosen
+    if not isinstance(chosen, AttackRules):
+        return chosen
+    attack = fit_attack(chosen, dataset)
+    if attack.is_idle:
+        warnings.warn(
+            f"{attack.source}: allows no value to change, so every row is stable; give some column a radius",
+            MetasilvaeWarning,
+            stacklevel=2,
+        )
+    return attack

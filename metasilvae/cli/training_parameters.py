@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from metasilvae._core.number_text import parse_number
-from metasilvae.attack import fit_attack
-from metasilvae.cli.inputs import choose_perturbation
+from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
 from metasilvae.cli.parameters import Phrase, PositiveNumber, attack_option, shared_options
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
@@ -117,7 +116,12 @@ training_options = shared_options(
         metavar="SHARE",
         help="Rows drawn for each tree of a forest.  [default: 1 if reweighted, 0.7 if independent]",
     ),
-    click.option("--time-limit", type=PositiveNumber(), metavar="SECONDS", help="Stop after so many seconds."),
+    click.option(
+        "--time-limit",
+        type=PositiveNumber(),
+        metavar="SECONDS",
+        help="Stop after so many seconds, with each seed of --seeds.",
+    ),
     click.option("--target", type=float, metavar="PHI", help="Stop when the fitness in training reaches this."),
     _option("--patience", "patience", _COUNT, "Stop after so many generations without improvement; 0: never."),
     _option("--max-iteration", "generations", _COUNT, "Number of generations."),
@@ -208,7 +212,7 @@ class TrainingRequest:
 
     def fit(self, dataset: Dataset) -> TrainingRequest:
         """The same request with the attack made to fit a data set."""
-        return self if self.attack is None else replace(self, perturbation=fit_attack(self.attack, dataset))
+        return self if self.attack is None else replace(self, perturbation=fit_perturbation(self.attack, dataset))
 
     def options_of(self, seed: int) -> TrainingOptions | ForestOptions:
         if isinstance(self.options, ForestOptions):
