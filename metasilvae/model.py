@@ -31,6 +31,13 @@ class LeafKind(enum.Enum):
     SCORES = "LEAF_LOGARITHMIC"
 
 
+def name_kind(is_forest: bool, n_trees: int) -> str:
+    """What a model is, in words: a tree, or a forest of so many."""
+    if not is_forest:
+        return "tree"
+    return f"forest of {n_trees} tree{'' if n_trees == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class AnswerTable:
     """Label sets numbered from 0.

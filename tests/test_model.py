@@ -11,7 +11,7 @@ from oracles import answer_of, feasible_leaves, leaf_of, make_model, models, nes
 from metasilvae._core import structure
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import same_model
-from metasilvae.model import NODE_DTYPE, AnswerTable, LeafKind, join_trees
+from metasilvae.model import NODE_DTYPE, AnswerTable, LeafKind, join_trees, name_kind
 
 
 def test_a_node_is_the_same_record_for_numpy_and_c():
@@ -182,3 +182,11 @@ def test_trees_that_do_not_belong_together_are_not_joined(other, message):
 def test_tested_features():
     assert make_model([(3, 1.0, (1, 0.0, [1, 0], [0, 1]), [1, 0])], 5).tested_features.tolist() == [1, 3]
     assert make_model([[1, 0]]).tested_features.tolist() == []
+
+
+def test_kinds_in_words() -> None:
+    assert [name_kind(False, 1), name_kind(True, 1), name_kind(True, 2)] == [
+        "tree",
+        "forest of 1 tree",
+        "forest of 2 trees",
+    ]

@@ -13,6 +13,7 @@ import pytest
 from test_processes import finish, start
 
 from metasilvae.formats.silva_models import read_model
+from metasilvae.model import name_kind
 
 ENDLESS = ["--epsilon", "1", "--max-iteration", "1000000", "--patience", "0"]
 
@@ -57,7 +58,7 @@ def test_a_signal_writes_the_trees_so_far(n_records: int, arguments: list[str], 
     found, _, err = finish(process)
     model = read_model(str(tmp_path / "f.silva"))
     assert found == 143
-    assert err == f"interrupted; the {model.n_trees} trees so far were written to f.silva\n"
+    assert err == f"interrupted; the {name_kind(True, model.n_trees)} so far was written to f.silva\n"
     assert (model.n_trees, model.n_leaves) == (records[-1]["offspring"], records[-1]["leaves"])
 
 

@@ -31,7 +31,7 @@ from metasilvae.forest_options import ForestOptions
 from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
-from metasilvae.model import Model, join_trees
+from metasilvae.model import Model, join_trees, name_kind
 from metasilvae.pareto import TreeCollector
 from metasilvae.pareto_folder import check_folder, write_archive
 from metasilvae.report.archives import describe_archive
@@ -152,7 +152,7 @@ def train(
         after = f" after {len(runs)} of {len(request.seeds)} seeds" if len(request.seeds) > 1 else ""
         what = "the best tree so far was" if shard is None else "the trees so far were"
         if len(kept) == 1 and kept[0].model.is_forest:
-            what = f"the {kept[0].model.n_trees} trees so far were"
+            what = f"the {name_kind(True, kept[0].model.n_trees)} so far was"
         click.echo(f"interrupted{after}; {what} written to {name}", err=True)
     ctx.exit(interrupts.exit_code)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from metasilvae.export.weights import whole_weights
 from metasilvae.export.wording import name_features
-from metasilvae.model import Model
+from metasilvae.model import Model, name_kind
 
 LIMB_BITS = 32
 _SHORTEST = 62
@@ -107,7 +107,7 @@ def write_c(model: Model, feature_names: Sequence[str] | None, voting: str) -> s
     """C source of the predictor."""
     weights = whole_weights(model, voting)
     n_limbs = _count_limbs(weights, model.n_trees)
-    kind = f"forest of {model.n_trees} trees, voting {voting}" if model.is_forest else "decision tree"
+    kind = f"{name_kind(True, model.n_trees)}, voting {voting}" if model.is_forest else "decision tree"
     names = name_features(model, feature_names)
     used = ", ".join(f"x[{feature}] {names[feature]}" for feature in model.tested_features.tolist())
     head = f"/* A {kind}; exported by metasilvae.\n" + (f"   Features: {_comment(used)}\n" if feature_names else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metasilvae.export.weights import whole_weights
-from metasilvae.model import Model
+from metasilvae.model import Model, name_kind
 
 _BODY = '''\
 """A {kind}; exported by metasilvae."""
@@ -58,7 +58,7 @@ def write_python(model: Model, feature_names: Sequence[str] | None, voting: str)
     for threshold, feature, _, right, leaf in model.nodes.tolist():
         nodes.append(f"    {leaf}," if feature < 0 else f"    ({feature}, {threshold!r}, {right}),")
     return _BODY.format(
-        kind=f"forest of {model.n_trees} trees, voting {voting}" if model.is_forest else "decision tree",
+        kind=f"{name_kind(True, model.n_trees)}, voting {voting}" if model.is_forest else "decision tree",
         features=ascii(list(feature_names)) if feature_names else None,
         labels=ascii(list(model.labels)),
         nodes="\n".join(nodes),

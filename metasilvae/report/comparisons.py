@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from metasilvae.comparison import LARGEST, Comparison, Region, Result
 from metasilvae.dataset import Dataset
-from metasilvae.model import Model
+from metasilvae.model import Model, name_kind
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ComparisonReport:
 
 
 def _describe(model: Model) -> str:
-    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    kind = name_kind(model.is_forest, model.n_trees)
     return f"{model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metasilvae.explanation import Explanation, UnstableRow
+from metasilvae.model import name_kind
 from metasilvae.report.tables import Record, as_text
 
 SHOWN = 10
@@ -30,7 +31,7 @@ def write_text(report: ExplanationReport) -> str:
     explanation = report.explanation
     question, outcome, rows = explanation.question, explanation.outcome, explanation.rows
     model, dataset = question.model, question.dataset
-    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    kind = name_kind(model.is_forest, model.n_trees)
     parts = [
         f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
         f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"

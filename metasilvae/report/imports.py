@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from metasilvae.imports import Comparison, Imported
+from metasilvae.model import name_kind
 
 
 def describe_import(imported: Imported, comparison: Comparison | None, output: str) -> str:
     """Source, model, voting and comparison, one on each line."""
     model = imported.model
-    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    kind = name_kind(model.is_forest, model.n_trees)
     lines = [
         f"source    {model.source} ({imported.origin})",
         f"model     {output} ({kind}, {model.n_leaves} leaves, depth {model.max_depth}, {model.n_labels} labels)",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from metasilvae.curve import QUANTILES, choose_quantile
+from metasilvae.model import name_kind
 from metasilvae.radius import Radii
 from metasilvae.report.tables import as_text
 from metasilvae.verification import Question
@@ -86,7 +87,7 @@ def as_json_number(value: float) -> float | None:
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
     model, dataset, radii = report.question.model, report.question.dataset, report.radii
-    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    kind = name_kind(model.is_forest, model.n_trees)
     yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
     yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
     yield f"perturbation  radius times {report.perturbation}\n\n"

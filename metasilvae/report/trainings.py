@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from metasilvae.evaluation import Evaluation
+from metasilvae.model import name_kind
 from metasilvae.report.tables import Cell, Record, as_text
 from metasilvae.seed_study import QUANTILES, TrainedModel, spread
 from metasilvae.training import Progress
@@ -68,7 +69,7 @@ def describe_training(run: TrainedModel) -> str:
     """The model and its figures on the training rows and on the test rows."""
     model, reason = run.model, run.stop_reason
     assert run.training.perturbation is not None
-    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    kind = name_kind(model.is_forest, model.n_trees)
     how = [f"seed {run.seed}", f"{run.seconds:.2f} s", *([f"end: {reason.value}"] if reason else [])]
     lines = [
         f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})",

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from metasilvae.dataset import Dataset
 from metasilvae.gates import Gate, GateResult
 from metasilvae.merging import ModelFacts, ShardNote
+from metasilvae.model import name_kind
 from metasilvae.outcome import Outcome, Verdict
 
 # Rows formatted at a time, so that a long report needs little memory.
@@ -111,7 +112,7 @@ def _in_pieces(lines: Iterator[str]) -> Iterator[str]:
 def write_text(report: VerificationReport) -> Iterator[str]:
     """A short summary for people."""
     model, dataset, tally = report.question.model, report.question.dataset, report.outcome.tally
-    kind = f"forest of {model.n_trees} trees" if model.is_forest else "tree"
+    kind = name_kind(model.is_forest, model.n_trees)
     yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
     yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
     if report.shard is not None:
