@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
-import contextlib
 import io
 import os
 import re
