@@ -32,8 +32,10 @@ def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, in
     small = min(FIRST_SPLITS, largest)
     medium = min(MEDIUM_SPLITS, largest)
     first, *others = options.blends
-    # One small tree comes at once; then the large ones, which are better, and at last variety.
-    plan = [(first, small), (first, medium), *((blend, largest) for blend in options.blends)]
+    # One small tree comes at once, then medium ones, one of them for accuracy alone if that is among the criteria; then
+    # the large ones, which are better, and at last variety.
+    plan = [(first, small), (first, medium), *((blend, medium) for blend in others if blend == 0 and medium < largest)]
+    plan += [(blend, largest) for blend in options.blends]
     return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
 
 
