@@ -17,7 +17,7 @@ help: ## show this list
 
 $(VENV)/.built: setup.py pyproject.toml $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 build: $(VENV)/.built ## make the environment and compile the kernels
@@ -25,14 +25,18 @@ build: $(VENV)/.built ## make the environment and compile the kernels
 demo: build ## train on shipped data, verify and evaluate the result
 	@BIN=$(BIN) OUT=$(OUT) sh scripts/demo.sh
 
-$(VENV)/.libraries: $(VENV)/.built
+$(VENV)/.tools: $(VENV)/.built
+	$(BIN)/python -m pip install --quiet 'metasilvae[test,lint]'
+	@touch $@
+
+$(VENV)/.libraries: $(VENV)/.tools
 	$(BIN)/python -m pip install --quiet $(LIBRARIES) || echo 'not all libraries installed; their tests skip themselves'
 	@touch $@
 
 test: $(VENV)/.libraries ## run the tests
 	$(BIN)/python -m pytest
 
-lint: build ## ruff and mypy
+lint: $(VENV)/.tools ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import difflib
 import gzip
 import io
 import lzma
@@ -91,13 +92,25 @@ def _open_raw(source: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise DataError(f"{source}: no such file") from None
+        raise DataError(f"{source}: no such file; {_advise(Path(path))}") from None
     except IsADirectoryError:
         raise DataError(f"{source}: is a folder, a file was expected") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
     except ValueError:
         raise DataError(f"{source!r}: not a usable path") from None
+
+
+def _advise(missing: Path) -> str:
+    """What to try instead of a file that is not there."""
+    if not missing.parent.is_dir():
+        return f"there is no folder {missing.parent}"
+    try:
+        files = [entry.name for entry in missing.parent.iterdir() if entry.is_file()]
+    except OSError:
+        files = []
+    close = difflib.get_close_matches(missing.name, files, n=1)
+    return f"did you mean {missing.parent / close[0]}?" if close else "check the path"
 
 
 def _open_zip_member(source: str, raw: BinaryIO) -> BinaryIO:

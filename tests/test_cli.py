@@ -145,3 +145,15 @@ def test_out_of_memory_is_one_line(tree: str, rows: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(predict, "load_model_and_data", want_too_much)
     assert run("predict", tree, rows, code=1).stderr.startswith("error: not enough memory (allocation failed)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["trian"], "No such command 'trian'; did you mean train? See metasilvae -h"),
+        (["xyz"], "No such command 'xyz'. See metasilvae -h"),
+        (["predict"], "Missing argument 'MODEL'. See metasilvae predict -h"),
+    ],
+)
+def test_usage_errors_take_one_line(arguments: list[str], line: str) -> None:
+    assert run(*arguments, code=2).stderr == f"error: {line}\n"

@@ -243,7 +243,7 @@ def test_the_traceback_on_request(folder: Path) -> None:
     code, _, err = finish(start(*arguments, cwd=folder, environment={"METASILVAE_TRACEBACK": "1"}))
     assert code == 1
     assert err.startswith("Traceback (most recent call last):")
-    assert err.splitlines()[-1] == "error: absent.csv: no such file"
+    assert err.splitlines()[-1] == "error: absent.csv: no such file; check the path"
 
 
 def test_shell_completion(folder: Path) -> None:

@@ -116,7 +116,9 @@ def test_an_unknown_zip_compression(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("absent.csv", "absent.csv: no such file"),
+        ("absent.csv", "absent.csv: no such file; check the path"),
+        ("row.csv", "row.csv: no such file; did you mean rows.csv?"),
+        ("folder/rows.csv", "folder/rows.csv: no such file; there is no folder folder"),
         (".", ".: is a folder, a file was expected"),
         ("rows.csv/x", "rows.csv/x: cannot be read: Not a directory"),
         ("a\0b", "not a usable path"),

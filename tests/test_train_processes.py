@@ -95,4 +95,4 @@ def test_there_is_no_bar_without_a_terminal(tmp_path: Path) -> None:
 def test_a_broken_option_is_told_before_the_data_are_read(tmp_path: Path) -> None:
     code, out, err = finish(start("train", "absent.csv", "t.silva", "--epsilon", "x", cwd=tmp_path))
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("Error: perturbation 'l_inf x'")
+    assert err.splitlines()[-1].startswith("error: perturbation 'l_inf x'")

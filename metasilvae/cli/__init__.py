@@ -5,6 +5,7 @@ Commands are imported when they are run, so that ``metasilvae --help`` answers a
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import signal
@@ -81,6 +82,14 @@ class CommandGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if close and close[0] != args[0]:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {close[0]}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if not self.lazy_commands:
             super().format_commands(ctx, formatter)
@@ -105,7 +114,11 @@ class CommandGroup(click.Group):
                     raise  # the reader has seen enough; click leaves quietly
                 if os.environ.get("METASILVAE_TRACEBACK"):
                     traceback.print_exc()
-                raise _as_click_error(error) from None
+                fault = _as_click_error(error)
+                command = self.get_command(ctx, ctx.invoked_subcommand) if ctx.invoked_subcommand else None
+                if isinstance(fault, click.UsageError) and command is not None:
+                    fault.ctx = click.Context(command, parent=ctx, info_name=ctx.invoked_subcommand)
+                raise fault from None
 
     def main(
         self,
@@ -120,7 +133,7 @@ class CommandGroup(click.Group):
         try:
             exit_code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.ClickException as error:
-            error.show()
+            _show(error)
             exit_code = error.exit_code
         except click.Abort:
             click.echo("interrupted", err=True)
@@ -130,6 +143,17 @@ class CommandGroup(click.Group):
             exit_code = FailedRun.exit_code
         _drop_unwritten_output()
         sys.exit(exit_code or 0)
+
+
+def _show(error: click.ClickException) -> None:
+    """A usage error as one line that names where help is; help that was asked for, and everything else, as it is."""
+    if not isinstance(error, click.UsageError) or isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    message = " ".join(error.format_message().split())
+    stop = "" if message.endswith((".", "?")) else "."
+    command = error.ctx.command_path if error.ctx is not None else "metasilvae"
+    click.echo(f"error: {message}{stop} See {command} -h", err=True)
 
 
 def _as_click_error(error: Exception) -> click.ClickException:
