@@ -4,9 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEBUG_VENV ?= .venv-debug
 OUT ?= demo-output
-# What models come from and go to. CatBoost is not among them, it takes 500 MB with what it needs; where it, or another
-# one, is not installed, its tests skip themselves.
-LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm onnx onnxruntime skl2onnx
+# What models come from and go to; where one of them cannot be installed, its tests skip themselves.
+LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxruntime skl2onnx
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help

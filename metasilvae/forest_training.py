@@ -78,7 +78,6 @@ class ForestTrainer:
         options.features_per_tree(dataset.n_features)
         self.dataset = dataset
         self.perturbation = perturbation
-        self.forest_options = options
         self.options = options.tree
         self.setting: dict[str, Any] | None = None
         self.stop_reason: StopReason | None = None
@@ -94,7 +93,11 @@ class ForestTrainer:
         self._trees: list[Model] = []
         self._spare: list[Model] = []
         self._pending: list[futures.Future[Any]] = []
-        self._settings = list_settings(options) if options.tree.rehearse and options.tree.greedy else []
+        self.forest_options = options.for_samples(len(self._rows))
+        is_rehearsed = options.tree.rehearse and options.tree.greedy
+        self._settings = list_settings(self.forest_options, len(self._rows)) if is_rehearsed else []
+        if len(self._settings) == 1:
+            self._apply(self._settings.pop())
         self._splits = plan_rehearsal(dataset.y, self._rows, options.tree.seed) if self._settings else []
         self._start = time.perf_counter()
 
@@ -162,14 +165,16 @@ class ForestTrainer:
         if not self._is_over():
             is_whole = 0 < len(figures) == len(work) and bool(np.isfinite(figures).all())
             table = np.reshape(figures if is_whole else [0.0], (len(self._settings) if is_whole else 1, -1))
-            self.setting = dict(self._settings[choose_setting(table)])
-            self.forest_options = self.forest_options.with_setting(self.setting)
-            self.options = self.forest_options.tree
+            self._apply(self._settings[choose_setting(table)])
+
+    def _apply(self, setting: dict[str, Any]) -> None:
+        self.setting = dict(setting)
+        self.forest_options = self.forest_options.with_setting(setting)
+        self.options = self.forest_options.tree
 
     def _grow(self) -> Iterator[Progress]:
-        options = self.forest_options.for_samples(len(self._rows))
         growth = grow_forest(
-            self.dataset, self.perturbation, options, self._rows, self._numbers,
+            self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
             self._grow_batch, self._seconds_left, self._jobs,
         )  # fmt: skip
         for step, (tree, votes) in enumerate(growth):

@@ -18,7 +18,7 @@ from metasilvae.ensemble_votes import GrowingForest, bound
 from metasilvae.errors import DataError, RequestError
 from metasilvae.forest_growth import LARGEST_BATCH, grow_forest, split_into_batches
 from metasilvae.forest_options import FEW_SAMPLES, ForestOptions, forest_options_for
-from metasilvae.forest_rehearsal import SETTINGS, list_settings, plan_rehearsal, rehearse
+from metasilvae.forest_rehearsal import SETTINGS, SETTINGS_IF_FEW, list_settings, plan_rehearsal, rehearse
 from metasilvae.forest_training import ForestTrainer, train_forest
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model
@@ -94,7 +94,7 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str,
     other = replace(options, tree=replace(options.tree, seed=6))
     assert format_model(train_forest(iris, EPSILON, other)) != format_model(trainers[0].model)
     if variant == "rehearsed":
-        assert trainers[0].setting in SETTINGS
+        assert trainers[0].setting in SETTINGS_IF_FEW
         assert [trainer.setting for trainer in trainers] == [trainers[0].setting] * 3
 
 
@@ -214,10 +214,10 @@ def test_a_rehearsal_that_takes_too_long_is_cut_short(monkeypatch: pytest.Monkey
     monkeypatch.setattr(forest_training, "REHEARSAL_SHARE", 1e-12)
     trainer = ForestTrainer(iris, EPSILON, quick(5, rehearse=True, time_limit=1e6), 2)
     phases = [record.phase for record in trainer.run()]
-    assert phases.count("rehearsal") < len(SETTINGS) * len(plan_rehearsal(iris.y, np.arange(iris.n_samples), 0))
-    assert trainer.setting == SETTINGS[0]
+    assert phases.count("rehearsal") < len(SETTINGS_IF_FEW) * len(plan_rehearsal(iris.y, np.arange(iris.n_samples), 0))
+    assert trainer.setting == SETTINGS_IF_FEW[0]
     assert trainer.stop_reason is StopReason.ITERATIONS
-    plain = train_forest(iris, EPSILON, quick(5, rehearse=False).with_setting(SETTINGS[0]))
+    plain = train_forest(iris, EPSILON, quick(5, rehearse=False).with_setting(SETTINGS_IF_FEW[0]))
     assert format_model(trainer.model) == format_model(plain)
 
 
@@ -319,14 +319,23 @@ def test_a_tree_that_is_stopped_is_whole(wine: Dataset) -> None:
 
 
 def test_settings_that_do_not_differ_are_tried_once() -> None:
-    assert list_settings(quick(5)) == list(SETTINGS)
-    independent = list_settings(quick(5, method="independent"))
+    assert list_settings(quick(5), FEW_SAMPLES) == list(SETTINGS_IF_FEW)
+    many = FEW_SAMPLES + 1
+    assert list_settings(quick(5), many) == list(SETTINGS)
+    independent = list_settings(quick(5, method="independent"), many)
     assert 1 < len(independent) < len(SETTINGS)
-    assert list_settings(quick(5, method="reweighted")) == list(SETTINGS[:-1])
+    assert list_settings(quick(5, method="reweighted"), many) == list(SETTINGS[:-1])
+
+
+def test_nothing_is_rehearsed_where_there_is_nothing_to_choose(iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", rehearse=True))
+    assert [record.phase for record in trainer.run()] == ["tree"] * 3
+    assert trainer.setting == SETTINGS_IF_FEW[0]
+    assert trainer.forest_options.is_reweighted
 
 
 def test_a_fixed_method_stays() -> None:
-    for setting in SETTINGS:
+    for setting in (*SETTINGS, *SETTINGS_IF_FEW):
         assert quick(5, method="independent").with_setting(setting).method == "independent"
         assert quick(5, method="reweighted").with_setting(setting).is_reweighted
 
