@@ -26,8 +26,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"blends": (0.02,), "radius_factor": 1.15, "caution": 0.1, "focus": 0.5, "strength": 0.1},
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "method": "independent"},
 )
-# The same for few samples. Independent trees, together, are more accurate and more stable than the best single one; those
-# that look at each other give up stability and must be clearly better to be chosen.
+# The same for few samples. Independent trees, together, are more accurate and more stable than the best single one;
+# those that look at each other give up stability and must be clearly better to be chosen.
 SETTINGS_IF_FEW: tuple[dict[str, Any], ...] = (
     {"radius_factor": 1.15, "caution": 0.2, "method": "independent"},
     {"radius_factor": 1.15, "caution": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
