@@ -7,7 +7,9 @@ sets seen so far; and, as long as the verifier finds the row unstable with that 
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +21,7 @@ from metasilvae.hitting_set import find_smallest_hitting_set
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Boxes
-from metasilvae.radius import find_radii, has_radii
+from metasilvae.radius import Radii, find_radii, has_radii, in_common_unit
 from metasilvae.verification import Question, Witness, find_witnesses, verify
 
 # Rows looked at together, so that many features need little memory.
@@ -120,37 +122,71 @@ def explain(question: Question, jobs: int | None = None, *, limits: Limits | Non
     limits : Limits or None
         What may be spent on each question about a row of a forest; None means whatever it takes.
     """
-    verifier = _Verifier(jobs, limits)
     outcome = verify(question, jobs, limits=limits)
-    unstable = np.flatnonzero(outcome.stability == Stability.UNSTABLE)
-    rows: list[UnstableRow] = []
-    for start in range(0, len(unstable), ROWS_AT_A_TIME):
-        rows += _explain_rows(question, unstable[start : start + ROWS_AT_A_TIME], verifier)
+    rows = [row for batch in explain_in_batches(question, outcome, jobs, limits=limits) for row in batch]
     return Explanation(question, outcome, rows)
+
+
+def explain_in_batches(
+    question: Question,
+    outcome: Outcome,
+    jobs: int | None = None,
+    *,
+    limits: Limits | None = None,
+    radii: Radii | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Iterator[list[UnstableRow]]:
+    """The same for rows that are verified already, some at a time.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        What `verify` found for the question.
+    radii : Radii or None
+        Of all rows, in the unit of `in_common_unit`, if they are known already.
+    stop : threading.Event or None
+        Once set, no further rows are explained.
+    on_rows : function
+        Called with the number of unstable rows that are done since the last call.
+    """
+    verifier = _Verifier(jobs, limits, stop)
+    unstable = np.flatnonzero(outcome.stability == Stability.UNSTABLE)
+    for start in range(0, len(unstable), ROWS_AT_A_TIME):
+        rows = unstable[start : start + ROWS_AT_A_TIME]
+        known = None if radii is None else radii.lower[rows]
+        found = _explain_rows(question, rows, known, verifier)
+        if stop is not None and stop.is_set():
+            return
+        on_rows(len(rows))
+        yield found
 
 
 @dataclass(frozen=True)
 class _Verifier:
-    """Verification on so many threads and within these limits."""
+    """Verification on so many threads, within these limits, until it is to stop."""
 
     jobs: int | None
     limits: Limits | None
+    stop: threading.Event | None
 
     def find_witnesses(self, question: Question) -> tuple[Outcome, list[Witness]]:
-        outcome = verify(question, self.jobs, limits=self.limits)
+        outcome = verify(question, self.jobs, limits=self.limits, stop=self.stop)
         return outcome, list(find_witnesses(question, outcome, self.jobs))
 
     def find_radii(self, question: Question) -> NDArray[np.float64]:
-        return find_radii(question, self.jobs, limits=self.limits).lower
+        return find_radii(question, self.jobs, limits=self.limits, stop=self.stop).lower
 
 
-def _explain_rows(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> list[UnstableRow]:
+def _explain_rows(
+    question: Question, rows: NDArray[np.intp], radii: NDArray[np.float64] | None, verifier: _Verifier
+) -> list[UnstableRow]:
     part = question.subset(rows)
     boxes = _explicit(part)
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
     first = {witness.row: witness for witness in verifier.find_witnesses(part)[1]}
-    radii = _radii(question, rows, verifier)
+    radii = _radii(question, rows, verifier) if radii is None else radii
     sets = _freeze(part, start, first, verifier)
     model = question.model.feasible
     return [
@@ -250,8 +286,4 @@ def _radii(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> N
         return None
     if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
         return None
-    both = np.concatenate([boxes.radius_down, boxes.radius_up])
-    if (both == both[0]).all():
-        ones = np.ones(len(both) // 2)
-        question = replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones))
-    return verifier.find_radii(question.subset(rows))
+    return verifier.find_radii(in_common_unit(question)[0].subset(rows))

@@ -90,7 +90,7 @@ def find_radii(
     on_rows : function
         Called with the number of rows of a forest that are done since the last call, by any thread.
     """
-    _check(question)
+    check_radii(question)
     model, X = question.model.feasible, question.dataset.X
     start = time.perf_counter()
     answers = predict(model, X, question.voting, jobs)
@@ -168,7 +168,24 @@ def has_radii(question: Question) -> bool:
     )
 
 
-def _check(question: Question) -> None:
+def in_common_unit(question: Question) -> tuple[Question, bool]:
+    """The question with radii of 1 if they are the same for all features, so that the radius of a row is an epsilon.
+
+    Returns
+    -------
+    question : Question
+        The one that was given if its radii differ; then the radius of a row is a multiple of them.
+    is_epsilon : bool
+    """
+    boxes = question.boxes
+    both = np.concatenate([boxes.radius_down, boxes.radius_up])
+    if not (both == both[0]).all():
+        return question, False
+    ones = np.ones(len(boxes.radius_down))
+    return replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones)), True
+
+
+def check_radii(question: Question) -> None:
     """Refuse perturbations without radii, and samples that are not admissible themselves."""
     boxes, dataset = question.boxes, question.dataset
     if not has_radii(question):

@@ -1,0 +1,133 @@
+"""All that is to be known of a model on one data set under one perturbation: verdicts, curve, fragile rows and why."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from metasilvae.curve import Curve
+from metasilvae.errors import MetasilvaeError
+from metasilvae.evaluation import Evaluation, confusion
+from metasilvae.explanation import Explanation, UnstableRow, explain_in_batches
+from metasilvae.forest_verification import Limits
+from metasilvae.outcome import Outcome
+from metasilvae.perturbation import Perturbation
+from metasilvae.radius import Radii, check_radii, find_radii, in_common_unit
+from metasilvae.verification import Question, verify
+
+# For what is to come and its number of rows, something to be entered that gives a function to tell of rows done.
+Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+
+
+@dataclass
+class Attribution:
+    """What makes rows unstable, counted over those that were explained.
+
+    Attributes
+    ----------
+    n_explained : int
+    moved, frozen : Counter
+        For each feature the number of rows whose counterexample must move it, or whose frozen set it belongs to.
+    crossed : Counter
+        For each test (feature, threshold) the number of rows whose counterexample decides it the other way.
+    most_fragile : list of UnstableRow
+        Those with the smallest radii.
+    """
+
+    n_explained: int = 0
+    moved: Counter[int] = field(default_factory=Counter)
+    frozen: Counter[int] = field(default_factory=Counter)
+    crossed: Counter[tuple[int, float]] = field(default_factory=Counter)
+    most_fragile: list[UnstableRow] = field(default_factory=list)
+
+    def add(self, part: Explanation, n_fragile: int) -> None:
+        """Count further rows; of all rows only the most fragile ones are kept."""
+        self.n_explained += len(part.rows)
+        self.moved += part.moved_features
+        self.frozen += part.frozen_features
+        self.crossed += part.crossed_tests
+        candidates = Explanation(part.question, part.outcome, self.most_fragile + part.rows)
+        self.most_fragile = candidates.most_fragile(n_fragile)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What was found out on one data set.
+
+    Attributes
+    ----------
+    curve : Curve or None
+        Over epsilon, or over multiples of the perturbation's radii.
+    is_over_epsilon : bool
+        Which of these; the same unit holds for the radii of the fragile rows.
+    no_curve : str
+        Why there is no curve.
+    """
+
+    question: Question
+    perturbation: Perturbation
+    outcome: Outcome
+    curve: Curve | None
+    is_over_epsilon: bool
+    no_curve: str
+    attribution: Attribution
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        tally = self.outcome.tally
+        return Evaluation(self.question.model, self.question.dataset, tally.correct, self.perturbation, tally)
+
+    @cached_property
+    def confusion(self) -> dict[tuple[str, str], int]:
+        """Number of rows for each pair of true label and answer."""
+        return confusion(self.question.model, self.question.dataset, self.outcome.answers)
+
+
+def assess(
+    question: Question,
+    perturbation: Perturbation,
+    jobs: int | None = None,
+    *,
+    n_fragile: int = 10,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    watch: Watch = lambda what, n_rows: nullcontext(lambda count: None),
+) -> Assessment:
+    """Find out everything.
+
+    Parameters
+    ----------
+    perturbation : Perturbation
+        The one of the question.
+    limits : Limits or None
+        What may be spent on each question about a row of a forest; None means whatever it takes.
+    stop : threading.Event or None
+        Once set, what is left stays open: rows without verdict, radii that are bounds, rows not explained.
+    watch : function
+        Called at the start of each part of the work.
+    """
+    n_rows = question.dataset.n_samples
+    with watch("verify", n_rows) as on_rows:
+        outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
+    radii: Radii | None = None
+    is_over_epsilon, no_curve = False, ""
+    try:
+        check_radii(question)
+    except MetasilvaeError as error:
+        no_curve = str(error)
+    else:
+        in_unit, is_over_epsilon = in_common_unit(question)
+        with watch("radii", n_rows) as on_rows:
+            radii = find_radii(in_unit, jobs, limits=limits, stop=stop, on_rows=on_rows)
+    attribution = Attribution()
+    with watch("explain", outcome.tally.unstable) as on_rows:
+        for rows in explain_in_batches(
+            question, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows
+        ):
+            attribution.add(Explanation(question, outcome, rows), n_fragile)
+    curve = None if radii is None else Curve(radii)
+    return Assessment(question, perturbation, outcome, curve, is_over_epsilon, no_curve, attribution)
