@@ -15,7 +15,7 @@ from metasilvae.evaluation import Evaluation, confusion
 from metasilvae.explanation import Explanation, UnstableRow, explain_in_batches
 from metasilvae.forest_verification import Limits
 from metasilvae.outcome import Outcome
-from metasilvae.perturbation import Perturbation
+from metasilvae.perturbation import Ball, Perturbation
 from metasilvae.radius import Radii, check_radii, find_radii, in_common_unit
 from metasilvae.verification import Question, verify
 
@@ -61,9 +61,7 @@ class Assessment:
     Attributes
     ----------
     curve : Curve or None
-        Over epsilon, or over multiples of the perturbation's radii.
-    is_over_epsilon : bool
-        Which of these; the same unit holds for the radii of the fragile rows.
+        In the unit of `is_over_epsilon`.
     no_curve : str
         Why there is no curve.
     """
@@ -72,9 +70,13 @@ class Assessment:
     perturbation: Perturbation
     outcome: Outcome
     curve: Curve | None
-    is_over_epsilon: bool
     no_curve: str
     attribution: Attribution
+
+    @property
+    def is_over_epsilon(self) -> bool:
+        """Whether radii, those of the curve too, are values of epsilon, or else multiples of the radii of an attack."""
+        return isinstance(self.perturbation, Ball)
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -114,20 +116,18 @@ def assess(
     with watch("verify", n_rows) as on_rows:
         outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
     radii: Radii | None = None
-    is_over_epsilon, no_curve = False, ""
+    no_curve = ""
     try:
         check_radii(question)
     except MetasilvaeError as error:
         no_curve = str(error)
     else:
-        in_unit, is_over_epsilon = in_common_unit(question)
+        in_unit = in_common_unit(question) if isinstance(perturbation, Ball) else question
         with watch("radii", n_rows) as on_rows:
             radii = find_radii(in_unit, jobs, limits=limits, stop=stop, on_rows=on_rows)
     attribution = Attribution()
     with watch("explain", outcome.tally.unstable) as on_rows:
-        for rows in explain_in_batches(
-            question, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows
-        ):
+        for rows in explain_in_batches(question, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows):
             attribution.add(Explanation(question, outcome, rows), n_fragile)
     curve = None if radii is None else Curve(radii)
-    return Assessment(question, perturbation, outcome, curve, is_over_epsilon, no_curve, attribution)
+    return Assessment(question, perturbation, outcome, curve, no_curve, attribution)

@@ -144,7 +144,7 @@ def explain_in_batches(
     outcome : Outcome
         What `verify` found for the question.
     radii : Radii or None
-        Of all rows, in the unit of `in_common_unit`, if they are known already.
+        Of all rows, if they are known already, in the unit that is wanted.
     stop : threading.Event or None
         Once set, no further rows are explained.
     on_rows : function
@@ -286,4 +286,4 @@ def _radii(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> N
         return None
     if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
         return None
-    return verifier.find_radii(in_common_unit(question)[0].subset(rows))
+    return verifier.find_radii(in_common_unit(question).subset(rows))

@@ -168,21 +168,14 @@ def has_radii(question: Question) -> bool:
     )
 
 
-def in_common_unit(question: Question) -> tuple[Question, bool]:
-    """The question with radii of 1 if they are the same for all features, so that the radius of a row is an epsilon.
-
-    Returns
-    -------
-    question : Question
-        The one that was given if its radii differ; then the radius of a row is a multiple of them.
-    is_epsilon : bool
-    """
+def in_common_unit(question: Question) -> Question:
+    """The question with radii of 1 if they are the same for all features: the radius of a row is then an epsilon."""
     boxes = question.boxes
     both = np.concatenate([boxes.radius_down, boxes.radius_up])
     if not (both == both[0]).all():
-        return question, False
+        return question
     ones = np.ones(len(boxes.radius_down))
-    return replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones)), True
+    return replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones))
 
 
 def check_radii(question: Question) -> None:

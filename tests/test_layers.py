@@ -20,11 +20,12 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
-        "pareto", "pareto_folder",
+        "pareto", "pareto_folder", "assessment",
     },
     {"api"},
     {"estimators", "robust_classifier", "scorers"},
     {"report"},
+    {"page"},
     {"cli", "__main__", "__init__"},
 ]  # fmt: skip
 EDGE_ONLY = {"click", "tqdm"}

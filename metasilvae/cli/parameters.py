@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -21,6 +22,8 @@ from metasilvae.storage import STANDARD_STREAM, check_output, is_same_file
 from metasilvae.voting import VOTINGS
 
 SEPARATOR = "\x1f"
+# Under which a context keeps the arguments as they were typed.
+_ARGUMENTS = "metasilvae.arguments"
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -123,7 +126,13 @@ class PhraseCommand(click.Command):
             if isinstance(parameter.type, Phrase | CountedList)
             for name in parameter.opts
         }
+        ctx.meta[_ARGUMENTS] = list(args)
         return super().parse_args(ctx, _glue(args, openers))
+
+
+def command_line(ctx: click.Context) -> str:
+    """What was typed to run a `PhraseCommand`, quoted for a shell."""
+    return shlex.join([*ctx.command_path.split(), *ctx.meta[_ARGUMENTS]])
 
 
 def _glue(args: Sequence[str], openers: Mapping[str, Phrase | CountedList]) -> list[str]:

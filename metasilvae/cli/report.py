@@ -1,0 +1,134 @@
+"""``metasilvae report``."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import numpy as np
+
+from metasilvae._version import VERSION
+from metasilvae.assessment import Assessment, assess
+from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
+from metasilvae.cli.interrupts import Interrupts
+from metasilvae.cli.parameters import (
+    Phrase,
+    PhraseCommand,
+    attack_option,
+    check_outputs,
+    command_line,
+    data_options,
+    jobs_option,
+    limit_options,
+    refuse_two_pipes,
+    voting_option,
+)
+from metasilvae.forest_verification import Limits
+from metasilvae.formats.silva_models import read_model
+from metasilvae.page.content import PageContent
+from metasilvae.page.document import write_page
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile
+from metasilvae.report.row_bars import RowBar
+from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.verification import ask
+
+
+@click.command(cls=PhraseCommand)
+@click.argument("model")
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
+@click.option(
+    "--perturbation",
+    type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
+    help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
+    "from a file.",
+)
+@attack_option
+@click.option(
+    "--output", "-o", required=True, metavar="FILE", help="Where to write the page, - for standard output.  [required]"
+)
+@click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=10, help="Rows to show one by one.")
+@voting_option
+@limit_options
+@jobs_option
+@data_options
+@click.pass_context
+def report(
+    ctx: click.Context,
+    model: str,
+    data: tuple[str, ...],
+    epsilon: str | None,
+    perturbation: tuple[str, ...] | None,
+    attack: str | None,
+    output: str,
+    n_fragile: int,
+    voting: str | None,
+    sample_timeout: float | None,
+    sample_steps: int | None,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Write one HTML page about MODEL on each DATA, to be read in a browser.
+
+    The page has a drawing of the model to move in and to fold, key figures, the verdicts of `verify`, the stability
+    curve for all epsilon, confusions, the most fragile rows with what changes, the features behind it, and how it was
+    made. It is one file that loads nothing from anywhere. The same inputs give the same page: it has no date. Limits
+    hold for each question about a row of a forest. Ctrl-C ends the search and writes the page with what is known.
+
+    \b
+    Example:
+      metasilvae report model.silva train.csv test.csv --epsilon 0.1 -o report.html
+    """
+    inputs = [model, *data, *([] if attack is None else [attack])]
+    refuse_two_pipes(*inputs)
+    chosen = choose_perturbation(epsilon, perturbation, attack)
+    if chosen is None:
+        raise click.UsageError("say what may be perturbed: --epsilon E, --perturbation or --attack FILE")
+    if isinstance(chosen, BoxFile):
+        if len(data) > 1:
+            raise click.UsageError("--perturbation from-file has the boxes of one data set; give one DATA")
+        inputs.append(chosen.path)
+        refuse_two_pipes(*inputs)
+    check_outputs([output], inputs)
+    loaded = read_model(model)
+    questions = []
+    for source in data:
+        dataset = load_data_for(loaded, source, data_options)
+        allowed = fit_perturbation(chosen, dataset)
+        questions.append((ask(loaded, dataset, allowed, voting=voting), allowed))
+
+    limits, stop = Limits(sample_timeout, sample_steps), threading.Event()
+    assessments: list[Assessment] = []
+    with Interrupts() as interrupts:
+        interrupts.stop = stop.set
+        for question, allowed in questions:
+            assessments.append(
+                assess(question, allowed, jobs, n_fragile=n_fragile, limits=limits, stop=stop, watch=_watch)
+            )
+    content = PageContent(loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received))
+    page = write_page(content)
+    write_output(output, page)
+    if interrupts.received:
+        click.echo("interrupted; the page shows what is known", err=True)
+    if output != STANDARD_STREAM:
+        click.echo(f"{output}: {len(page.encode(errors='surrogateescape')) / 1000:.0f} kB, to be opened in a browser")
+    ctx.exit(interrupts.exit_code)
+
+
+@contextmanager
+def _watch(what: str, n_rows: int) -> Iterator[Callable[[int], object]]:
+    with RowBar(n_rows, what=what) as bar:
+        yield bar.advance
+
+
+def _list_versions() -> dict[str, str]:
+    return {
+        "metasilvae": VERSION,
+        "Python": platform.python_version(),
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+    }

@@ -1,0 +1,82 @@
+"""What sections are made of: tables that scroll by themselves, notes, names, numbers and shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metasilvae.formats.silva_models import shortest_decimals
+from metasilvae.page.markup import Child, Markup, element, join
+
+
+@dataclass(frozen=True)
+class Column:
+    """Heading of a column, and whether it holds numbers, or sentences that may take several lines."""
+
+    title: Child
+    is_number: bool = False
+    has_sentences: bool = False
+
+
+def make_table(name: str, caption: Child, columns: Sequence[Column], rows: Sequence[Sequence[Child]]) -> Markup:
+    """A table whose first column names its rows; `name` is unique in the page."""
+    head = [element("th", column.title, scope="col", class_=_style(column)) for column in columns]
+    body = [
+        element(
+            "tr",
+            element("th", cells[0], scope="row", class_=_style(columns[0])),
+            [element("td", cell, class_=_style(column)) for cell, column in zip(cells[1:], columns[1:], strict=True)],
+        )
+        for cells in rows
+    ]
+    table = element(
+        "table", element("caption", caption, id=name), element("thead", element("tr", head)), element("tbody", body)
+    )
+    return wrap_table(name, table)
+
+
+def wrap_table(name: str, table: Markup) -> Markup:
+    """A table that is too wide for a phone moves inside this frame, by finger or by arrow keys."""
+    return element("div", table, class_="scroll", role="region", aria_labelledby=name, tabindex=0)
+
+
+def _style(column: Column) -> str | None:
+    return "number" if column.is_number else "words" if column.has_sentences else None
+
+
+def put_side_by_side(parts: Sequence[Markup]) -> Markup:
+    """Parts beside each other where the window is wide enough."""
+    return element("div", [element("div", part) for part in parts], class_="side-by-side")
+
+
+def make_note(*children: Child) -> Markup:
+    """A small print paragraph."""
+    return element("p", children, class_="note")
+
+
+def show_share(count: int, total: int) -> Markup:
+    """A share in per cent; the exact value stands in the markup."""
+    return element("data", f"{100 * count / total:.2f} %", value=repr(count / total))
+
+
+def show_number(value: float) -> Markup:
+    """Few digits for the eye; the exact value stands in the markup."""
+    return element("data", f"{value:.4g}", value=repr(value))
+
+
+def show_decimal(value: float) -> str:
+    """All digits, and no more than needed to tell the number from its neighbours."""
+    return next(shortest_decimals(np.array([value])))
+
+
+def show_name(text: str) -> Markup:
+    """A name from a file, kept apart from what surrounds it."""
+    return element("bdi", text, class_="name")
+
+
+def list_names(texts: Sequence[str], most: int = 8) -> Markup:
+    """Some names, and how many there are beyond these."""
+    shown = [join(", " if place else "", show_name(text)) for place, text in enumerate(texts[:most])]
+    return join(shown, f" and {len(texts) - most} more" if len(texts) > most else None)
