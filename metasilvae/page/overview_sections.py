@@ -91,7 +91,7 @@ def show_verdicts(content: PageContent) -> Markup:
     columns: list[Column] = [Column("verdict")]
     for assessment in content.assessments:
         columns += [Column(show_name(assessment.question.dataset.source), is_number=True), Column("", is_number=True)]
-    columns.append(Column("meaning", has_sentences=True))
+    columns.append(Column("meaning"))
     rows: list[list[Child]] = []
     for verdict in shown:
         row: list[Child] = [join(_swatch(verdict), verdict.word)]
@@ -173,19 +173,16 @@ def _show_matrix(model: Model, number: int, assessment: Assessment) -> Markup:
     records = ConfusionTable(model, dataset, assessment.confusion).records()
     answers = list(records[0])[1:]
     # Labels in the order of the columns; those that the model does not know come last.
-    records.sort(
-        key=lambda record: answers.index(record[TRUE_LABEL]) if record[TRUE_LABEL] in answers else len(answers)
-    )
+    places = {answer: place for place, answer in enumerate(answers)}
+    records.sort(key=lambda record: places.get(str(record[TRUE_LABEL]), len(answers)))
     head = element(
         "tr",
         element("th", TRUE_LABEL, scope="col"),
         [element("th", show_name(answer), scope="col", class_="number") for answer in answers],
     )
     body = [_show_confusion_of(str(record[TRUE_LABEL]), record, answers) for record in records]
-    caption = element("caption", show_name(dataset.source), id=name)
-    return wrap_table(
-        name, element("table", caption, element("thead", head), element("tbody", body), class_="confusion")
-    )
+    parts = [element("thead", head), element("tbody", body)]
+    return wrap_table(name, show_name(dataset.source), *parts, style="confusion")
 
 
 def _show_confusion_of(label: str, record: Record, answers: Sequence[str]) -> Markup:

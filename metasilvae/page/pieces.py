@@ -13,11 +13,10 @@ from metasilvae.page.markup import Child, Markup, element, join
 
 @dataclass(frozen=True)
 class Column:
-    """Heading of a column, and whether it holds numbers, or sentences that may take several lines."""
+    """Heading of a column, and whether it holds numbers."""
 
     title: Child
     is_number: bool = False
-    has_sentences: bool = False
 
 
 def make_table(name: str, caption: Child, columns: Sequence[Column], rows: Sequence[Sequence[Child]]) -> Markup:
@@ -31,19 +30,18 @@ def make_table(name: str, caption: Child, columns: Sequence[Column], rows: Seque
         )
         for cells in rows
     ]
-    table = element(
-        "table", element("caption", caption, id=name), element("thead", element("tr", head)), element("tbody", body)
-    )
-    return wrap_table(name, table)
+    return wrap_table(name, caption, element("thead", element("tr", head)), element("tbody", body))
 
 
-def wrap_table(name: str, table: Markup) -> Markup:
-    """A table that is too wide for a phone moves inside this frame, by finger or by arrow keys."""
+def wrap_table(name: str, caption: Child, *parts: Markup, style: str | None = None) -> Markup:
+    """A table in a frame: one that is too wide for a phone moves inside it, by finger or by arrow keys."""
+    title = element("caption", element("span", caption), id=name)
+    table = element("table", title, parts, class_=style)
     return element("div", table, class_="scroll", role="region", aria_labelledby=name, tabindex=0)
 
 
 def _style(column: Column) -> str | None:
-    return "number" if column.is_number else "words" if column.has_sentences else None
+    return "number" if column.is_number else None
 
 
 def put_side_by_side(parts: Sequence[Markup]) -> Markup:

@@ -41,7 +41,9 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
     caption = join(show_name(dataset.source), f": {_describe_extent(assessment)}")
     if not attribution.most_fragile:
         return element("p", caption)
-    has_radius = any(row.radius is not None for row in attribution.most_fragile)
+    # Without a curve, the radii of an attack that some rows do not fit may be in one unit or in the other.
+    has_unit = assessment.is_over_epsilon or assessment.curve is not None
+    has_radius = has_unit and any(row.radius is not None for row in attribution.most_fragile)
     unit = "radius" if assessment.is_over_epsilon else "radius, in multiples of the attack"
     columns = [
         Column("row", is_number=True),

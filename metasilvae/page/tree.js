@@ -6,9 +6,9 @@
   const details = document.getElementById("node-details");
   const extent = document.getElementById("tree-extent");
   const choice = document.getElementById("tree-choice");
-  const WIDTH = 176, HEIGHT = 46, ACROSS = 236, DOWN = 60, MARGIN = 28;
-  const SHOWN_AT_FIRST = 31;
-  const CHARACTERS = 24;
+  const WIDTH = 188, HEIGHT = 46, ACROSS = 248, DOWN = 60, MARGIN = 28;
+  const SHOWN_AT_FIRST = frame.clientWidth < 600 ? 9 : 31;
+  const ROOM = WIDTH - 24, LONGEST = 60;
   const MIN_SCALE = 0.02, MAX_SCALE = 4, LEGIBLE = 0.74;
 
   function make(tag, attributes = {}, ...children) {
@@ -33,16 +33,29 @@
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
   const leaves = (count) => `${count} ${count === 1 ? "leaf" : "leaves"}`;
 
-  function shorten(text, most) {
+  const pen = document.createElement("canvas").getContext("2d");
+  const family = getComputedStyle(document.body).fontFamily;
+
+  function widthOf(text, font) {
+    pen.font = `${font} ${family}`;
+    return pen.measureText(text).width;
+  }
+
+  // The text, or its beginning and end with dots between them, as wide as there is room.
+  function shorten(text, room, font) {
+    if (text.length <= LONGEST && widthOf(text, font) <= room) return text;
     const letters = Array.from(text);
-    if (letters.length <= most) return text;
-    const tail = Math.floor(most / 3);
-    return letters.slice(0, most - tail - 1).join("") + "…" + letters.slice(-tail).join("");
+    for (let kept = Math.min(letters.length - 1, LONGEST); kept > 2; kept--) {
+      const tail = Math.floor(kept / 3);
+      const shown = letters.slice(0, kept - tail).join("") + "…" + letters.slice(letters.length - tail).join("");
+      if (widthOf(shown, font) <= room) return shown;
+    }
+    return "…";
   }
 
   function shortTest(node) {
-    const threshold = String(Number(Number(nodes[node].threshold).toPrecision(5)));
-    return shorten(data.features[nodes[node].feature], Math.max(CHARACTERS - threshold.length - 3, 6)) + " ≤ " + threshold;
+    const end = ` ≤ ${Number(Number(nodes[node].threshold).toPrecision(5))}`;
+    return shorten(data.features[nodes[node].feature], ROOM - widthOf(end, "13px"), "13px") + end;
   }
 
   function subtitle(node) {
@@ -124,8 +137,8 @@
       make("title", {}, describe(node)),
       make("rect", { class: "halo", x: -4, y: -4, width: WIDTH + 8, height: HEIGHT + 8, rx: 10 }),
       make("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: split ? 7 : 14 }),
-      make("text", { x: 10, y: 18, class: split ? "" : "answer" }, split ? shortTest(node) : shorten(answer(node), CHARACTERS)),
-      make("text", { x: 10, y: 32, class: "small" }, shorten(subtitle(node), 28)),
+      make("text", { x: 10, y: 18, class: split ? "" : "answer" }, split ? shortTest(node) : shorten(answer(node), ROOM, "bold 13px")),
+      make("text", { x: 10, y: 32, class: "small" }, shorten(subtitle(node), isSplit(node) ? ROOM / 2 : ROOM, "11px")),
       ...drawShares(node));
     const crossed = crossings(node).reduce((sum, [, count]) => sum + count, 0);
     if (crossed) group.append(make("text", { x: WIDTH - 14, y: 32, class: "alarm", "text-anchor": "end" }, `▲ ${crossed}`));
