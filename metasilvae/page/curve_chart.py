@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from metasilvae.assessment import Assessment
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.page.markup import Markup, element
-from metasilvae.page.pieces import Column, make_table, show_number, show_share
+from metasilvae.page.pieces import Column, cut_name, make_table, show_number, show_share
 
 # Steps of one curve in the page; of more than these, every so manieth is kept.
 MOST_STEPS = 2000
@@ -63,7 +63,7 @@ def describe_curves(assessments: Sequence[Assessment], end: float) -> dict[str, 
             epsilon, stable, robust = thin_out(assessment.curve)
             sets.append(
                 {
-                    "name": assessment.question.dataset.source,
+                    "name": cut_name(assessment.question.dataset.source),
                     "rows": assessment.curve.n_samples,
                     "epsilon": [value if math.isfinite(value) else None for value in epsilon.tolist()],
                     "stable": stable.tolist(),

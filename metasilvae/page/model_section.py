@@ -6,7 +6,7 @@ from metasilvae.model import Model, name_kind
 from metasilvae.model_summary import summarize
 from metasilvae.page.content import PageContent
 from metasilvae.page.markup import Child, Markup, element, embed_json, join
-from metasilvae.page.pieces import list_names, make_note
+from metasilvae.page.pieces import cut_name, list_names, make_note
 from metasilvae.page.tree_data import describe_trees
 
 HINT = (
@@ -19,7 +19,7 @@ def show_model(content: PageContent) -> Markup:
     """Size and shape, and a drawing to move in and to fold."""
     crossings = [each.attribution.crossed for each in content.assessments]
     drawing = describe_trees(content.model, content.feature_names, crossings)
-    drawing["sets"] = [each.question.dataset.source for each in content.assessments]
+    drawing["sets"] = [cut_name(each.question.dataset.source) for each in content.assessments]
     n_drawn = len(drawing["trees"])
     buttons = [
         element("button", label, type="button", data_action=action, aria_label=description)

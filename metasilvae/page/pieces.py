@@ -10,6 +10,8 @@ import numpy as np
 from metasilvae.formats.silva_models import shortest_decimals
 from metasilvae.page.markup import Child, Markup, element, join
 
+LONGEST_NAME = 160
+
 
 @dataclass(frozen=True)
 class Column:
@@ -69,9 +71,14 @@ def show_decimal(value: float) -> str:
     return next(shortest_decimals(np.array([value])))
 
 
+def cut_name(text: str) -> str:
+    """A name without its middle part if it is very long, so that names cannot make the page large."""
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME // 2]} ... {text[-LONGEST_NAME // 2 :]}"
+
+
 def show_name(text: str) -> Markup:
     """A name from a file, kept apart from what surrounds it."""
-    return element("bdi", text, class_="name")
+    return element("bdi", cut_name(text), class_="name")
 
 
 def list_names(texts: Sequence[str], most: int = 8) -> Markup:

@@ -18,7 +18,7 @@
     return made;
   }
 
-  const view = make("g", { class: "view" });
+  const view = make("g", { class: "view", role: "none" });
   const svg = make("svg", { role: "tree", "aria-label": "Decision tree" }, view);
   frame.append(svg);
   let nodes = [], open = [], parents = [], levels = [], places = [], drawn = new Map();
@@ -27,7 +27,7 @@
   const isSplit = (node) => nodes[node].feature !== undefined;
   const children = (node) => nodes[node].left === undefined ? [] : [nodes[node].left, nodes[node].right];
   const label = (number) => data.labels[number];
-  const answer = (node) => nodes[node].answer.map(label).join(" or ");
+  const answer = (node) => nodes[node].answer.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
   const test = (node) => `${data.features[nodes[node].feature]} ≤ ${nodes[node].threshold}`;
   const opposite = (node) => `${data.features[nodes[node].feature]} > ${nodes[node].threshold}`;
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
@@ -307,7 +307,7 @@
     fit(false);
     explain(0);
     const cut = tree.total > nodes.length ? ` Only the first ${nodes.length} nodes are drawn, level by level.` : "";
-    extent.textContent = `${tree.total} nodes, depth ${tree.depth}.${cut} ▲ counts unstable rows whose counterexample decides the test the other way.`;
+    extent.textContent = `${plural(tree.total, "node")}, depth ${tree.depth}.${cut} ▲ counts unstable rows whose counterexample decides the test the other way.`;
   }
 
   function step(node, key) {
@@ -340,7 +340,8 @@
     }
     event.preventDefault();
   });
-  svg.addEventListener("focusin", (event) => {
+  // Not on the drawing itself: an SVG element that listens to the focus takes it, too.
+  frame.addEventListener("focusin", (event) => {
     const group = event.target.closest(".node");
     if (group && Number(group.dataset.node) !== current) select(Number(group.dataset.node));
   });

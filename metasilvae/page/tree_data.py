@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.export.wording import name_features
 from metasilvae.model import LeafKind, Model
-from metasilvae.page.pieces import show_decimal
+from metasilvae.page.pieces import cut_name, show_decimal
 
 # Nodes in a page: in all trees, and in one; each tree of a large forest gets at least its first levels.
 MOST_NODES = 12000
@@ -18,6 +19,8 @@ MOST_NODES_OF_A_TREE = 2000
 LEAST_NODES_OF_A_TREE = 63
 # Classes that are shown of a node.
 MOST_CLASSES = 6
+# Well below the largest integer that a sum can hold.
+LARGEST_SUM = 2.0**62
 Crossings = Sequence[Counter[tuple[int, float]]]
 
 
@@ -32,9 +35,10 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     Returns
     -------
     dict
-        ``nodes`` of a tree are lists: of a split its feature, its threshold, the positions of its children (none where
-        they are not drawn), the number of leaves below, the distribution below and the crossings; of a leaf the labels
-        that it answers and its values.
+        ``trees``, and the names of the ``features`` and ``labels`` in them. Of a tree its ``depth``, its ``total`` of
+        nodes, and those ``nodes`` that are drawn. A split has a feature, a threshold, positions of its children (none
+        where they are not drawn), the number of leaves below, the distribution below, and crossings if there are any;
+        a leaf has the labels that it answers (the first of them, and how many more there are) and its values.
     """
     most = min(MOST_NODES_OF_A_TREE, max(LEAST_NODES_OF_A_TREE, MOST_NODES // model.n_trees))
     names = name_features(model, feature_names)
@@ -49,10 +53,8 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     shown = sorted({label for tree in trees for node in tree["nodes"] for label in _labels_in(node)})
     return {
         "trees": trees,
-        "total_trees": model.n_trees,
-        "features": {str(feature): names[feature] for feature in used},
-        "labels": {str(label): model.labels[label] for label in shown},
-        "has_counts": model.leaf_kind is LeafKind.COUNTS,
+        "features": {str(feature): cut_name(names[feature]) for feature in used},
+        "labels": {str(label): cut_name(model.labels[label]) for label in shown},
     }
 
 
@@ -62,13 +64,8 @@ def _labels_in(node: dict[str, Any]) -> set[int]:
 
 def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, Any]:
     """Nodes level by level, until there are too many."""
-    # In pre-order a subtree is a range of nodes, so sums over its leaves are differences of running sums.
     leaf_places = np.flatnonzero(tree.nodes["feature"] < 0)
-    values = tree.leaf_values[tree.nodes["leaf"][leaf_places]]
-    has_counts = tree.leaf_kind is LeafKind.COUNTS
-    running = (
-        np.concatenate([np.zeros((1, tree.n_labels), np.int64), np.cumsum(values, axis=0)]) if has_counts else None
-    )
+    running = _add_up(tree, leaf_places)
     found: list[dict[str, Any]] = []
     todo = deque([(0, tree.n_nodes, -1, "")])
     n_planned = 1
@@ -79,8 +76,10 @@ def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, An
             found[parent][side] = len(found)
         node: dict[str, Any] = {}
         if feature < 0:
-            answers = tree.leaf_answers
-            node["answer"] = list(answers.sets[answers.ids[leaf]])
+            answer = tree.leaf_answers.sets[tree.leaf_answers.ids[leaf]]
+            node["answer"] = answer[:MOST_CLASSES]
+            if len(answer) > MOST_CLASSES:
+                node["more"] = len(answer) - MOST_CLASSES
             node |= _largest(tree.leaf_values[leaf])
         else:
             node["feature"] = feature
@@ -99,11 +98,22 @@ def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, An
     return {"nodes": found, "total": tree.n_nodes, "depth": tree.max_depth}
 
 
+def _add_up(tree: Model, leaf_places: NDArray[np.intp]) -> NDArray[np.int64] | None:
+    """Running sums of the counts, leaf by leaf; None for scores, and for counts whose sum is too large.
+
+    In pre-order a subtree is a range of nodes, so that the sum over its leaves is a difference of two of these.
+    """
+    values = tree.leaf_values[tree.nodes["leaf"][leaf_places]]
+    if tree.leaf_kind is not LeafKind.COUNTS or values.sum(dtype=np.float64) > LARGEST_SUM:
+        return None
+    return np.concatenate([np.zeros((1, tree.n_labels), np.int64), np.cumsum(values, axis=0)])
+
+
 def _largest(values: np.ndarray) -> dict[str, Any]:
     """The sum of counts, and the largest of them by label; of scores all that are not 0, largest first."""
     shown = values.nonzero()[0]
     shown = shown[np.argsort(-values[shown], kind="stable")]
     largest: dict[str, Any] = {"values": [[int(label), values[label].item()] for label in shown[:MOST_CLASSES]]}
     if values.dtype.kind != "f":
-        largest["rows"] = int(values.sum())
+        largest["rows"] = sum(values.tolist())
     return largest
