@@ -176,7 +176,9 @@ class TestDrawing:
         x, y = iris.middle_of(".drawing svg")
         iris.mouse("mouseWheel", x, y, deltaX=0, deltaY=-120)
         iris.settle()
-        assert iris.run(VIEW)[0] == pytest.approx(scale, rel=1e-4), "the wheel moves the page until the drawing is in use"
+        assert iris.run(VIEW)[0] == pytest.approx(scale, rel=1e-4), (
+            "the wheel moves the page until the drawing is in use"
+        )
         iris.run("document.querySelector('.node').focus()")
         iris.press("+")
         assert iris.run(VIEW)[0] == pytest.approx(1.25 * scale, rel=1e-4)

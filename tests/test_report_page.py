@@ -246,7 +246,8 @@ def test_the_same_file_again(tree: str, rows: str, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     printed = run("report", tree, rows, "--epsilon", 0.1, "-o", output).stdout
     first = output.read_bytes()
-    assert printed == f"{output}: {len(first) / 1000:.0f} kB, to be opened in a browser\n"
+    summary = "accuracy 28.57 %, stability 28.57 %, robustness 14.29 %"
+    assert printed == f"{rows}: {summary}\nopen {output} in a browser\n"
     run("report", tree, rows, "--epsilon", 0.1, "-o", output)
     assert output.read_bytes() == first
 

@@ -48,9 +48,7 @@ from metasilvae.verification import ask
     "from a file.",
 )
 @attack_option
-@click.option(
-    "--output", "-o", required=True, metavar="FILE", help="Where to write the page, - for standard output.  [required]"
-)
+@click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the page, - for standard output.")
 @click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=10, help="Rows to show one by one.")
 @voting_option
 @limit_options
@@ -110,13 +108,21 @@ def report(
                 assess(question, allowed, jobs, n_fragile=n_fragile, limits=limits, stop=stop, watch=_watch)
             )
     content = PageContent(loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received))
-    page = write_page(content)
-    write_output(output, page)
+    write_output(output, write_page(content))
     if interrupts.received:
         click.echo("interrupted; the page shows what is known", err=True)
     if output != STANDARD_STREAM:
-        click.echo(f"{output}: {len(page.encode(errors='surrogateescape')) / 1000:.0f} kB, to be opened in a browser")
+        for assessment in assessments:
+            click.echo(_summarize(assessment))
+        click.echo(f"open {output} in a browser")
     ctx.exit(interrupts.exit_code)
+
+
+def _summarize(assessment: Assessment) -> str:
+    tally = assessment.outcome.tally
+    shares = {"accuracy": tally.accuracy, "stability": tally.stability, "robustness": tally.robustness}
+    listed = ", ".join(f"{name} {100 * float(share):.2f} %" for name, share in shares.items())
+    return f"{assessment.question.dataset.source}: {listed}"
 
 
 @contextmanager
