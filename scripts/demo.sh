@@ -45,6 +45,10 @@ run evaluate "$OUT/cancer.silva" "$OUT/cancer-cart.silva" builtin:breast-cancer/
 run evaluate "$OUT/cancer.silva" "$OUT/cancer-cart.silva" builtin:breast-cancer/test --epsilon 0.01 --epsilon 0.02 \
     --format markdown --output "$OUT/evaluation.md"
 
+say "All that is known of a model on one page, for the browser"
+run report "$OUT/cancer.silva" builtin:breast-cancer/train builtin:breast-cancer/test --epsilon 0.01 \
+    --output "$OUT/report.html"
+
 say "The illustration of the paper: is a point inside a circle? An ordinary tree, and ours"
 run train builtin:circle/train "$OUT/circle-cart.silva" --epsilon 0.02 --preset cart > /dev/null
 run train builtin:circle/train "$OUT/circle.silva" --epsilon 0.02 --leaf-cost 0.2 --min-samples-leaf 1 \

@@ -143,6 +143,7 @@ class TestForests:
         notes = " ".join(element.text for element in page.find("p"))
         assert f"NO-INFO because of {wanted['no_info']} steps" in notes
         assert "radii are lower bounds" in notes
+        assert f"{wanted['no_info']} rows are not decided" in notes
 
     def test_trees_to_choose(self, forest: str, tmp_path: Path) -> None:
         page = make_page(forest, write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n"), "--epsilon", 0.1)

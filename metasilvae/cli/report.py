@@ -74,8 +74,9 @@ def report(
 
     The page has a drawing of the model to move in and to fold, key figures, the verdicts of `verify`, the stability
     curve for all epsilon, confusions, the most fragile rows with what changes, the features behind it, and how it was
-    made. It is one file that loads nothing from anywhere. The same inputs give the same page: it has no date. Limits
-    hold for each question about a row of a forest. Ctrl-C ends the search and writes the page with what is known.
+    made. It is one file that loads nothing from anywhere, and without a date: the same inputs give the same page.
+    Limits hold for each question about a row of a forest. Ctrl-C ends the search and writes the page with what is
+    known.
 
     \b
     Example:
@@ -122,7 +123,8 @@ def _summarize(assessment: Assessment) -> str:
     tally = assessment.outcome.tally
     shares = {"accuracy": tally.accuracy, "stability": tally.stability, "robustness": tally.robustness}
     listed = ", ".join(f"{name} {100 * float(share):.2f} %" for name, share in shares.items())
-    return f"{assessment.question.dataset.source}: {listed}"
+    undecided = f" ({tally.no_info} rows undecided)" if tally.no_info else ""
+    return f"{assessment.question.dataset.source}: {listed}{undecided}"
 
 
 @contextmanager

@@ -13,6 +13,10 @@ HINT = (
     "Drag to move, pinch to zoom; the wheel zooms while a node is selected, or with Ctrl. A click or Enter folds and "
     "unfolds a node, arrow keys go from node to node, + and - zoom, 0 fits."
 )
+NO_SCRIPT = (
+    "The drawing needs JavaScript; everything else on this page does without. `metasilvae export MODEL --to text` "
+    "prints the model."
+)
 
 
 def show_model(content: PageContent) -> Markup:
@@ -31,23 +35,22 @@ def show_model(content: PageContent) -> Markup:
             ("Fold", "fold", "Fold all nodes"),
         )
     ]
-    options = [element("option", f"tree {number + 1} of {content.model.n_trees}", value=number)
-               for number in range(n_drawn)]  # fmt: skip
+    titles = [f"tree {number + 1} of {content.model.n_trees}" for number in range(n_drawn)]
+    options = [element("option", title, value=number) for number, title in enumerate(titles)]
     chooser = element("label", "Tree ", element("select", options, id="tree-choice")) if n_drawn > 1 else None
     missing = content.model.n_trees - n_drawn
     note = f"The last {missing} trees are not drawn, to keep the page small." if missing else None
     return join(
         _show_facts(content.model, content.voting),
         element("div", chooser, element("div", buttons, role="group", aria_label="Drawing"), class_="tools"),
-        element("div", id="drawing", class_="drawing", data_count=n_drawn),
+        element("div", id="drawing", class_="drawing"),
         element("p", id="tree-extent", class_="note"),
         make_note(note) if note else None,
         element("div", id="node-details", class_="details", aria_live="polite"),
         make_note(HINT),
-        element("noscript", element("p", "The drawing needs JavaScript; everything else on this page does without. "
-                "`metasilvae export MODEL --to text` prints the model.", class_="warning")),
+        element("noscript", element("p", NO_SCRIPT, class_="warning")),
         embed_json("tree-data", drawing),
-    )  # fmt: skip
+    )
 
 
 def _show_facts(model: Model, voting: str) -> Markup:

@@ -18,11 +18,11 @@ def show_origin(content: PageContent) -> Markup:
         marks.append(["data", show_name(dataset.source), fingerprint(dataset.X, dataset.y, dataset.labels)])
     versions = [[name, version] for name, version in content.versions.items()]
     return join(
-        element("pre", element("code", content.command), tabindex=0, aria_label="Command line"),
+        element("pre", element("code", content.command), tabindex=0, role="region", aria_label="Command line"),
         make_table("inputs-table", "Inputs", [Column("kind"), Column("name"), Column("fingerprint")], marks),
         make_table("versions-table", "Versions", [Column("program"), Column("version")], versions),
         make_note(
-            "The same command on the same files writes the same page, byte for byte. A fingerprint changes with any "
-            "value or label, whatever the file is called."
+            "The same command on the same files writes the same page, byte for byte, unless a time limit or an "
+            "interrupt ends the search. A fingerprint changes with any value or label, whatever the file is called."
         ),
     )

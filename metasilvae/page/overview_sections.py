@@ -78,6 +78,9 @@ def _make_card(assessment: Assessment) -> Markup:
         element("h3", show_name(dataset.source)),
         make_note(f"{tally.size} rows, {dataset.n_features} features"),
         element("dl", figures),
+        make_note(f"{tally.no_info} rows are not decided: stability and robustness are at least this.")
+        if tally.no_info
+        else None,
         class_="card",
     )
 
