@@ -159,6 +159,27 @@ class TestDrawing:
         iris.click("[data-action='unfold']")
         assert iris.run(VISIBLE) == 7
 
+    def test_the_frame_grows_with_the_drawing(self, iris: Browser) -> None:
+        height = "document.querySelector('.drawing svg').clientHeight"
+        whole = iris.run(height)
+        iris.click("[data-action='fold']")
+        assert iris.run(height) < whole
+        iris.run("document.querySelector('.node').focus()")
+        iris.press("ArrowRight")
+        for _ in range(3):
+            iris.press("End")
+            iris.press("ArrowRight")
+        iris.press("ArrowUp")
+        iris.press("ArrowRight")
+        frame, boxes = iris.run(
+            "[document.querySelector('.drawing').getBoundingClientRect(), "
+            "...[...document.querySelectorAll('.node .box')].map(b => b.getBoundingClientRect())]"
+            ".map(r => [r.top, r.bottom]).reduce((all, r, k) => (k ? all[1].push(r) : all[0] = r, all), [[], []])"
+        )
+        assert len(boxes) == 7
+        assert frame[0] <= min(top for top, _ in boxes)
+        assert max(bottom for _, bottom in boxes) <= frame[1]
+
     def test_dragging_moves(self, iris: Browser) -> None:
         scale, left, top = iris.run(VIEW)
         iris.drag("[data-node='0']", 40, -25)

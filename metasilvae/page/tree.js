@@ -184,14 +184,19 @@
     return [right, bottom];
   }
 
+  // High enough for the drawing, but not higher than the window.
+  function heightFor(bottom, factor) {
+    const most = Math.max(260, Math.min(0.65 * window.innerHeight, 620));
+    return Math.min(Math.max(bottom * factor + 2 * MARGIN, 220), most);
+  }
+
   // The whole tree, or as much of it as can be read, around its root.
   function fit(isWhole) {
     const [right, bottom] = bounds();
     const width = frame.clientWidth;
     const legible = isWhole ? MIN_SCALE : LEGIBLE;
     const across = Math.min((width - 2 * MARGIN) / right, 1.15);
-    const most = Math.max(260, Math.min(0.65 * window.innerHeight, 620));
-    const height = Math.min(Math.max(bottom * Math.max(across, legible) + 2 * MARGIN, 220), most);
+    const height = heightFor(bottom, Math.max(across, legible));
     svg.setAttribute("height", height);
     scale = Math.max(Math.min(across, (height - 2 * MARGIN) / bottom), legible);
     left = Math.max(right * scale > width ? 12 : MARGIN, (width - right * scale) / 2);
@@ -264,7 +269,9 @@
     const [, before] = places.get(node);
     open[node] = wanted;
     draw();
-    top += (before - places.get(node)[1]) * scale;
+    const grown = Math.max(heightFor(bounds()[1], scale) - svg.clientHeight, 0);
+    svg.setAttribute("height", svg.clientHeight + grown);
+    top += (before - places.get(node)[1]) * scale + grown / 2;
     place();
   }
 
