@@ -7,6 +7,15 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from command import run
+
+from metasilvae.assessment import assess
+from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.silva_models import read_model
+from metasilvae.page.content import PageContent
+from metasilvae.perturbation import Ball
+from metasilvae.verification import ask
+
 VOID = {"meta", "input", "br"}
 
 
@@ -93,3 +102,16 @@ class Page(HTMLParser):
     def texts(self, table: str) -> list[list[str]]:
         """A table without its heading."""
         return [[cell.text for cell in row] for row in self.tables[table][1:]]
+
+
+def make_page(*arguments: object, code: int = 0) -> Page:
+    """The page of a command."""
+    result = run("report", *arguments, "-o", "-", code=code)
+    return Page(result.stdout)
+
+
+def page_of(model: str, *data: str, epsilon: float = 0.1, jobs: int = 1) -> PageContent:
+    """What a page is made of, without a command line."""
+    loaded, allowed = read_model(model), Ball(epsilon)
+    found = [assess(ask(loaded, read_dataset(each), allowed), allowed, jobs) for each in data]
+    return PageContent(loaded, found, "command", {"metasilvae": "0"})

@@ -1,6 +1,7 @@
 // The drawing of a tree: from left to right, folded and unfolded node by node, moved and zoomed.
 "use strict";
 (() => {
+  const { make, widthOf, shorten } = svgPieces;
   const data = JSON.parse(document.getElementById("tree-data").textContent);
   const frame = document.getElementById("drawing");
   const details = document.getElementById("node-details");
@@ -8,15 +9,8 @@
   const choice = document.getElementById("tree-choice");
   const WIDTH = 188, HEIGHT = 46, ACROSS = 248, DOWN = 60, MARGIN = 28;
   const SHOWN_AT_FIRST = frame.clientWidth < 600 ? 9 : 31;
-  const ROOM = WIDTH - 24, LONGEST = 60;
+  const ROOM = WIDTH - 24;
   const MIN_SCALE = 0.02, MAX_SCALE = 4, LEGIBLE = 0.74;
-
-  function make(tag, attributes = {}, ...children) {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
 
   const view = make("g", { class: "view", role: "none" });
   const svg = make("svg", { role: "tree", "aria-label": "Decision tree" }, view);
@@ -32,26 +26,6 @@
   const opposite = (node) => `${data.features[nodes[node].feature]} > ${nodes[node].threshold}`;
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
   const leaves = (count) => `${count} ${count === 1 ? "leaf" : "leaves"}`;
-
-  const pen = document.createElement("canvas").getContext("2d");
-  const family = getComputedStyle(document.body).fontFamily;
-
-  function widthOf(text, font) {
-    pen.font = `${font} ${family}`;
-    return pen.measureText(text).width;
-  }
-
-  // The text, or its beginning and end with dots between them, as wide as there is room.
-  function shorten(text, room, font) {
-    if (text.length <= LONGEST && widthOf(text, font) <= room) return text;
-    const letters = Array.from(text);
-    for (let kept = Math.min(letters.length - 1, LONGEST); kept > 2; kept--) {
-      const tail = Math.floor(kept / 3);
-      const shown = letters.slice(0, kept - tail).join("") + "…" + letters.slice(letters.length - tail).join("");
-      if (widthOf(shown, font) <= room) return shown;
-    }
-    return "…";
-  }
 
   function shortTest(node) {
     const end = ` ≤ ${Number(Number(nodes[node].threshold).toPrecision(5))}`;
