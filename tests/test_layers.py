@@ -26,6 +26,7 @@ LAYERS = [
     {"estimators", "robust_classifier", "scorers"},
     {"report"},
     {"page"},
+    {"plots"},
     {"cli", "__main__", "__init__"},
 ]  # fmt: skip
 EDGE_ONLY = {"click", "tqdm"}

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "explain": ("explain", "explain", "Which features and thresholds make rows unstable."),
     "evaluate": ("evaluate", "evaluate", "Table of accuracy, stability, robustness and size of models."),
     "report": ("report", "report", "One page for the browser: drawing, figures, verdicts, curve, fragile rows."),
+    "plot": ("plot", "plot", "Draw models, trainings and studies."),
     "predict": ("predict", "predict", "Classify the rows of a data set."),
     "info": ("info", "info", "Size and shape of a model."),
     "similarity": ("similarity", "similarity", "Share of rows on which two models answer the same."),

@@ -23,7 +23,9 @@ from metasilvae.forest_verification import Limits
 from metasilvae.formats.attack_files import read_attack
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbation import Perturbation, parse_perturbation
-from metasilvae.report.curves import CURVE_FORMATS, CurveReport, check_plot, draw
+from metasilvae.plots.canvas import choose_plot_format, render
+from metasilvae.plots.curves import draw_curves
+from metasilvae.report.curves import CURVE_FORMATS, CurveReport
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
 from metasilvae.storage import write_output
 
@@ -87,7 +89,7 @@ def evaluate(
         )
     if plot is not None and not wants_curve:
         raise click.UsageError("--plot draws curves; add --curve")
-    plot_format = None if plot is None else check_plot(plot)
+    plot_format = None if plot is None else choose_plot_format(plot)
     inputs = [*models, data, *attacks]
     refuse_two_pipes(*inputs)
     rules = [read_attack(attack) for attack in attacks]
@@ -103,7 +105,7 @@ def evaluate(
             curve = trace_curve(model, dataset, voting=voting, jobs=jobs, limits=limits)
             curves.append(CurveReport(model, dataset, curve))
         if plot is not None and plot_format is not None:
-            write_output(plot, draw(curves, plot_format))
+            write_output(plot, render(draw_curves(curves), plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
         return
     perturbations += [fit_perturbation(each, dataset) for each in rules]

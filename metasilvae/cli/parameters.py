@@ -168,7 +168,7 @@ def shared_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
 
-data_options = shared_options(
+reading_options = shared_options(
     click.option("--input-format", type=click.Choice(INPUT_FORMATS), default="auto", help="Format of the data file."),
     click.option(
         "--label-column",
@@ -177,6 +177,9 @@ data_options = shared_options(
         help="Column of the labels in CSV data; N counts from 1; none (predict only): all columns are values.",
     ),
     click.option("--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"),
+)
+data_options = shared_options(
+    reading_options,
     click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
 )
 

@@ -13,8 +13,9 @@ from metasilvae.formats.silva_models import write_model
 from metasilvae.gates import Gate, GateResult
 from metasilvae.pareto import MEASURES, SIZES, measure, pick
 from metasilvae.pareto_folder import INDEX, read_archive
-from metasilvae.report.archives import ARCHIVE_FORMATS, ArchiveReport, draw_archive
-from metasilvae.report.curves import check_plot
+from metasilvae.plots.archives import draw_archive
+from metasilvae.plots.canvas import choose_plot_format, render
+from metasilvae.report.archives import ARCHIVE_FORMATS, ArchiveReport
 from metasilvae.storage import STANDARD_STREAM, write_output
 
 
@@ -72,7 +73,7 @@ def pareto(
     if data is None and (epsilon is not None or attack is not None):
         raise click.UsageError("--epsilon and --attack are for the rows of --data; give --data FILE, or leave them out")
     refuse_two_pipes(data, attack)
-    plot_format = None if plot is None else check_plot(plot)
+    plot_format = None if plot is None else choose_plot_format(plot)
     allowed = choose_perturbation(epsilon, None, attack)
     archive = read_archive(folder)
     if data is not None and allowed is None:
@@ -97,7 +98,7 @@ def pareto(
     picked = pick(archive.figures, gates, by or "accuracy", archive.fitness) if chooses else None
     report = ArchiveReport(archive, picked)
     if plot is not None and plot_format is not None:
-        write_output(plot, draw_archive(report, plot_format))
+        write_output(plot, render(draw_archive(report), plot_format))
     if chooses and picked is None:
         wanted = " and ".join(gate.text for gate in gates)
         found = f"no tree in {folder} satisfies {wanted}" if archive.files else f"there is no tree in {folder}"

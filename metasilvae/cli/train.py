@@ -31,14 +31,22 @@ from metasilvae.forest_options import ForestOptions
 from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
+from metasilvae.formats.study_tables import choose_table_format
 from metasilvae.model import Model, join_trees, name_kind
 from metasilvae.pareto import TreeCollector
 from metasilvae.pareto_folder import check_folder, write_archive
 from metasilvae.report.archives import describe_archive
-from metasilvae.report.trainings import ProgressBar, ProgressLog, describe_study, describe_training
+from metasilvae.report.tables import TABLE_FORMATS
+from metasilvae.report.trainings import (
+    ProgressBar,
+    ProgressLog,
+    describe_study,
+    describe_training,
+    tabulate_study,
+)
 from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, judge, train_once
 from metasilvae.sharding import Shard
-from metasilvae.storage import STANDARD_STREAM, open_log
+from metasilvae.storage import STANDARD_STREAM, open_log, write_output
 from metasilvae.trainers import make_trainer
 from metasilvae.training_options import TrainingOptions
 
@@ -49,6 +57,7 @@ from metasilvae.training_options import TrainingOptions
 @training_options
 @click.option("--test", metavar="FILE", help="Report on these rows too, at the end; they decide nothing.")
 @click.option("--log", metavar="FILE", help="Write one line of JSON for each step.")
+@click.option("--table", metavar="FILE", help="Write the figures of each seed (.csv or .json), for `plot variance`.")
 @click.option(
     "--pareto",
     metavar="DIR",
@@ -66,6 +75,7 @@ def train(
     output: str,
     test: str | None,
     log: str | None,
+    table: str | None,
     pareto: str | None,
     jobs: int | None,
     scheduler: str | None,
@@ -100,16 +110,18 @@ def train(
     """
     refuse_two_pipes(training_set, test, options["attack"])
     request = read_request(**options)
+    table_format = None if table is None else choose_table_format(table)
+    outputs = [output, *(path for path in (log, table) if path is not None)]
     if scheduler is not None and log is not None:
         raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
     if pareto is not None:
         others = {"--trees": options["trees"], "--seeds": options["seeds"], "--shard": shard, "--scheduler": scheduler}
-        _check_archive(pareto, others, [output, *([] if log is None else [log])])
+        _check_archive(pareto, others, outputs)
     if shard is not None:
         request = _take_part(request, shard, has_seeds=options["seeds"] is not None)
     inputs = [name for name in (training_set, test, request.forest, options["attack"]) if name is not None]
     refuse_two_pipes(*inputs)
-    check_outputs([output, *([] if log is None else [log])], inputs)
+    check_outputs(outputs, inputs)
     reading = {"input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features}
     dataset = read_dataset(training_set, **reading)  # type: ignore[arg-type]
     check_labels(dataset.labels, dataset.source)
@@ -140,6 +152,8 @@ def train(
     finally:
         n_archived = 0 if pareto is None or collector is None else write_archive(pareto, collector)
 
+    if table is not None and table_format is not None:
+        write_output(table, TABLE_FORMATS[table_format](tabulate_study(runs)))
     to_stderr = STANDARD_STREAM in (output, log)
     if len(request.seeds) > 1:
         click.echo(describe_study(runs, kept), err=to_stderr)

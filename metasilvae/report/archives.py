@@ -1,17 +1,13 @@
-"""Archives of trees as tables, CSV, JSON and plots."""
+"""Archives of trees as tables, CSV and JSON."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from metasilvae.pareto_folder import StoredArchive, describe
 from metasilvae.report.tables import TABLE_FORMATS, Record
-
-# Area of a marker in points, for the smallest and the largest tree of a picture.
-MARKER_AREAS = (25.0, 400.0)
 
 
 @dataclass(frozen=True)
@@ -68,35 +64,3 @@ ARCHIVE_FORMATS: dict[str, Callable[[ArchiveReport], str]] = {
     "json": _write_json,
     "csv": lambda report: TABLE_FORMATS["csv"](report.records),
 }
-
-
-def draw_archive(report: ArchiveReport, plot_format: str) -> bytes:
-    """Accuracy against stability; the larger the marker, the larger the tree. A ring marks the one that was picked."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    archive = report.archive
-    stability = [float(each.stability) for each in archive.figures]
-    accuracy = [float(each.accuracy) for each in archive.figures]
-    leaves = [each.leaves for each in archive.figures]
-    small, large = MARKER_AREAS
-    most = max(leaves, default=1)
-    # Without a salt, names inside an SVG would differ from run to run.
-    with rc_context({"svg.hashsalt": "metasilvae"}):
-        figure = Figure(figsize=(7, 4.5), layout="constrained")
-        axes = figure.subplots()
-        areas = [small + (large - small) * number / most for number in leaves]
-        axes.scatter(stability, accuracy, s=areas, alpha=0.5, label=f"area: leaves, up to {most}")
-        if report.picked is not None:
-            place = report.picked
-            axes.scatter(
-                stability[place], accuracy[place], s=2 * areas[place], facecolors="none", edgecolors="C3",
-                label=f"{archive.files[place]}, {leaves[place]} leaves",
-            )  # fmt: skip
-        axes.set(xlabel="stability", ylabel="accuracy", title=f"{archive.data}, {archive.perturbation}")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
-        stream = io.BytesIO()
-        metadata = {"Date": None} if plot_format == "svg" else {"CreationDate": None} if plot_format == "pdf" else None
-        figure.savefig(stream, format=plot_format, dpi=150, metadata=metadata)
-    return stream.getvalue()

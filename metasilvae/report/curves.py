@@ -1,18 +1,13 @@
-"""Curves of stability and robustness over epsilon as tables, CSV, JSON and plots."""
+"""Curves of stability and robustness over epsilon as tables, CSV and JSON."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
 
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.dataset import Dataset
-from metasilvae.errors import OutputError, RequestError
 from metasilvae.model import Model
 from metasilvae.report.radii import as_json_number
 from metasilvae.report.tables import TABLE_FORMATS, Record, as_csv
@@ -89,48 +84,3 @@ CURVE_FORMATS: dict[str, Callable[[Sequence[CurveReport]], str]] = {
     "json": lambda reports: json.dumps({"curves": list(map(_document, reports))}, indent=1) + "\n",
     "csv": lambda reports: as_csv([record for report in reports for record in _steps(report)]),
 }
-PLOT_FORMATS = ("png", "svg", "pdf")
-
-
-def check_plot(path: str) -> str:
-    """The format of a plot by the suffix of its file; refuses what could not be drawn, before any work is done."""
-    suffix = Path(path).suffix.lstrip(".").lower()
-    if suffix not in PLOT_FORMATS:
-        raise RequestError(f"{path}: a plot is a file that ends in {', '.join('.' + each for each in PLOT_FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise OutputError(
-            f"{path}: matplotlib is missing ({error.name}); `pip install 'metasilvae[plot]'` installs it"
-        ) from None
-    return suffix
-
-
-def draw(reports: Sequence[CurveReport], plot_format: str) -> bytes:
-    """The curves of all models in one picture."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    # Without a salt, names inside an SVG would differ from run to run.
-    with rc_context({"svg.hashsalt": "metasilvae"}):
-        figure = Figure(figsize=(7, 4.5), layout="constrained")
-        axes = figure.subplots()
-        for number, report in enumerate(reports):
-            epsilon, stable, robust = report.curve.steps
-            finite = epsilon[np.isfinite(epsilon)]
-            edges = [0.0, *finite, 1.05 * finite[-1] if len(finite) and finite[-1] > 0 else 1.0]
-            for counts, style, name in ((stable, "-", "stability"), (robust, "--", "robustness")):
-                # Beyond the last finite radius only rows with an infinite one are left.
-                shares = np.append(counts, 0)[: len(finite) + 1] / report.curve.n_samples
-                axes.stairs(
-                    shares, edges, baseline=None, color=f"C{number}", linestyle=style,
-                    label=f"{report.model.source}: {name}",
-                )  # fmt: skip
-        axes.set(xlabel="epsilon", ylabel="share of rows", ylim=(0, 1.02))
-        axes.set_xlim(left=0)
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
-        stream = io.BytesIO()
-        metadata = {"Date": None} if plot_format == "svg" else {"CreationDate": None} if plot_format == "pdf" else None
-        figure.savefig(stream, format=plot_format, dpi=150, metadata=metadata)
-    return stream.getvalue()

@@ -9,10 +9,13 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from metasilvae.evaluation import Evaluation
+from metasilvae.formats.study_tables import TEST_PREFIX
 from metasilvae.model import name_kind
 from metasilvae.report.tables import Cell, Record, as_text
 from metasilvae.seed_study import QUANTILES, TrainedModel, spread
 from metasilvae.training import Progress
+
+_FIGURES = ("phi", "accuracy", "stability", "robustness")
 
 
 class ProgressBar:
@@ -96,6 +99,20 @@ def _figures(run: TrainedModel, name: str, evaluation: Evaluation) -> Record:
     }
 
 
+def tabulate_study(runs: Sequence[TrainedModel]) -> list[Record]:
+    """A record for each training, in the columns of `metasilvae.formats.study_tables`."""
+    records: list[Record] = []
+    for run in runs:
+        w_acc, w_st, w_rob = run.fitness.weights
+        record: dict[str, Cell] = {"set": run.training.dataset.source, "seed": run.seed}
+        record |= {"w_acc": w_acc, "w_st": w_st, "w_rob": w_rob}
+        for prefix, part in (("", "training"), (TEST_PREFIX, "test")):
+            if getattr(run, part) is not None:
+                record |= {f"{prefix}{name}": _figure(run, part, name) for name in _FIGURES}
+        records.append(record | {"leaves": run.model.n_leaves, "depth": run.model.max_depth, "seconds": run.seconds})
+    return records
+
+
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:
     """How the figures spread over the seeds, and which models were kept."""
     chosen = kept[0]
@@ -104,7 +121,7 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
         if getattr(chosen, part) is not None:
             columns |= {
                 f"{prefix}{name}": spread(runs, lambda run, part=part, name=name: _figure(run, part, name))  # type: ignore[misc]
-                for name in ("phi", "accuracy", "stability", "robustness")
+                for name in _FIGURES
             }
     columns["leaves"] = spread(runs, lambda run: run.model.n_leaves)
     columns["seconds"] = spread(runs, lambda run: run.seconds)

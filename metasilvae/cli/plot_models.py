@@ -1,0 +1,213 @@
+"""``metasilvae plot tree``, ``regions``, ``curve`` and ``pareto``: pictures of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+
+from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
+from metasilvae.cli.parameters import (
+    attack_option,
+    data_options,
+    jobs_option,
+    limit_options,
+    reading_options,
+    refuse_two_pipes,
+    voting_option,
+)
+from metasilvae.cli.plot_output import Picture, plot_options
+from metasilvae.curve import trace_curve
+from metasilvae.forest_verification import Limits
+from metasilvae.formats.silva_models import read_model
+from metasilvae.pareto_folder import INDEX, read_archive
+from metasilvae.perturbation import Ball, parse_perturbation
+from metasilvae.plots.archives import draw_archive
+from metasilvae.plots.curves import draw_curves
+from metasilvae.plots.regions import choose_features, choose_plane, draw_regions, survey
+from metasilvae.plots.tree_facts import gather_facts
+from metasilvae.plots.trees import DIRECTIONS, MOST_LEAVES_DOWN, draw_tree
+from metasilvae.report.archives import ArchiveReport
+from metasilvae.report.curves import CurveReport
+
+
+@click.command()
+@click.argument("model")
+@click.argument("data", required=False)
+@click.option("--epsilon", metavar="E", help="With DATA, count the rows that a change by E takes across a threshold.")
+@click.option("--tree", "position", type=click.IntRange(min=0), metavar="N", help="Tree of a forest, counted from 0.")
+@click.option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Fold what is deeper.  [default: nothing]")
+@click.option(
+    "--direction",
+    type=click.Choice(DIRECTIONS),
+    help=f"Where the tree grows to.  [default: down, with more than {MOST_LEAVES_DOWN} leaves right]",
+)
+@plot_options
+@data_options
+def tree(
+    model: str,
+    data: str | None,
+    epsilon: str | None,
+    position: int | None,
+    max_depth: int | None,
+    direction: str | None,
+    output: str,
+    plot_format: str | None,
+    title: str | None,
+    **data_options: Any,
+) -> None:
+    """Draw MODEL, a tree or one tree of a forest.
+
+    Leaves have the colour of their answer, bars show the classes of the rows that the tree was trained on, and leaves
+    their numbers in the order of the legend. With DATA, the columns have their names, and each box tells how many of
+    its rows come there and the margin: how far the nearest of them is from the threshold. Thresholds are rounded to 6
+    digits.
+
+    \b
+    Examples:
+      metasilvae plot tree model.silva test.csv --epsilon 0.1 -o tree.svg
+      metasilvae plot tree forest.silva --tree 3 --max-depth 4 -o tree.png
+      metasilvae plot tree model.silva -o - --format svg > tree.svg
+    """
+    inputs = [model, *([] if data is None else [data])]
+    refuse_two_pipes(*inputs)
+    if epsilon is not None and data is None:
+        raise click.UsageError("--epsilon counts rows that are close to a threshold; give DATA")
+    ball = None if epsilon is None else parse_perturbation(("l_inf", epsilon))
+    picture = Picture(output, plot_format, inputs)
+    loaded = read_model(model)
+    if loaded.n_trees > 1 and position is None:
+        raise click.UsageError(f"{loaded.source} is a forest of {loaded.n_trees} trees; choose one with --tree N")
+    if (position or 0) >= loaded.n_trees:
+        raise click.UsageError(f"--tree {position}: {loaded.source} has the trees 0 to {loaded.n_trees - 1}")
+    dataset = None if data is None else load_data_for(loaded, data, data_options, needs_labels=False)
+    radius = ball.epsilon if isinstance(ball, Ball) else None
+    facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth)
+    picture.write(draw_tree(facts, direction, title))
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("data")
+@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E.")
+@attack_option
+@click.option(
+    "--features",
+    "wanted",
+    nargs=2,
+    metavar="I J",
+    help="The two features, by name or by number from 0.  [default: the only two that are tested]",
+)
+@click.option("--row", type=int, metavar="N", help="Fix the other features at this row.  [default: at the medians]")
+@click.option("--max-rows", type=click.IntRange(min=1), default=1000, metavar="N", help="Rows to draw, evenly chosen.")
+@voting_option
+@plot_options
+@limit_options
+@jobs_option
+@reading_options
+def regions(
+    models: tuple[str, ...],
+    data: str,
+    epsilon: str | None,
+    attack: str | None,
+    wanted: tuple[str, str] | None,
+    row: int | None,
+    max_rows: int,
+    voting: str | None,
+    output: str,
+    plot_format: str | None,
+    title: str | None,
+    sample_timeout: float | None,
+    sample_steps: int | None,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Draw what each MODEL answers in the plane of two features, with rows of DATA and what may become of them.
+
+    The regions are exact, and so is what is said of a row: a cross if its answer is wrong, a thick box if a
+    perturbation can change it. Where a model tests other features too, the picture is a slice: those are fixed, at a
+    row or at the medians. Rows are judged with all their own values, and stand where the two features put them.
+
+    \b
+    Examples:
+      metasilvae plot regions cart.silva ours.silva builtin:circle/train --epsilon 0.02 -o circle.svg
+      metasilvae plot regions iris.silva test.csv --features petal_length petal_width --epsilon 0.1 -o iris.png
+      metasilvae plot regions wine.silva test.csv --features 0 6 --row 17 -o slice.pdf
+    """
+    inputs = [*models, data, *([] if attack is None else [attack])]
+    refuse_two_pipes(*inputs)
+    picture = Picture(output, plot_format, inputs)
+    chosen = choose_perturbation(epsilon, None, attack)
+    loaded = [read_model(model) for model in models]
+    dataset = load_data_for(max(loaded, key=lambda each: each.n_features), data, data_options)
+    features = choose_features(loaded, dataset, wanted)
+    allowed = None if chosen is None else fit_perturbation(chosen, dataset)
+    plane = choose_plane(dataset, features, row, allowed or Ball(0.0))
+    drawn = dataset
+    if dataset.n_samples > max_rows:
+        rows = np.linspace(0, dataset.n_samples - 1, max_rows).round().astype(np.intp)
+        drawn = dataset.subset(np.unique([*rows, *([] if row is None else [row])]))
+    limits = Limits(sample_timeout, sample_steps)
+    panels = [survey(model, drawn, plane, allowed, voting=voting, jobs=jobs, limits=limits) for model in loaded]
+    picture.write(draw_regions(panels, row is not None, title))
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("data")
+@voting_option
+@plot_options
+@limit_options
+@jobs_option
+@data_options
+def curve(
+    models: tuple[str, ...],
+    data: str,
+    voting: str | None,
+    output: str,
+    plot_format: str | None,
+    title: str | None,
+    sample_timeout: float | None,
+    sample_steps: int | None,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Draw stability and robustness of each MODEL on DATA, for all epsilon.
+
+    The curves are exact, as those of `evaluate --curve`, which prints them; where a limit ends the search for the
+    radius of a row, they are lower bounds.
+
+    \b
+    Example:
+      metasilvae plot curve cart.silva ours.silva test.csv -o curves.svg
+    """
+    inputs = [*models, data]
+    refuse_two_pipes(*inputs)
+    picture = Picture(output, plot_format, inputs)
+    loaded = [read_model(model) for model in models]
+    dataset = load_data_for(max(loaded, key=lambda each: each.n_features), data, data_options)
+    limits = Limits(sample_timeout, sample_steps)
+    reports = [
+        CurveReport(model, dataset, trace_curve(model, dataset, voting=voting, jobs=jobs, limits=limits))
+        for model in loaded
+    ]
+    picture.write(draw_curves(reports, title))
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@plot_options
+def pareto(folder: str, output: str, plot_format: str | None, title: str | None) -> None:
+    """Draw the trees that `train --pareto DIR` kept: accuracy against stability, larger marks for larger trees.
+
+    `metasilvae pareto DIR --plot FILE` draws the same with the tree that it picks, or on other rows.
+
+    \b
+    Example:
+      metasilvae plot pareto trees/ -o trees.svg
+    """
+    archive = read_archive(folder)
+    paths = [archive.path(position) for position in range(len(archive.files))]
+    picture = Picture(output, plot_format, [*paths, f"{folder}/{INDEX}"])
+    picture.write(draw_archive(ArchiveReport(archive), title))

@@ -1,0 +1,114 @@
+"""What all pictures have in common: formats, style, and bytes that depend on nothing but what is drawn."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metasilvae.errors import MetasilvaeWarning, RequestError
+from metasilvae.extras import load_library
+from metasilvae.storage import strip_compression
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Formats, and what must be left out of them so that the same picture is the same file.
+PLOT_FORMATS: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+ENDINGS = ", ".join(f".{each}" for each in PLOT_FORMATS)
+DOTS_PER_INCH = 150
+# Pixels that a side and the whole of a PNG may have; larger pictures get fewer dots per inch.
+MOST_PIXELS_A_SIDE = 20_000
+MOST_PIXELS = 60_000_000
+_COORDINATES = re.compile(rb' (?:d|x|y|transform)="[^"]*"')
+_DIGITS = re.compile(rb"(\.\d\d)\d+")
+_SETTINGS: dict[str, Any] = {
+    # Without a salt, names inside an SVG would differ from run to run.
+    "svg.hashsalt": "metasilvae",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    # Labels and column names are shown as they are, also with dollar signs.
+    "text.parse_math": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+}
+
+
+def choose_plot_format(path: str, wanted: str | None = None) -> str:
+    """The format that was asked for, or that of a file by its ending; refuses what could not be drawn."""
+    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
+    if wanted is None and suffix not in PLOT_FORMATS:
+        raise RequestError(f"{path}: a plot is a file that ends in {ENDINGS}")
+    if wanted is not None and suffix in PLOT_FORMATS and suffix != wanted:
+        raise RequestError(f"{path} is to be a plot in the format {wanted}; let it end in .{wanted}")
+    _load_matplotlib()
+    return wanted or suffix
+
+
+def _load_matplotlib() -> Any:
+    return load_library("matplotlib", "plot", "a plot")
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Our settings for the time being, whatever those of the user are."""
+    matplotlib = _load_matplotlib()
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        yield
+
+
+def new_figure(width: float, height: float, is_packed: bool = True) -> Figure:
+    """An empty figure, in inches, that makes room for all its labels if it is packed; call it within `style`."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained" if is_packed else None)
+
+
+@style()
+def render(figure: Figure, plot_format: str) -> bytes:
+    """A picture as a file."""
+    width, height = figure.get_size_inches()
+    dots = min(DOTS_PER_INCH, MOST_PIXELS_A_SIDE / max(width, height), (MOST_PIXELS / (width * height)) ** 0.5)
+    stream = io.BytesIO()
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        figure.savefig(stream, format=plot_format, dpi=dots, metadata=PLOT_FORMATS[plot_format])
+    # The program that shows an SVG brings its own fonts.
+    if plot_format != "svg" and any("missing from" in str(each.message) for each in raised):
+        warnings.warn(
+            f"a name has characters that the font of a {plot_format} plot lacks; an svg plot shows them",
+            MetasilvaeWarning,
+            stacklevel=2,
+        )
+    return _round_svg(stream.getvalue()) if plot_format == "svg" else stream.getvalue()
+
+
+def _round_svg(content: bytes) -> bytes:
+    """Coordinates to a hundredth of a point: more digits only take room. Texts stay as they are."""
+    return _COORDINATES.sub(lambda found: _DIGITS.sub(rb"\1", found[0]), content)
+
+
+def say(text: str, most: int = 40) -> str:
+    """A name for a picture: without characters that cannot be shown, cut to a readable length."""
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return shown if len(shown) <= most else f"{shown[: most // 2 - 1]}...{shown[-(most - most // 2 - 2) :]}"
+
+
+def say_entry(text: str, most: int = 40) -> str:
+    """The same for a legend, which would pass over a name that starts with an underscore."""
+    shown = say(text, most)
+    return f" {shown}" if shown.startswith("_") else shown

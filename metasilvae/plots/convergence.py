@@ -1,0 +1,122 @@
+"""How training runs got better, from their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from metasilvae.formats.training_logs import LoggedRun
+from metasilvae.plots.canvas import new_figure, say, say_entry, style
+from metasilvae.plots.palette import FAINT, INK, colour_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+X_AXES = ("seconds", "steps")
+SHOWN = {"fitness": "phi", "accuracy": "accuracy", "stability": "stability", "leaves": "leaves"}
+PHASE_MARKS = "osD^vP*X"
+# With more lines than this, those of a log have one colour.
+MOST_COLOURS = 8
+
+
+@style()
+def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: str | None = None) -> Figure:
+    """Phi, accuracy, stability and leaves of the best tree so far, over time or over steps.
+
+    The phases of a single run are bands; of several, each has a mark where it starts.
+    """
+    figure = new_figure(9, 6)
+    axes = dict(zip(SHOWN, figure.subplots(2, 2, sharex=True).ravel(), strict=True))
+    phases = list(dict.fromkeys(phase for run in runs for phase in run.phases))
+    sources = list(dict.fromkeys(run.source for run in runs))
+    for number, run in enumerate(runs):
+        colour = colour_of(number if len(runs) <= MOST_COLOURS else sources.index(run.source))
+        for name, each in axes.items():
+            _draw_run(each, run, name, x_axis, colour, phases if len(runs) > 1 else [])
+    for name, each in axes.items():
+        each.set_ylabel(SHOWN[name])
+        each.grid(alpha=0.3)
+        if len(runs) == 1:
+            _draw_bands(each, runs[0], x_axis)
+    for name in ("stability", "leaves"):
+        axes[name].set_xlabel("seconds" if x_axis == "seconds" else "step")
+    axes["leaves"].set_ylim(bottom=0)
+    axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
+    one = f"{say(runs[0].source)}, seed {runs[0].seed}" if len(runs) == 1 else f"{len(runs)} trainings"
+    figure.suptitle(one if title is None else say(title, 200), fontsize="medium")
+    _draw_legend(figure, runs, sources, phases)
+    return figure
+
+
+def _places(run: LoggedRun, x_axis: str) -> list[float]:
+    return run.figures["seconds"] if x_axis == "seconds" else [float(step) for step in range(1, run.n_steps + 1)]
+
+
+def _draw_run(axes: Axes, run: LoggedRun, name: str, x_axis: str, colour: str, phases: Sequence[str]) -> None:
+    places, values = _places(run, x_axis), run.figures[name]
+    mark = "." if run.n_steps == 1 else None
+    axes.plot(places, values, color=colour, linewidth=1.5, drawstyle="steps-post", marker=mark, label=_name(run))
+    for phase, start, _ in _stretches(run):
+        if phase in phases:
+            axes.plot(
+                places[start], values[start], marker=_mark(phases, phase), color=colour, markersize=5,
+                markeredgecolor=INK, markeredgewidth=0.5, linestyle="none", label=f"start of {phase}",
+            )  # fmt: skip
+
+
+def _mark(phases: Sequence[str], phase: str) -> str:
+    return PHASE_MARKS[phases.index(phase) % len(PHASE_MARKS)]
+
+
+def _stretches(run: LoggedRun) -> list[tuple[str, int, int]]:
+    """Phases with their first and last steps, as they followed each other."""
+    found = []
+    for phase, steps in groupby(range(run.n_steps), key=lambda step: run.phases[step]):
+        positions = list(steps)
+        found.append((phase, positions[0], positions[-1]))
+    return found
+
+
+def _draw_bands(axes: Axes, run: LoggedRun, x_axis: str) -> None:
+    """A grey band for every other phase; its name stands at the lower edge, if there is room for it."""
+    places = _places(run, x_axis)
+    whole = max(places[-1] - places[0], 1e-9)
+    start = places[0]
+    for number, (phase, _, last) in enumerate(_stretches(run)):
+        end = places[last]
+        axes.axvspan(start, end, color="black", alpha=0.07 if number % 2 else 0.0, linewidth=0, label=f"phase {phase}")
+        if end - start > 0.012 * len(phase) * whole:
+            axes.annotate(
+                phase, ((start + end) / 2, 0.02), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom",
+                fontsize="small", color=FAINT,
+            )  # fmt: skip
+        start = end
+
+
+def _name(run: LoggedRun) -> str:
+    return f"{say_entry(run.source)}, seed {run.seed}"
+
+
+def _draw_legend(figure: Figure, runs: Sequence[LoggedRun], sources: Sequence[str], phases: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    if len(runs) == 1:
+        return
+    if len(runs) <= MOST_COLOURS:
+        handles = [Line2D([], [], color=colour_of(number), label=_name(run)) for number, run in enumerate(runs)]
+    else:
+        handles = []
+        for number, source in enumerate(sources[:MOST_COLOURS]):
+            n_seeds = sum(run.source == source for run in runs)
+            handles.append(
+                Line2D(
+                    [], [], color=colour_of(number), label=f"{say_entry(source)}, {n_seeds} seed{'s'[: n_seeds > 1]}"
+                )
+            )
+    handles += [
+        Line2D([], [], linestyle="none", marker=_mark(phases, phase), color=FAINT, label=f"start of {say(phase)}")
+        for phase in phases
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)

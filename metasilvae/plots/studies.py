@@ -1,0 +1,134 @@
+"""What weights and seeds make of the figures, from tables of trainings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metasilvae.errors import DataError
+from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
+from metasilvae.plots.canvas import new_figure, say, style
+from metasilvae.plots.palette import INK, blend, colour_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WEIGHTED = {"accuracy": ("o", "-"), "stability": ("s", "--")}
+SPREAD = ("accuracy", "stability", "phi", "leaves")
+ROW_KINDS = ("training", "test")
+PANELS_IN_A_ROW = 3
+MOST_GROUPS = 40
+
+
+def choose_rows(tables: Sequence[StudyTable], wanted: str | None) -> str:
+    """Whose figures to show: those of test rows if all tables have them."""
+    return wanted or ("test" if all(table.has_test for table in tables) else "training")
+
+
+def _column(table: StudyTable, name: str, rows: str) -> list[float]:
+    has_rows = name not in ("leaves", "w_acc")
+    return table.column(f"{TEST_PREFIX}{name}" if has_rows and rows == "test" else name)
+
+
+# Weights
+
+
+@style()
+def draw_weights(tables: Sequence[StudyTable], rows: str, title: str | None = None) -> Figure:
+    """Accuracy and stability over the weight of accuracy, a panel for each set: medians, and quartiles of the seeds."""
+    points: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for table in tables:
+        weights, columns = _column(table, "w_acc", rows), {name: _column(table, name, rows) for name in WEIGHTED}
+        for place, (each, weight) in enumerate(zip(table.sets(), weights, strict=True)):
+            for name, values in columns.items():
+                points.setdefault(each, {}).setdefault(name, {}).setdefault(weight, []).append(values[place])
+    n_columns = min(len(points), PANELS_IN_A_ROW)
+    n_lines = math.ceil(len(points) / n_columns)
+    figure = new_figure(max(3.2 * n_columns, 5), 2.8 * n_lines + 0.8)
+    panels = figure.subplots(n_lines, n_columns, squeeze=False, sharey=True).ravel()
+    for axes, (each, figures) in zip(panels, points.items(), strict=False):
+        for number, (name, by_weight) in enumerate(figures.items()):
+            _draw_medians(axes, by_weight, name, colour_of(number))
+        axes.set(title=say(each), xlabel="weight of accuracy")
+        axes.grid(alpha=0.3)
+    for axes in panels[len(points) :]:
+        axes.set_axis_off()
+    for axes in panels[::n_columns]:
+        axes.set_ylabel(f"share of {rows} rows")
+    if title is not None:
+        figure.suptitle(say(title, 200))
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
+
+
+def _draw_medians(axes: Any, by_weight: dict[float, list[float]], name: str, colour: str) -> None:
+    weights = sorted(by_weight)
+    low, middle, high = np.array([np.quantile(by_weight[weight], (0.25, 0.5, 0.75)) for weight in weights]).T
+    mark, line = WEIGHTED[name]
+    axes.plot(weights, middle, color=colour, marker=mark, markersize=4, linestyle=line, label=name)
+    if any(len(values) > 1 for values in by_weight.values()):
+        axes.fill_between(weights, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+# Seeds
+
+
+@style()
+def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = None) -> Figure:
+    """A box for each set: median, quartiles, and all seeds as dots, for accuracy, stability, phi and leaves."""
+    groups = _group(tables, rows)
+    # A column of names leans if there is not enough room for it.
+    leans = sum(len(name) for name in groups) > 30
+    figure = new_figure(max(7.0, 3 + 1.2 * len(groups)), 6.5)
+    for axes, name in zip(figure.subplots(2, 2).ravel(), SPREAD, strict=True):
+        values = [figures[name] for figures in groups.values()]
+        drawn = axes.boxplot(
+            values, widths=0.55, showfliers=False, patch_artist=True, whis=(0, 100), medianprops={"color": INK},
+            boxprops={"linewidth": 0.8}, whiskerprops={"linewidth": 0.8}, capprops={"linewidth": 0.8},
+        )  # fmt: skip
+        for number, (box, numbers) in enumerate(zip(drawn["boxes"], values, strict=True)):
+            box.set_facecolor(blend([colour_of(number)], 0.6))
+            # The same spread of dots in every picture of the same seeds.
+            shifts = [0.36 * (place * 0.618034 % 1 - 0.5) for place in range(len(numbers))]
+            axes.scatter(
+                [number + 1 + shift for shift in shifts], numbers, s=9, color=colour_of(number), edgecolors=INK,
+                linewidths=0.3, zorder=3,
+            )  # fmt: skip
+        axes.set_ylabel(name if name == "leaves" else f"{name}, {rows} rows")
+        axes.set_xticks(range(1, len(groups) + 1), [say(each, 24) for each in groups])
+        if leans:
+            axes.tick_params("x", rotation=30)
+            for label in axes.get_xticklabels():
+                label.set(ha="right", rotation_mode="anchor")
+        axes.grid(axis="y", alpha=0.3)
+    numbers_of_seeds = sorted({len(figures["leaves"]) for figures in groups.values()})
+    seeds = f"{numbers_of_seeds[0]} seed{'' if numbers_of_seeds == [1] else 's'}"
+    if len(numbers_of_seeds) > 1:
+        seeds = f"{numbers_of_seeds[0]} to {numbers_of_seeds[-1]} seeds"
+    figure.suptitle(seeds if title is None else say(title, 200), fontsize="medium")
+    return figure
+
+
+def _group(tables: Sequence[StudyTable], rows: str) -> dict[str, dict[str, list[float]]]:
+    """Figures by set; where two tables are of the same set, by table and set."""
+    owners: dict[str, set[int]] = {}
+    for number, table in enumerate(tables):
+        for name in table.sets():
+            owners.setdefault(name, set()).add(number)
+    groups: dict[str, dict[str, list[float]]] = {}
+    for table in tables:
+        columns = {name: _column(table, name, rows) for name in SPREAD}
+        for place, each in enumerate(table.sets()):
+            key = each if len(owners[each]) == 1 else f"{table.source}: {each}"
+            figures = groups.setdefault(key, {name: [] for name in SPREAD})
+            for name, values in columns.items():
+                figures[name].append(values[place])
+    if len(groups) > MOST_GROUPS:
+        raise DataError(
+            f"{tables[0].source}: box plots of {len(groups)} sets cannot be read, draw {MOST_GROUPS} at most"
+        )
+    return groups

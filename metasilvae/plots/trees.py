@@ -1,0 +1,273 @@
+"""A drawing of a tree: a box for each node, a bar of class colours for the rows that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metasilvae.export.wording import name_answer, name_features
+from metasilvae.model import LeafKind
+from metasilvae.plots.canvas import new_figure, say, say_entry, style
+from metasilvae.plots.palette import FAINT, INK, blend, colour_names
+from metasilvae.plots.tree_facts import NodeFacts, TreeFacts
+from metasilvae.plots.tree_layout import place_boxes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DOWN, RIGHT = "down", "right"
+DIRECTIONS = (DOWN, RIGHT)
+# Up to so many leaves fit beside each other on a page; more are stacked.
+MOST_LEAVES_DOWN = 8
+# With more classes than these, a leaf tells the counts of its answer only, and there is no legend.
+MOST_COUNTS, MOST_ENTRIES = 4, 12
+# Inches.
+FONT_SIZE = 8.0
+LINE = 0.155
+PADDING = 0.07
+BAR = 0.07
+MARGIN = 0.15
+GAPS = {DOWN: (0.12, 0.42), RIGHT: (0.09, 0.55)}
+NARROWEST = 0.5
+_POINTS_PER_INCH = 72
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A node with its words and its place; x and y are those of the centre, y grows downwards."""
+
+    facts: NodeFacts
+    lines: list[str]
+    width: float
+    height: float
+    x: float = 0.0
+    y: float = 0.0
+
+
+@style()
+def draw_tree(facts: TreeFacts, direction: str | None = None, title: str | None = None) -> Figure:
+    """Draw a tree that grows downwards or to the right; by default the one that fits its size."""
+    n_ends = sum(box.children is None for box in facts.boxes)
+    direction = direction or (DOWN if n_ends <= MOST_LEAVES_DOWN else RIGHT)
+    boxes = _arrange(facts, direction)
+    entries = _entries(facts)
+    heading = _heading(facts) if title is None else [say(title, 200)]
+    measure = _measure_text()
+    legend_width = sum(measure(name, False) + 0.4 for name, _ in entries)
+    needed = [max(box.x + box.width / 2 for box in boxes), legend_width, *(measure(line, True) for line in heading)]
+    width = max(needed) + 2 * MARGIN
+    legend_top = MARGIN + LINE * len(heading) + 0.08
+    top = legend_top + (0.32 if entries else 0.08)
+    height = max(box.y + box.height / 2 for box in boxes) + top + MARGIN
+    figure = new_figure(width, height, is_packed=False)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    indent = (width - needed[0]) / 2
+    axes.set(xlim=(-indent, width - indent), ylim=(height - top, -top))
+    for number, line in enumerate(heading):
+        weight = "normal" if number else "bold"
+        place = 1 - (MARGIN + number * LINE) / height
+        figure.text(0.5, place, line, ha="center", va="top", fontsize=FONT_SIZE, fontweight=weight, color=INK)
+    _draw_legend(figure, entries, 1 - legend_top / height)
+    colours = colour_names(facts.tree.labels)
+    for box in boxes:
+        for number, child in enumerate(box.facts.children or ()):
+            _draw_edge(axes, facts, box, boxes[child], direction, ("yes", "no")[number])
+    for box in boxes:
+        _draw_box(axes, facts, box, colours)
+    return figure
+
+
+# Words
+
+
+def _heading(facts: TreeFacts) -> list[str]:
+    tree = facts.tree
+    lines = [f"{say(tree.source)}: {tree.n_leaves} lea{'f' if tree.n_leaves == 1 else 'ves'}, depth {tree.max_depth}"]
+    if facts.dataset is not None:
+        lines.append(f"with the rows of {say(facts.dataset.source)}")
+    return lines
+
+
+def _words(facts: TreeFacts) -> Iterator[list[str]]:
+    names = name_features(facts.tree, None if facts.dataset is None else facts.dataset.feature_names)
+    for box in facts.boxes:
+        if facts.is_leaf(box):
+            lines = [say(name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node])), 28), _count_words(box)]
+            if box.rows is not None:
+                right = "" if box.right_rows is None else f", {box.right_rows} right"
+                lines.append(f"{_plural(box.rows, 'row')}{right}")
+        elif box.children is None:
+            lines = [f"... {box.n_leaves} leaves", _count_words(box)]
+            if box.rows is not None:
+                lines.append(_plural(box.rows, "row"))
+        else:
+            _, feature, _, _, _ = facts.tree.nodes[box.node].item()
+            lines = [f"{say(names[feature], 28)} \N{LESS-THAN OR EQUAL TO} {_number(facts.tree, box.node)}"]
+            if box.rows is None:
+                lines.append("" if box.values is None else _plural(box.values.sum(), "row"))
+            else:
+                margin = "" if box.margin is None else f", margin {box.margin:.3g}"
+                lines.append(_plural(box.rows, "row") + margin)
+            if box.near_rows is not None:
+                lines.append(f"{box.near_rows} within {facts.epsilon:g}")
+        yield [line for line in lines if line]
+
+
+def _number(tree: Any, node: int) -> str:
+    value = float(tree.nodes["threshold"][node])
+    return repr(value) if len(repr(value)) <= 8 else f"{value:.6g}"
+
+
+def _plural(count: float, noun: str) -> str:
+    return f"{count:.0f} {noun}{'' if count == 1 else 's'}"
+
+
+def _count_words(box: NodeFacts) -> str:
+    """All counts or scores in the order of the legend; where there are many classes, the largest count."""
+    if box.values is None:
+        return ""
+    if box.values.dtype.kind == "f" and not float(box.values.sum()).is_integer():
+        if len(box.values) > MOST_COUNTS:
+            return f"score {box.values.max():.3g}"
+        return " | ".join(f"{value:.3g}" for value in box.values)
+    if len(box.values) > MOST_COUNTS:
+        return f"{box.values.max():.0f} of {box.values.sum():.0f}"
+    return " | ".join(f"{value:.0f}" for value in box.values)
+
+
+# Places
+
+
+def _measure_text() -> Callable[[str, bool], float]:
+    """A function that gives the width of a text in inches."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    fonts = {is_bold: FontProperties(size=FONT_SIZE, weight="bold" if is_bold else None) for is_bold in (False, True)}
+
+    def measure(text: str, is_bold: bool) -> float:
+        width: float = text_to_path.get_text_width_height_descent(text, fonts[is_bold], ismath=False)[0]
+        return width / _POINTS_PER_INCH
+
+    return measure
+
+
+def _arrange(facts: TreeFacts, direction: str) -> list[_Box]:
+    measure = _measure_text()
+    has_bar = facts.tree.leaf_kind is LeafKind.COUNTS
+    boxes = []
+    for each, lines in zip(facts.boxes, _words(facts), strict=True):
+        width = max(measure(line, number == 0) for number, line in enumerate(lines)) + 2 * PADDING
+        height = LINE * len(lines) + 2 * PADDING + (BAR + 0.03 if has_bar else 0)
+        boxes.append(_Box(each, lines, max(width, NARROWEST), height))
+    gap, level_gap = GAPS[direction]
+    goes_down = direction == DOWN
+    breadths = [box.width if goes_down else box.height for box in boxes]
+    lengths = [box.height if goes_down else box.width for box in boxes]
+    depths = [facts.depth(each) for each in facts.boxes]
+    levels = [0.0] * (max(depths) + 1)
+    for depth, length in zip(depths, lengths, strict=True):
+        levels[depth] = max(levels[depth], length)
+    starts = np.concatenate([[0.0], np.cumsum([level + level_gap for level in levels])]).tolist()
+    centres = place_boxes([each.children for each in facts.boxes], breadths, gap)
+    placed = []
+    for box, depth, length, centre in zip(boxes, depths, lengths, centres, strict=True):
+        along = starts[depth] + length / 2
+        x, y = (centre, along) if goes_down else (along, centre)
+        placed.append(_Box(box.facts, box.lines, box.width, box.height, x, y))
+    return placed
+
+
+# Marks
+
+
+def _draw_edge(axes: Axes, facts: TreeFacts, parent: _Box, child: _Box, direction: str, word: str) -> None:
+    """A curve from the test to what follows from it; the more rows take it, the thicker it is."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    if direction == DOWN:
+        start, end = (parent.x, parent.y + parent.height / 2), (child.x, child.y - child.height / 2)
+        middle = (start[1] + end[1]) / 2
+        bends = [(start[0], middle), (end[0], middle)]
+        alignment = "left" if child.x > parent.x else "right"
+        place = (end[0] + (0.04 if alignment == "left" else -0.04), end[1] - 0.03)
+    else:
+        start, end = (parent.x + parent.width / 2, parent.y), (child.x - child.width / 2, child.y)
+        middle = start[0] + 0.25
+        bends = [(middle, start[1]), (middle, end[1])]
+        place, alignment = (end[0] - 0.04, end[1] - 0.02), "right"
+    path = Path([start, *bends, end], [Path.MOVETO, *[Path.CURVE4] * 3])
+    axes.add_patch(PathPatch(path, fill=False, edgecolor=FAINT, linewidth=_edge_width(facts, child), capstyle="butt"))
+    axes.text(*place, word, ha=alignment, va="bottom", fontsize=FONT_SIZE - 1.5, color=FAINT)
+
+
+def _edge_width(facts: TreeFacts, box: _Box) -> float:
+    root = facts.boxes[0]
+    if box.facts.rows is not None and root.rows:
+        return 0.7 + 3.3 * box.facts.rows / root.rows
+    if box.facts.values is None or root.values is None:
+        return 1.0
+    return float(0.7 + 3.3 * box.facts.values.sum() / max(root.values.sum(), 1))
+
+
+def _draw_box(axes: Axes, facts: TreeFacts, box: _Box, colours: dict[str, str]) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    is_leaf = facts.is_leaf(box.facts)
+    fill, line = "white", INK
+    if is_leaf:
+        tree = facts.tree
+        answer = tree.leaf_answers.sets[tree.leaf_answers.ids[tree.nodes["leaf"][box.facts.node]]]
+        answered = [colours[tree.labels[label]] for label in answer]
+        fill, line = blend(answered, 0.62), blend(answered)
+    left, top = box.x - box.width / 2, box.y - box.height / 2
+    axes.add_patch(
+        FancyBboxPatch(
+            (left, top), box.width, box.height, boxstyle="round,pad=0,rounding_size=0.06", facecolor=fill,
+            edgecolor=line, linewidth=1.0, linestyle="--" if not is_leaf and box.facts.children is None else "-",
+        )
+    )  # fmt: skip
+    for number, words in enumerate(box.lines):
+        axes.text(
+            box.x, top + PADDING + (number + 0.5) * LINE, words, ha="center", va="center", fontsize=FONT_SIZE,
+            color=INK, fontweight="bold" if number == 0 else "normal",
+        )  # fmt: skip
+    if facts.tree.leaf_kind is LeafKind.COUNTS and box.facts.values is not None:
+        _draw_bar(axes, box, box.facts.values, [colours[label] for label in facts.tree.labels])
+
+
+def _draw_bar(axes: Axes, box: _Box, values: np.ndarray, colours: list[str]) -> None:
+    """Shares of the classes among the rows of a node."""
+    from matplotlib.patches import Rectangle
+
+    left, top = box.x - box.width / 2 + PADDING, box.y + box.height / 2 - PADDING - BAR
+    room, total = box.width - 2 * PADDING, max(float(values.sum()), 1.0)
+    for value, colour in zip(values.tolist(), colours, strict=True):
+        if value > 0:
+            axes.add_patch(Rectangle((left, top), room * value / total, BAR, facecolor=colour, edgecolor="none"))
+            left += room * value / total
+
+
+def _entries(facts: TreeFacts) -> list[tuple[str, str]]:
+    """Labels and their colours, if they are not too many."""
+    if facts.tree.n_labels > MOST_ENTRIES:
+        return []
+    return [(say_entry(label, 28), colour) for label, colour in colour_names(facts.tree.labels).items()]
+
+
+def _draw_legend(figure: Figure, entries: list[tuple[str, str]], top: float) -> None:
+    from matplotlib.patches import Patch
+
+    if not entries:
+        return
+    figure.legend(
+        [Patch(facecolor=colour) for _, colour in entries], [name for name, _ in entries], loc="upper center",
+        bbox_to_anchor=(0.5, top), ncols=len(entries), fontsize=FONT_SIZE, handlelength=1.2, handleheight=0.9,
+        columnspacing=1.2, handletextpad=0.5, borderpad=0, borderaxespad=0,
+    )  # fmt: skip
