@@ -150,7 +150,7 @@ def regions(
         drawn = dataset.subset(np.unique([*rows, *([] if row is None else [row])]))
     limits = Limits(sample_timeout, sample_steps)
     panels = [survey(model, drawn, plane, allowed, voting=voting, jobs=jobs, limits=limits) for model in loaded]
-    picture.write(draw_regions(panels, row is not None, title))
+    picture.write(draw_regions(panels, row, title))
 
 
 @click.command()

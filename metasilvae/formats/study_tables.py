@@ -46,8 +46,8 @@ class StudyTable:
     def _number(self, record: dict[str, Any], name: str, line: int) -> float:
         if name not in record:
             raise DataError(
-                f"{self.source}: has no column {name!r}, only {', '.join(map(str, record))}; `train --table` writes tables "
-                "that can be drawn"
+                f"{self.source}: has no column {name!r}, only {', '.join(map(str, record))}; "
+                "`metasilvae train --table` writes tables that can be drawn"
             )
         value = record[name]
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from metasilvae.extras import load_library
 from metasilvae.storage import strip_compression
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Formats, and what must be left out of them so that the same picture is the same file.
@@ -24,12 +25,14 @@ PLOT_FORMATS: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 ENDINGS = ", ".join(f".{each}" for each in PLOT_FORMATS)
+LEGEND_SIZE = 9.0
 DOTS_PER_INCH = 150
 # Pixels that a side and the whole of a PNG may have; larger pictures get fewer dots per inch.
 MOST_PIXELS_A_SIDE = 20_000
 MOST_PIXELS = 60_000_000
 _COORDINATES = re.compile(rb' (?:d|x|y|transform)="[^"]*"')
 _DIGITS = re.compile(rb"(\.\d\d)\d+")
+_INDENTATION = re.compile(rb" *\n *")
 _SETTINGS: dict[str, Any] = {
     # Without a salt, names inside an SVG would differ from run to run.
     "svg.hashsalt": "metasilvae",
@@ -40,7 +43,7 @@ _SETTINGS: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": "medium",
-    "legend.fontsize": "small",
+    "legend.fontsize": LEGEND_SIZE,
     "legend.frameon": False,
 }
 
@@ -78,6 +81,30 @@ def new_figure(width: float, height: float, is_packed: bool = True) -> Figure:
     return Figure(figsize=(width, height), layout="constrained" if is_packed else None)
 
 
+def measure_text(text: str, size: float, is_bold: bool = False) -> float:
+    """The width of a line in inches; call it within `style`."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=size, weight="bold" if is_bold else "normal")
+    width: float = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
+    return width / 72
+
+
+def put_legend_below(figure: Figure, handles: Sequence[Any]) -> None:
+    """A legend in as many columns as there is room for; call it within `style`."""
+    # Besides its name, an entry has a mark, and a gap to the next one.
+    entry = max(measure_text(handle.get_label(), LEGEND_SIZE) for handle in handles) + 0.7
+    columns = max(1, min(len(handles), int(figure.get_size_inches()[0] / entry)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def limit_shares(axes: Axes) -> None:
+    """No share is above 1, so there is no room for it."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, min(high, 1 + 0.02 * (1 - low)))
+
+
 @style()
 def render(figure: Figure, plot_format: str) -> bytes:
     """A picture as a file."""
@@ -94,12 +121,12 @@ def render(figure: Figure, plot_format: str) -> bytes:
             MetasilvaeWarning,
             stacklevel=2,
         )
-    return _round_svg(stream.getvalue()) if plot_format == "svg" else stream.getvalue()
+    return _compact_svg(stream.getvalue()) if plot_format == "svg" else stream.getvalue()
 
 
-def _round_svg(content: bytes) -> bytes:
-    """Coordinates to a hundredth of a point: more digits only take room. Texts stay as they are."""
-    return _COORDINATES.sub(lambda found: _DIGITS.sub(rb"\1", found[0]), content)
+def _compact_svg(content: bytes) -> bytes:
+    """Coordinates to a hundredth of a point and no indentation: more only takes room. Texts stay as they are."""
+    return _INDENTATION.sub(b"\n", _COORDINATES.sub(lambda found: _DIGITS.sub(rb"\1", found[0]), content))
 
 
 def say(text: str, most: int = 40) -> str:

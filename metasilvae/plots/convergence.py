@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from metasilvae.formats.training_logs import LoggedRun
-from metasilvae.plots.canvas import new_figure, say, say_entry, style
+from metasilvae.plots.canvas import limit_shares, new_figure, put_legend_below, say, say_entry, style
 from metasilvae.plots.palette import FAINT, INK, colour_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
     for name, each in axes.items():
         each.set_ylabel(SHOWN[name])
         each.grid(alpha=0.3)
+        each.set_xlim(left=0)
         if len(runs) == 1:
             _draw_bands(each, runs[0], x_axis)
+        if name in ("accuracy", "stability"):
+            limit_shares(each)
     for name in ("stability", "leaves"):
         axes[name].set_xlabel("seconds" if x_axis == "seconds" else "step")
     axes["leaves"].set_ylim(bottom=0)
@@ -80,16 +83,15 @@ def _stretches(run: LoggedRun) -> list[tuple[str, int, int]]:
 
 
 def _draw_bands(axes: Axes, run: LoggedRun, x_axis: str) -> None:
-    """A grey band for every other phase; its name stands at the lower edge, if there is room for it."""
+    """A grey band for every other phase; its name stands above it, if there is room."""
     places = _places(run, x_axis)
-    whole = max(places[-1] - places[0], 1e-9)
-    start = places[0]
+    start, whole = 0.0, places[-1]
     for number, (phase, _, last) in enumerate(_stretches(run)):
         end = places[last]
         axes.axvspan(start, end, color="black", alpha=0.07 if number % 2 else 0.0, linewidth=0, label=f"phase {phase}")
-        if end - start > 0.012 * len(phase) * whole:
+        if end - start > 0.02 * len(phase) * whole:
             axes.annotate(
-                phase, ((start + end) / 2, 0.02), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom",
+                phase, ((start + end) / 2, 1.01), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom",
                 fontsize="small", color=FAINT,
             )  # fmt: skip
         start = end
@@ -119,4 +121,4 @@ def _draw_legend(figure: Figure, runs: Sequence[LoggedRun], sources: Sequence[st
         Line2D([], [], linestyle="none", marker=_mark(phases, phase), color=FAINT, label=f"start of {say(phase)}")
         for phase in phases
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    put_legend_below(figure, handles)

@@ -1,7 +1,7 @@
 """Colours of classes and lines that people with any kind of colour vision can tell apart, as far as there are enough.
 
-Most of the first ten are those of Okabe and Ito, *Color Universal Design* (https://jfly.uni-koeln.de/color/). Where there
-are more classes, colours are not enough: leaves carry their labels, and marks and lines differ in shape.
+Most of the first ten are those of Okabe and Ito, *Color Universal Design* (https://jfly.uni-koeln.de/color/). Where
+there are more classes, colours are not enough: leaves carry their labels, and marks and lines differ in shape.
 """
 
 from __future__ import annotations

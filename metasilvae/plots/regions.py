@@ -15,7 +15,7 @@ from metasilvae.forest_verification import Limits
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Ball, Perturbation
-from metasilvae.plots.canvas import new_figure, say, say_entry, style
+from metasilvae.plots.canvas import new_figure, put_legend_below, say, say_entry, style
 from metasilvae.plots.palette import blend, colour_names
 from metasilvae.plots.slices import Plane, Rectangle, slice_model
 from metasilvae.verification import ask, verify
@@ -158,19 +158,23 @@ def survey(
 
 
 @style()
-def draw_regions(panels: Sequence[Panel], rings_point: bool = False, title: str | None = None) -> Figure:
-    """One panel for each model, side by side; a ring may mark the row through which the plane goes."""
+def draw_regions(panels: Sequence[Panel], row: int | None = None, title: str | None = None) -> Figure:
+    """One panel for each model, side by side; a ring marks the row through which the plane goes, if it does."""
     figure = new_figure(PANEL_WIDTH * len(panels) + 0.3, PANEL_HEIGHT + LEGEND_HEIGHT)
     all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     dataset, plane = panels[0].dataset, panels[0].plane
     labels = list(dict.fromkeys([*(label for panel in panels for label in panel.model.labels), *dataset.labels]))
     colours = colour_names(labels)
     for axes, panel in zip(all_axes, panels, strict=True):
-        _draw_panel(axes, panel, colours, rings_point)
+        _draw_panel(axes, panel, colours, row is not None)
         axes.set(xlabel=say(dataset.feature_name(plane.features[0])), title=panel.title)
     all_axes[0].set_ylabel(say(dataset.feature_name(plane.features[1])))
+    is_slice = any(not {*panel.model.tested_features.tolist()} <= {*plane.features} for panel in panels)
     if title is not None:
         figure.suptitle(say(title, 200))
+    elif is_slice:
+        place = "the medians" if row is None else f"row {row}"
+        figure.suptitle(f"slice through {place} of {say(dataset.source)}", fontsize="medium")
     _draw_legend(figure, panels, colours)
     return figure
 
@@ -253,4 +257,4 @@ def _draw_legend(figure: Figure, panels: Sequence[Panel], colours: dict[str, str
     for stability, box_style in BOX_STYLES.items():
         if any(panel.lower is not None and (panel.outcome.stability == stability).any() for panel in panels):
             handles.append(Patch(facecolor="none", label=WORDS[stability], **box_style))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3 + 3 * len(panels)))
+    put_legend_below(figure, handles)

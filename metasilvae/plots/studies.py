@@ -10,7 +10,7 @@ import numpy as np
 
 from metasilvae.errors import DataError
 from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
-from metasilvae.plots.canvas import new_figure, say, style
+from metasilvae.plots.canvas import limit_shares, new_figure, put_legend_below, say, style
 from metasilvae.plots.palette import INK, blend, colour_of
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def draw_weights(tables: Sequence[StudyTable], rows: str, title: str | None = No
         axes.set_ylabel(f"share of {rows} rows")
     if title is not None:
         figure.suptitle(say(title, 200))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    limit_shares(panels[0])
+    put_legend_below(figure, panels[0].get_legend_handles_labels()[0])
     return figure
 
 
@@ -84,7 +84,7 @@ def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = N
     # A column of names leans if there is not enough room for it.
     leans = sum(len(name) for name in groups) > 30
     figure = new_figure(max(7.0, 3 + 1.2 * len(groups)), 6.5)
-    for axes, name in zip(figure.subplots(2, 2).ravel(), SPREAD, strict=True):
+    for axes, name in zip(figure.subplots(2, 2, sharex=True).ravel(), SPREAD, strict=True):
         values = [figures[name] for figures in groups.values()]
         drawn = axes.boxplot(
             values, widths=0.55, showfliers=False, patch_artist=True, whis=(0, 100), medianprops={"color": INK},
@@ -99,6 +99,10 @@ def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = N
                 linewidths=0.3, zorder=3,
             )  # fmt: skip
         axes.set_ylabel(name if name == "leaves" else f"{name}, {rows} rows")
+        if name == "leaves":
+            axes.yaxis.get_major_locator().set_params(integer=True)
+        elif name != "phi":
+            limit_shares(axes)
         axes.set_xticks(range(1, len(groups) + 1), [say(each, 24) for each in groups])
         if leans:
             axes.tick_params("x", rotation=30)

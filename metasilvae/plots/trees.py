@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from metasilvae.export.wording import name_answer, name_features
 from metasilvae.model import LeafKind
-from metasilvae.plots.canvas import new_figure, say, say_entry, style
+from metasilvae.plots.canvas import measure_text, new_figure, say, say_entry, style
 from metasilvae.plots.palette import FAINT, INK, blend, colour_names
 from metasilvae.plots.tree_facts import NodeFacts, TreeFacts
 from metasilvae.plots.tree_layout import place_boxes
@@ -33,7 +33,6 @@ BAR = 0.07
 MARGIN = 0.15
 GAPS = {DOWN: (0.12, 0.42), RIGHT: (0.09, 0.55)}
 NARROWEST = 0.5
-_POINTS_PER_INCH = 72
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,12 @@ def draw_tree(facts: TreeFacts, direction: str | None = None, title: str | None 
     boxes = _arrange(facts, direction)
     entries = _entries(facts)
     heading = _heading(facts) if title is None else [say(title, 200)]
-    measure = _measure_text()
-    legend_width = sum(measure(name, False) + 0.4 for name, _ in entries)
-    needed = [max(box.x + box.width / 2 for box in boxes), legend_width, *(measure(line, True) for line in heading)]
+    legend_width = sum(measure_text(name, FONT_SIZE) + 0.4 for name, _ in entries)
+    needed = [
+        max(box.x + box.width / 2 for box in boxes),
+        legend_width,
+        *(measure_text(line, FONT_SIZE, is_bold=True) for line in heading),
+    ]
     width = max(needed) + 2 * MARGIN
     legend_top = MARGIN + LINE * len(heading) + 0.08
     top = legend_top + (0.32 if entries else 0.08)
@@ -143,26 +145,13 @@ def _count_words(box: NodeFacts) -> str:
 # Places
 
 
-def _measure_text() -> Callable[[str, bool], float]:
-    """A function that gives the width of a text in inches."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    fonts = {is_bold: FontProperties(size=FONT_SIZE, weight="bold" if is_bold else None) for is_bold in (False, True)}
-
-    def measure(text: str, is_bold: bool) -> float:
-        width: float = text_to_path.get_text_width_height_descent(text, fonts[is_bold], ismath=False)[0]
-        return width / _POINTS_PER_INCH
-
-    return measure
-
-
 def _arrange(facts: TreeFacts, direction: str) -> list[_Box]:
-    measure = _measure_text()
     has_bar = facts.tree.leaf_kind is LeafKind.COUNTS
     boxes = []
     for each, lines in zip(facts.boxes, _words(facts), strict=True):
-        width = max(measure(line, number == 0) for number, line in enumerate(lines)) + 2 * PADDING
+        width = (
+            max(measure_text(line, FONT_SIZE, is_bold=number == 0) for number, line in enumerate(lines)) + 2 * PADDING
+        )
         height = LINE * len(lines) + 2 * PADDING + (BAR + 0.03 if has_bar else 0)
         boxes.append(_Box(each, lines, max(width, NARROWEST), height))
     gap, level_gap = GAPS[direction]

@@ -103,9 +103,8 @@ def tabulate_study(runs: Sequence[TrainedModel]) -> list[Record]:
     """A record for each training, in the columns of `metasilvae.formats.study_tables`."""
     records: list[Record] = []
     for run in runs:
-        w_acc, w_st, w_rob = run.fitness.weights
         record: dict[str, Cell] = {"set": run.training.dataset.source, "seed": run.seed}
-        record |= {"w_acc": w_acc, "w_st": w_st, "w_rob": w_rob}
+        record |= {"w_acc": run.fitness.correct, "w_st": run.fitness.stable, "w_rob": run.fitness.robust}
         for prefix, part in (("", "training"), (TEST_PREFIX, "test")):
             if getattr(run, part) is not None:
                 record |= {f"{prefix}{name}": _figure(run, part, name) for name in _FIGURES}
