@@ -9,7 +9,7 @@ LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxru
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint test-debug bench datasets clean
+.PHONY: help build demo test lint test-debug bench pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,10 @@ test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds che
 bench: build ## measure loading and verifying (SILVA=path/to/silva adds the comparison)
 	$(BIN)/python scripts/bench_load.py
 	$(BIN)/python scripts/bench_verify.py $(if $(SILVA),--silva $(SILVA))
+
+pictures: build ## draw the picture of the README again
+	mkdir -p $(OUT)
+	cd $(OUT) && BIN=$(abspath $(BIN)) OUT=$(CURDIR)/docs/circle.svg sh $(CURDIR)/scripts/draw_circle.sh
 
 datasets: build ## make the shipped data sets again (needs scikit-learn)
 	$(BIN)/python -m pip install --quiet '.[datasets]'

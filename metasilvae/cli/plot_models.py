@@ -81,7 +81,7 @@ def tree(
         raise click.UsageError(f"{loaded.source} is a forest of {loaded.n_trees} trees; choose one with --tree N")
     if (position or 0) >= loaded.n_trees:
         raise click.UsageError(f"--tree {position}: {loaded.source} has the trees 0 to {loaded.n_trees - 1}")
-    dataset = None if data is None else load_data_for(loaded, data, data_options, needs_labels=False)
+    dataset = None if data is None else load_data_for(loaded, data, data_options)
     radius = ball.epsilon if isinstance(ball, Ball) else None
     facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth)
     picture.write(draw_tree(facts, direction, title))

@@ -26,6 +26,7 @@ PLOT_FORMATS: dict[str, dict[str, None]] = {
 }
 ENDINGS = ", ".join(f".{each}" for each in PLOT_FORMATS)
 LEGEND_SIZE = 9.0
+POINTS_PER_INCH = 72
 DOTS_PER_INCH = 150
 # Pixels that a side and the whole of a PNG may have; larger pictures get fewer dots per inch.
 MOST_PIXELS_A_SIDE = 20_000
@@ -88,7 +89,7 @@ def measure_text(text: str, size: float, is_bold: bool = False) -> float:
 
     font = FontProperties(size=size, weight="bold" if is_bold else "normal")
     width: float = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
-    return width / 72
+    return width / POINTS_PER_INCH
 
 
 def put_legend_below(figure: Figure, handles: Sequence[Any]) -> None:
@@ -96,6 +97,8 @@ def put_legend_below(figure: Figure, handles: Sequence[Any]) -> None:
     # Besides its name, an entry has a mark, and a gap to the next one.
     entry = max(measure_text(handle.get_label(), LEGEND_SIZE) for handle in handles) + 0.7
     columns = max(1, min(len(handles), int(figure.get_size_inches()[0] / entry)))
+    n_lines = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_size_inches()[1] + (n_lines - 1) * LEGEND_SIZE * 1.6 / POINTS_PER_INCH)
     figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, ModelError, RequestError
+from metasilvae.errors import DataError, RequestError
 from metasilvae.forest_verification import Limits
+from metasilvae.matching import check_width
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Ball, Perturbation
@@ -74,6 +75,8 @@ class Panel:
 
 def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[str] | None) -> tuple[int, int]:
     """The two features that were asked for, by name or by number; without, the only ones that the models test."""
+    for model in models:
+        check_width(model, dataset)
     if dataset.n_features < 2:
         raise DataError(f"{dataset.source}: has {dataset.n_features} feature; a plane needs two")
     if wanted is not None:
@@ -85,8 +88,9 @@ def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[
     if len(tested) > 2:
         names = ", ".join(dataset.feature_name(feature) for feature in tested[:5])
         more = f" and {len(tested) - 5} more" if len(tested) > 5 else ""
+        who = f"{models[0].source} tests" if len(models) == 1 else "the models test"
         raise RequestError(
-            f"{models[0].source} tests {len(tested)} features ({names}{more}), a plane has two; choose them with "
+            f"{who} {len(tested)} features ({names}{more}), a plane has two; choose them with "
             "--features NAME NAME or by number from 0"
         )
     others = [feature for feature in range(dataset.n_features) if feature not in tested]
@@ -144,8 +148,6 @@ def survey(
     limits: Limits | None = None,
 ) -> Panel:
     """Find the regions of a model and judge each row with all its features."""
-    if not dataset.has_labels:
-        raise ModelError(f"{dataset.source}: regions are drawn with labelled rows; say which column has the labels")
     question = ask(model, dataset, perturbation or Ball(0.0), voting=voting)
     outcome = verify(question, jobs, limits=limits)
     rectangles = slice_model(model, plane, question.voting)
@@ -241,7 +243,9 @@ def _draw_legend(figure: Figure, panels: Sequence[Panel], colours: dict[str, str
     present = {label: None for panel in panels for label in (panel.dataset.labels[each] for each in panel.dataset.y)}
     shown = dict.fromkeys([*((label,) for label in present), *answers])
     handles: list[Any] = []
-    for answer in sorted(shown, key=lambda each: (len(each), [list(colours).index(label) for label in each])):
+    for answer in sorted(
+        shown, key=lambda each: (each not in answers, len(each), [list(colours).index(label) for label in each])
+    ):
         edge = {"edgecolor": colours[answer[0]], "linewidth": 1.5} if len(answer) == 1 else {}
         handles.append(Patch(label=say_entry(" or ".join(answer), 28), **{**_fill(answer, colours), **edge}))
     if len(handles) > MOST_ENTRIES:

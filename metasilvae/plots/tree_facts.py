@@ -126,12 +126,9 @@ class _RowOrder:
         self._ranks = ranks[self._order]
         self._tree = tree
         self._X = dataset.X
-        self._is_right = None
-        if dataset.has_labels:
-            answers = tree.leaf_answers
-            true_labels = match_labels(tree, dataset)
-            is_right = (true_labels >= 0) & (answers.only_label[answers.ids[found]] == true_labels)
-            self._is_right = is_right[self._order]
+        answers, true_labels = tree.leaf_answers, match_labels(tree, dataset)
+        is_right = (true_labels >= 0) & (answers.only_label[answers.ids[found]] == true_labels)
+        self._is_right = is_right[self._order]
 
     def count(
         self, node: int, first: int, last: int, epsilon: float | None
@@ -140,7 +137,7 @@ class _RowOrder:
         n_rows = int(stop - start)
         _, feature, _, _, _ = self._tree.nodes[node].item()
         if feature < 0:
-            return n_rows, None if self._is_right is None else int(self._is_right[start:stop].sum()), None, None
+            return n_rows, int(self._is_right[start:stop].sum()), None, None
         values = self._X[self._order[start:stop], feature]
         threshold = self._tree.nodes["threshold"][node]
         with np.errstate(over="ignore"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metasilvae.export.wording import name_answer, name_features
-from metasilvae.model import LeafKind
+from metasilvae.model import LeafKind, Model
 from metasilvae.plots.canvas import measure_text, new_figure, say, say_entry, style
 from metasilvae.plots.palette import FAINT, INK, blend, colour_names
 from metasilvae.plots.tree_facts import NodeFacts, TreeFacts
@@ -99,12 +99,15 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
     names = name_features(facts.tree, None if facts.dataset is None else facts.dataset.feature_names)
     for box in facts.boxes:
         if facts.is_leaf(box):
-            lines = [say(name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node])), 28), _count_words(box)]
+            lines = [
+                say(name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node])), 28),
+                _count_words(facts, box),
+            ]
             if box.rows is not None:
-                right = "" if box.right_rows is None else f", {box.right_rows} right"
+                right = f", {box.right_rows} right" if box.rows else ""
                 lines.append(f"{_plural(box.rows, 'row')}{right}")
         elif box.children is None:
-            lines = [f"... {box.n_leaves} leaves", _count_words(box)]
+            lines = [f"... {box.n_leaves} leaves", _count_words(facts, box)]
             if box.rows is not None:
                 lines.append(_plural(box.rows, "row"))
         else:
@@ -120,7 +123,7 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
         yield [line for line in lines if line]
 
 
-def _number(tree: Any, node: int) -> str:
+def _number(tree: Model, node: int) -> str:
     value = float(tree.nodes["threshold"][node])
     return repr(value) if len(repr(value)) <= 8 else f"{value:.6g}"
 
@@ -129,17 +132,15 @@ def _plural(count: float, noun: str) -> str:
     return f"{count:.0f} {noun}{'' if count == 1 else 's'}"
 
 
-def _count_words(box: NodeFacts) -> str:
-    """All counts or scores in the order of the legend; where there are many classes, the largest count."""
+def _count_words(facts: TreeFacts, box: NodeFacts) -> str:
+    """All counts or scores in the order of the legend; where there are many classes, the largest one."""
     if box.values is None:
         return ""
-    if box.values.dtype.kind == "f" and not float(box.values.sum()).is_integer():
-        if len(box.values) > MOST_COUNTS:
-            return f"score {box.values.max():.3g}"
-        return " | ".join(f"{value:.3g}" for value in box.values)
+    is_counted = facts.tree.leaf_kind is LeafKind.COUNTS
     if len(box.values) > MOST_COUNTS:
-        return f"{box.values.max():.0f} of {box.values.sum():.0f}"
-    return " | ".join(f"{value:.0f}" for value in box.values)
+        most = box.values.max()
+        return f"{most:.0f} of {box.values.sum():.0f}" if is_counted else f"score {most:.3g}"
+    return " | ".join(f"{value:.0f}" if is_counted else f"{value:.3g}" for value in box.values)
 
 
 # Places
@@ -184,16 +185,18 @@ def _draw_edge(axes: Axes, facts: TreeFacts, parent: _Box, child: _Box, directio
         start, end = (parent.x, parent.y + parent.height / 2), (child.x, child.y - child.height / 2)
         middle = (start[1] + end[1]) / 2
         bends = [(start[0], middle), (end[0], middle)]
+        goes_up = True
         alignment = "left" if child.x > parent.x else "right"
         place = (end[0] + (0.04 if alignment == "left" else -0.04), end[1] - 0.03)
     else:
         start, end = (parent.x + parent.width / 2, parent.y), (child.x - child.width / 2, child.y)
         middle = start[0] + 0.25
         bends = [(middle, start[1]), (middle, end[1])]
-        place, alignment = (end[0] - 0.04, end[1] - 0.02), "right"
+        goes_up = child.y < parent.y
+        place, alignment = (end[0] - 0.04, end[1] + (-0.02 if goes_up else 0.02)), "right"
     path = Path([start, *bends, end], [Path.MOVETO, *[Path.CURVE4] * 3])
     axes.add_patch(PathPatch(path, fill=False, edgecolor=FAINT, linewidth=_edge_width(facts, child), capstyle="butt"))
-    axes.text(*place, word, ha=alignment, va="bottom", fontsize=FONT_SIZE - 1.5, color=FAINT)
+    axes.text(*place, word, ha=alignment, va="bottom" if goes_up else "top", fontsize=FONT_SIZE - 1.5, color=FAINT)
 
 
 def _edge_width(facts: TreeFacts, box: _Box) -> float:
