@@ -19,8 +19,6 @@ from command import FOREST, TREE, run, write
 from pictures import texts_of_svg
 from test_plot_studies import LOG, TABLE
 
-from metasilvae.errors import MetasilvaeWarning
-
 ROOT = Path(__file__).parent.parent
 IRIS = ("builtin:iris/tree.silva", "builtin:iris/test")
 STARTS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -49,7 +47,10 @@ NAMES = ["tree", "regions", "curve", "pareto", "convergence", "weights", "varian
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_input_gives_the_same_bytes(name: str, commands: dict[str, list[str]], tmp_path: Path) -> None:
+    """In all formats for models; what differs between formats is the same code for all pictures."""
     for ending, start in STARTS.items():
+        if ending != "svg" and name not in ("tree", "regions"):
+            continue
         pictures = []
         for number in range(2):
             path = tmp_path / f"{number}.{ending}"
@@ -154,13 +155,11 @@ def test_data_that_do_not_belong_to_the_model(tmp_path: Path) -> None:
 
 
 def test_characters_that_the_font_lacks(tmp_path: Path) -> None:
-    model = write(
-        tmp_path, "t.silva", "classifier-decision-tree 1 2 \u4e2d\u6587 \u0001b\nSPLIT 0 1\nLEAF 2 0\nLEAF 0 1\n"
-    )
-    run("plot", "tree", model, "-o", tmp_path / "x.svg")
-    assert {"\u4e2d\u6587", "\ufffdb"} <= set(texts_of_svg(tmp_path / "x.svg"))
-    with pytest.warns(MetasilvaeWarning, match="an svg plot shows them"):
-        run("plot", "tree", model, "-o", tmp_path / "x.png")
+    model = write(tmp_path, "t.silva", "classifier-decision-tree 1 2 \u4e2d\u6587 b\nSPLIT 0 1\nLEAF 2 0\nLEAF 0 1\n")
+    run("plot", "tree", model, "--title", "a\x01\udc80b", "-o", tmp_path / "x.svg")
+    assert {"\u4e2d\u6587", "a\ufffd\ufffdb"} <= set(texts_of_svg(tmp_path / "x.svg"))
+    result = run("plot", "tree", model, "-o", tmp_path / "x.png")
+    assert result.stderr == "warning: a name has characters that the font of a png plot lacks; an svg plot shows them\n"
 
 
 # The picture of the README

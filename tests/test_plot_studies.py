@@ -41,6 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     arguments = ["train", TRAIN, folder / "m.silva", "--epsilon", "0.1", "--seeds", "1..3", "--max-iteration", "2"]
     run(*arguments, "--log", folder / "log.jsonl", "--table", folder / "seeds.csv", "--test", TEST)
+    arguments[2] = folder / "other.silva"
     run(*arguments, "--table", folder / "seeds.json", "--weight", "accuracy=0.5", "--weight", "robustness=0.5")
     return folder
 

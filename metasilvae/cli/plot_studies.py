@@ -30,7 +30,6 @@ def convergence(logs: tuple[str, ...], x_axis: str, output: str, plot_format: st
 
     \b
     Examples:
-      metasilvae train data.csv model.silva --epsilon 0.1 --log training.jsonl
       metasilvae plot convergence training.jsonl -o convergence.svg
       metasilvae plot convergence default.jsonl paper.jsonl --x steps -o both.png
     """
@@ -50,9 +49,7 @@ def weights(tables: tuple[str, ...], rows: str | None, output: str, plot_format:
     with the quartiles as a band.
 
     \b
-    Examples:
-      metasilvae train data.csv model.silva --epsilon 0.1 --seeds 1..5 \\
-        --weight accuracy=0.8 --weight stability=0.2 --table weight-0.8.csv
+    Example:
       metasilvae plot weights weight-*.csv -o weights.svg
     """
     refuse_two_pipes(*tables)
@@ -75,8 +72,8 @@ def variance(
 
     \b
     Examples:
-      metasilvae train data.csv model.silva --epsilon 0.1 --seeds 1..20 --table seeds.csv
       metasilvae plot variance seeds.csv -o variance.svg
+      metasilvae plot variance wine.csv iris.csv --rows training -o variance.png
     """
     refuse_two_pipes(*tables)
     picture = Picture(output, plot_format, tables)
