@@ -38,6 +38,8 @@ _SETTINGS: dict[str, Any] = {
     # Without a salt, names inside an SVG would differ from run to run.
     "svg.hashsalt": "metasilvae",
     "svg.fonttype": "none",
+    # The first one comes with matplotlib; programs that show an SVG without it take one that is narrower.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica"],
     "pdf.fonttype": 42,
     # Labels and column names are shown as they are, also with dollar signs.
     "text.parse_math": False,
