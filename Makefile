@@ -58,7 +58,7 @@ bench: build ## measure loading and verifying (SILVA=path/to/silva adds the comp
 	$(BIN)/python scripts/bench_load.py
 	$(BIN)/python scripts/bench_verify.py $(if $(SILVA),--silva $(SILVA))
 
-pictures: build ## draw the picture of the README again
+pictures: $(VENV)/.tools ## draw the picture of the README again
 	mkdir -p $(OUT)
 	cd $(OUT) && BIN=$(abspath $(BIN)) OUT=$(CURDIR)/docs/circle.svg sh $(CURDIR)/scripts/draw_circle.sh
 

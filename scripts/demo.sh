@@ -56,7 +56,6 @@ run train builtin:circle/train "$OUT/circle.silva" --epsilon 0.02 --leaf-cost 0.
 run evaluate "$OUT/circle-cart.silva" "$OUT/circle.silva" builtin:circle/train --epsilon 0.02
 run evaluate "$OUT/circle-cart.silva" "$OUT/circle.silva" builtin:circle/test --epsilon 0.02
 run export "$OUT/circle.silva" --to text --data builtin:circle/test
-run plot regions "$OUT/circle-cart.silva" "$OUT/circle.silva" builtin:circle/train --epsilon 0.02 -o "$OUT/circle.svg"
 
 say "A tree can go to the next program without a file; a gate decides the exit code (0: holds, 3: violated)"
 code=0

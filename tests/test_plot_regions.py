@@ -136,6 +136,7 @@ def test_undecided_rows_are_dashed() -> None:
     figure = draw_regions([survey(forest, rows, plane, Ball(0.5), limits=Limits(None, 1))])
     boxes = patches_of(figure, "boxes ")
     assert "boxes not decided" in boxes
+    assert "stability at least" in figure.axes[0].get_title()
     assert boxes["boxes not decided"].get_linestyle() != "-"
     decided = draw_regions([survey(forest, rows, plane, Ball(0.5))])
     assert list(patches_of(decided, "boxes ")) == ["boxes stable"]
@@ -226,6 +227,7 @@ def test_rows_are_chosen_evenly(tmp_path: Path) -> None:
         (["builtin:wine/test", "--features", "0", "alcohol"], 2, "both are the same feature"),
         (["builtin:wine/test", "--features", "0", "nothing"], 2, "has no feature 'nothing'"),
         (["builtin:wine/test", "--features", "0", "13"], 2, "a number from 0 to 12"),
+        (["builtin:wine/test", "--features", "0", "0000000000013"], 2, "a number from 0 to 12"),
         (["builtin:wine/test"], 2, "tests 3 features (alcohol, malic_acid, ash), a plane has two; choose them with"),
         (["builtin:wine/test", "--features", "0", "1", "--epsilon", "-1"], 2, "must be a number that is not negative"),
         (["builtin:circle/test"], 1, "has 2 features"),

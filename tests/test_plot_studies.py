@@ -255,8 +255,9 @@ def test_broken_tables(table: str | bytes, message: str, tmp_path: Path) -> None
     assert result.stderr.count("\n") == 1
 
 
-def test_too_many_sets_for_boxes(tmp_path: Path) -> None:
-    lines = "".join(f"s{number},0.9,0.8,0.89,4\n" for number in range(41))
-    table = read_table(write(tmp_path, "t.csv", f"set,accuracy,stability,phi,leaves\n{lines}"))
-    with pytest.raises(DataError, match="41 sets cannot be read"):
-        draw_variance([table], "training")
+def test_too_many_sets(tmp_path: Path) -> None:
+    lines = "".join(f"s{number},0.9,0.8,0.89,4,1\n" for number in range(41))
+    table = read_table(write(tmp_path, "t.csv", f"set,accuracy,stability,phi,leaves,w_acc\n{lines}"))
+    for draw in (draw_variance, draw_weights):
+        with pytest.raises(DataError, match="41 sets cannot be read"):
+            draw([table], "training")

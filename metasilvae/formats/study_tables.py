@@ -1,8 +1,7 @@
 """Tables of studies: a line for each training, as CSV with a header or as a JSON list of objects.
 
-`train --table` writes them. Columns: `set`, `seed`, the weights `w_acc`, `w_st` and `w_rob`, the figures `phi`,
-`accuracy`, `stability` and `robustness` on the training rows, the same with `test_` before them on test rows, `leaves`,
-`depth`, `seconds`. A reader needs those that it shows, and takes the file for the set if there is no such column.
+`train --table` writes them; docs/formats.md lists the columns. A reader needs those that it shows, and takes the file for
+the set if there is no such column.
 """
 
 from __future__ import annotations

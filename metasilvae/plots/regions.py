@@ -66,7 +66,8 @@ class Panel:
         tally = self.outcome.tally
         figures = [f"accuracy {100 * float(tally.accuracy):.4g} %"]
         if self.lower is not None:
-            figures.append(f"stability {100 * float(tally.stability):.4g} %")
+            bound = "at least " if tally.no_info else ""
+            figures.append(f"stability {bound}{100 * float(tally.stability):.4g} %")
         return f"{say(self.model.source)}\n{', '.join(figures)}"
 
 
@@ -101,7 +102,7 @@ def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[
 def _find_feature(dataset: Dataset, wanted: str) -> int:
     if dataset.feature_names and wanted in dataset.feature_names:
         return dataset.feature_names.index(wanted)
-    if wanted.isascii() and wanted.isdigit() and int(wanted[:9]) < dataset.n_features:
+    if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 and int(wanted) < dataset.n_features:
         return int(wanted)
     raise RequestError(
         f"--features: {dataset.source} has no feature {say(wanted)!r}; give a column name or a number from 0 to "

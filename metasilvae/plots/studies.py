@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from metasilvae.plots.canvas import limit_shares, new_figure, put_legend_below, 
 from metasilvae.plots.palette import INK, blend, colour_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WEIGHTED = {"accuracy": ("o", "-"), "stability": ("s", "--")}
 SPREAD = ("accuracy", "stability", "phi", "leaves")
 ROW_KINDS = ("training", "test")
 PANELS_IN_A_ROW = 3
-MOST_GROUPS = 40
+MOST_SETS = 40
 
 
 def choose_rows(tables: Sequence[StudyTable], wanted: str | None) -> str:
@@ -31,6 +32,11 @@ def choose_rows(tables: Sequence[StudyTable], wanted: str | None) -> str:
 def _column(table: StudyTable, name: str, rows: str) -> list[float]:
     has_rows = name not in ("leaves", "w_acc")
     return table.column(f"{TEST_PREFIX}{name}" if has_rows and rows == "test" else name)
+
+
+def _refuse_crowds(tables: Sequence[StudyTable], n_sets: int) -> None:
+    if n_sets > MOST_SETS:
+        raise DataError(f"{tables[0].source}: a plot of {n_sets} sets cannot be read; draw {MOST_SETS} at most")
 
 
 # Weights
@@ -45,6 +51,7 @@ def draw_weights(tables: Sequence[StudyTable], rows: str, title: str | None = No
         for place, (each, weight) in enumerate(zip(table.sets(), weights, strict=True)):
             for name, values in columns.items():
                 points.setdefault(each, {}).setdefault(name, {}).setdefault(weight, []).append(values[place])
+    _refuse_crowds(tables, len(points))
     n_columns = min(len(points), PANELS_IN_A_ROW)
     n_lines = math.ceil(len(points) / n_columns)
     figure = new_figure(max(3.2 * n_columns, 5), 2.8 * n_lines + 0.8)
@@ -65,7 +72,7 @@ def draw_weights(tables: Sequence[StudyTable], rows: str, title: str | None = No
     return figure
 
 
-def _draw_medians(axes: Any, by_weight: dict[float, list[float]], name: str, colour: str) -> None:
+def _draw_medians(axes: Axes, by_weight: dict[float, list[float]], name: str, colour: str) -> None:
     weights = sorted(by_weight)
     low, middle, high = np.array([np.quantile(by_weight[weight], (0.25, 0.5, 0.75)) for weight in weights]).T
     mark, line = WEIGHTED[name]
@@ -81,40 +88,46 @@ def _draw_medians(axes: Any, by_weight: dict[float, list[float]], name: str, col
 def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = None) -> Figure:
     """A box for each set: median, quartiles, and all seeds as dots, for accuracy, stability, phi and leaves."""
     groups = _group(tables, rows)
-    # A column of names leans if there is not enough room for it.
-    leans = sum(len(name) for name in groups) > 30
     figure = new_figure(max(7.0, 3 + 1.2 * len(groups)), 6.5)
-    for axes, name in zip(figure.subplots(2, 2, sharex=True).ravel(), SPREAD, strict=True):
-        values = [figures[name] for figures in groups.values()]
-        drawn = axes.boxplot(
-            values, widths=0.55, showfliers=False, patch_artist=True, whis=(0, 100), medianprops={"color": INK},
-            boxprops={"linewidth": 0.8}, whiskerprops={"linewidth": 0.8}, capprops={"linewidth": 0.8},
-        )  # fmt: skip
-        for number, (box, numbers) in enumerate(zip(drawn["boxes"], values, strict=True)):
-            box.set_facecolor(blend([colour_of(number)], 0.6))
-            # The same spread of dots in every picture of the same seeds.
-            shifts = [0.36 * (place * 0.618034 % 1 - 0.5) for place in range(len(numbers))]
-            axes.scatter(
-                [number + 1 + shift for shift in shifts], numbers, s=9, color=colour_of(number), edgecolors=INK,
-                linewidths=0.3, zorder=3,
-            )  # fmt: skip
+    all_axes = dict(zip(SPREAD, figure.subplots(2, 2, sharex=True).ravel(), strict=True))
+    for name, axes in all_axes.items():
+        _draw_boxes(axes, [figures[name] for figures in groups.values()])
         axes.set_ylabel(name if name == "leaves" else f"{name}, {rows} rows")
-        if name == "leaves":
-            axes.yaxis.get_major_locator().set_params(integer=True)
-        elif name != "phi":
-            limit_shares(axes)
-        axes.set_xticks(range(1, len(groups) + 1), [say(each, 24) for each in groups])
-        if leans:
-            axes.tick_params("x", rotation=30)
-            for label in axes.get_xticklabels():
-                label.set(ha="right", rotation_mode="anchor")
         axes.grid(axis="y", alpha=0.3)
-    numbers_of_seeds = sorted({len(figures["leaves"]) for figures in groups.values()})
-    seeds = f"{numbers_of_seeds[0]} seed{'' if numbers_of_seeds == [1] else 's'}"
-    if len(numbers_of_seeds) > 1:
-        seeds = f"{numbers_of_seeds[0]} to {numbers_of_seeds[-1]} seeds"
-    figure.suptitle(seeds if title is None else say(title, 200), fontsize="medium")
+    for name in ("accuracy", "stability"):
+        limit_shares(all_axes[name])
+    all_axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
+    for name in ("phi", "leaves"):
+        _name_boxes(all_axes[name], list(groups))
+    figure.suptitle(_count_seeds(groups) if title is None else say(title, 200), fontsize="medium")
     return figure
+
+
+def _draw_boxes(axes: Axes, values: list[list[float]]) -> None:
+    thin = {"linewidth": 0.8}
+    drawn = axes.boxplot(
+        values, widths=0.55, showfliers=False, patch_artist=True, whis=(0, 100), medianprops={"color": INK},
+        boxprops=thin, whiskerprops=thin, capprops=thin,
+    )  # fmt: skip
+    for number, (box, numbers) in enumerate(zip(drawn["boxes"], values, strict=True)):
+        box.set_facecolor(blend([colour_of(number)], 0.6))
+        # Dots lie beside each other, in the same way in every picture of the same seeds.
+        places = [number + 1 + 0.36 * (place * 0.618034 % 1 - 0.5) for place in range(len(numbers))]
+        axes.scatter(places, numbers, s=9, color=colour_of(number), edgecolors=INK, linewidths=0.3, zorder=3)
+
+
+def _name_boxes(axes: Axes, names: list[str]) -> None:
+    """Names under the boxes; they lean if there is not enough room for them."""
+    axes.set_xticks(range(1, len(names) + 1), [say(name, 24) for name in names])
+    if sum(map(len, names)) > 30:
+        for label in axes.get_xticklabels():
+            label.set(rotation=30, ha="right", rotation_mode="anchor")
+
+
+def _count_seeds(groups: dict[str, dict[str, list[float]]]) -> str:
+    counts = sorted({len(figures["leaves"]) for figures in groups.values()})
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{number} seed{'' if counts == [1] else 's'}"
 
 
 def _group(tables: Sequence[StudyTable], rows: str) -> dict[str, dict[str, list[float]]]:
@@ -131,8 +144,5 @@ def _group(tables: Sequence[StudyTable], rows: str) -> dict[str, dict[str, list[
             figures = groups.setdefault(key, {name: [] for name in SPREAD})
             for name, values in columns.items():
                 figures[name].append(values[place])
-    if len(groups) > MOST_GROUPS:
-        raise DataError(
-            f"{tables[0].source}: box plots of {len(groups)} sets cannot be read, draw {MOST_GROUPS} at most"
-        )
+    _refuse_crowds(tables, len(groups))
     return groups

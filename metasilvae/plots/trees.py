@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,34 +53,37 @@ def draw_tree(facts: TreeFacts, direction: str | None = None, title: str | None 
     n_ends = sum(box.children is None for box in facts.boxes)
     direction = direction or (DOWN if n_ends <= MOST_LEAVES_DOWN else RIGHT)
     boxes = _arrange(facts, direction)
+    figure = _make_page(facts, boxes, _heading(facts) if title is None else [say(title, 200)])
+    axes = figure.axes[0]
+    for box in boxes:
+        for word, child in zip(("yes", "no"), box.facts.children or (), strict=False):
+            _draw_edge(axes, facts, box, boxes[child], direction, word)
+    colours = colour_names(facts.tree.labels)
+    for box in boxes:
+        _draw_box(axes, facts, box, colours)
+    return figure
+
+
+def _make_page(facts: TreeFacts, boxes: list[_Box], heading: list[str]) -> Figure:
+    """A figure with heading, legend, and room for the boxes, whose places are inches in its axes."""
     entries = _entries(facts)
-    heading = _heading(facts) if title is None else [say(title, 200)]
+    breadth, depth = max(box.x + box.width / 2 for box in boxes), max(box.y + box.height / 2 for box in boxes)
     legend_width = sum(measure_text(name, FONT_SIZE) + 0.4 for name, _ in entries)
-    needed = [
-        max(box.x + box.width / 2 for box in boxes),
-        legend_width,
-        *(measure_text(line, FONT_SIZE, is_bold=True) for line in heading),
-    ]
-    width = max(needed) + 2 * MARGIN
+    headings = [measure_text(line, FONT_SIZE, is_bold=True) for line in heading]
+    width = max(breadth, legend_width, *headings) + 2 * MARGIN
     legend_top = MARGIN + LINE * len(heading) + 0.08
     top = legend_top + (0.32 if entries else 0.08)
-    height = max(box.y + box.height / 2 for box in boxes) + top + MARGIN
+    height = depth + top + MARGIN
     figure = new_figure(width, height, is_packed=False)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
-    indent = (width - needed[0]) / 2
+    indent = (width - breadth) / 2
     axes.set(xlim=(-indent, width - indent), ylim=(height - top, -top))
     for number, line in enumerate(heading):
         weight = "normal" if number else "bold"
         place = 1 - (MARGIN + number * LINE) / height
         figure.text(0.5, place, line, ha="center", va="top", fontsize=FONT_SIZE, fontweight=weight, color=INK)
     _draw_legend(figure, entries, 1 - legend_top / height)
-    colours = colour_names(facts.tree.labels)
-    for box in boxes:
-        for number, child in enumerate(box.facts.children or ()):
-            _draw_edge(axes, facts, box, boxes[child], direction, ("yes", "no")[number])
-    for box in boxes:
-        _draw_box(axes, facts, box, colours)
     return figure
 
 
@@ -99,10 +102,8 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
     names = name_features(facts.tree, None if facts.dataset is None else facts.dataset.feature_names)
     for box in facts.boxes:
         if facts.is_leaf(box):
-            lines = [
-                say(name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node])), 28),
-                _count_words(facts, box),
-            ]
+            answer = name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
+            lines = [say(answer, 28), _count_words(facts, box)]
             if box.rows is not None:
                 right = f", {box.right_rows} right" if box.rows else ""
                 lines.append(f"{_plural(box.rows, 'row')}{right}")
@@ -150,11 +151,9 @@ def _arrange(facts: TreeFacts, direction: str) -> list[_Box]:
     has_bar = facts.tree.leaf_kind is LeafKind.COUNTS
     boxes = []
     for each, lines in zip(facts.boxes, _words(facts), strict=True):
-        width = (
-            max(measure_text(line, FONT_SIZE, is_bold=number == 0) for number, line in enumerate(lines)) + 2 * PADDING
-        )
+        widths = [measure_text(line, FONT_SIZE, is_bold=number == 0) for number, line in enumerate(lines)]
         height = LINE * len(lines) + 2 * PADDING + (BAR + 0.03 if has_bar else 0)
-        boxes.append(_Box(each, lines, max(width, NARROWEST), height))
+        boxes.append(_Box(each, lines, max(NARROWEST, max(widths) + 2 * PADDING), height))
     gap, level_gap = GAPS[direction]
     goes_down = direction == DOWN
     breadths = [box.width if goes_down else box.height for box in boxes]
@@ -169,7 +168,7 @@ def _arrange(facts: TreeFacts, direction: str) -> list[_Box]:
     for box, depth, length, centre in zip(boxes, depths, lengths, centres, strict=True):
         along = starts[depth] + length / 2
         x, y = (centre, along) if goes_down else (along, centre)
-        placed.append(_Box(box.facts, box.lines, box.width, box.height, x, y))
+        placed.append(replace(box, x=x, y=y))
     return placed
 
 
