@@ -1,7 +1,7 @@
 """Tables of studies: a line for each training, as CSV with a header or as a JSON list of objects.
 
-`train --table` writes them; docs/formats.md lists the columns. A reader needs those that it shows, and takes the file for
-the set if there is no such column.
+`train --table` writes them; docs/formats.md lists the columns. A reader needs those that it shows, and takes the file
+for the set if there is no such column.
 """
 
 from __future__ import annotations

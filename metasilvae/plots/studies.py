@@ -96,6 +96,7 @@ def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = N
         axes.grid(axis="y", alpha=0.3)
     for name in ("accuracy", "stability"):
         limit_shares(all_axes[name])
+    all_axes["leaves"].set_ylim(bottom=0)
     all_axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
     for name in ("phi", "leaves"):
         _name_boxes(all_axes[name], list(groups))
