@@ -47,8 +47,10 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
         axes[name].set_xlabel("seconds" if x_axis == "seconds" else "step")
     axes["leaves"].set_ylim(bottom=0)
     axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
-    one = f"{say(runs[0].source)}, seed {runs[0].seed}" if len(runs) == 1 else f"{len(runs)} trainings"
-    figure.suptitle(one if title is None else say(title, 200), fontsize="medium")
+    heading = f"{len(runs)} trainings"
+    if len(runs) == 1:
+        heading = f"{say(runs[0].source)}, seed {runs[0].seed}: {say(', '.join(phases), 100)}"
+    figure.suptitle(heading if title is None else say(title, 200), fontsize="medium")
     _draw_legend(figure, runs, sources, phases)
     return figure
 
