@@ -11,7 +11,7 @@ from metasilvae._core.ranking import rank_whole_numbers
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from ms_criterion cimport ENTROPY, GINI, Criterion, Test, Weights
 from ms_growth cimport Limits, fitness_of, from_scratch, graft, grow_leaf, grow_subtree, move_test, plant, prune, score_if_pruned
@@ -24,7 +24,7 @@ from ms_samples cimport Samples, cut_at
 from ms_retest cimport find_test
 from ms_surgery cimport collect, replace
 from ms_sweep cimport find_split
-from ms_tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree
+from ms_tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree, set_ties
 from ms_workspace cimport Workspace, free_workspace, new_workspace
 
 
@@ -196,8 +196,11 @@ cdef class Individual:
         return self
 
     def take_nodes(self, const int32_t[::1] feature, const double[::1] threshold, const int32_t[::1] left,
-                   const int32_t[::1] right, Objective objective, Bench bench):
-        """Become the tree with the given nodes, as far as training samples separate its branches."""
+                   const int32_t[::1] right, Objective objective, Bench bench, const uint64_t[::1] ties=None):
+        """Become the tree with the given nodes, as far as training samples separate its branches.
+
+        With `ties`, tied answers get the numbers that they had in the tree whose `tests` gave them.
+        """
         cdef Py_ssize_t n_nodes = feature.shape[0], node
         cdef TrainNode* template = <TrainNode*> malloc(max(n_nodes, 1) * sizeof(TrainNode))
         if template == NULL:
@@ -214,11 +217,30 @@ cdef class Individual:
             with nogil:
                 plant(&self.samples.samples, self.tree, bench.space)
                 collect(&self.samples.samples, self.tree, 0, bench.space)
+                if ties is not None:
+                    set_ties(self.tree, &ties[0] if ties.shape[0] > 0 else NULL, <int32_t> ties.shape[0])
                 replace(&self.samples.samples, self.tree, 0, template, 0, <int32_t> n_nodes, objective.limits.min_leaf,
                         objective.limits.max_depth, bench.space)
         finally:
             free(template)
         return self
+
+    def tests(self):
+        """Feature (-1 in a leaf) and threshold of every node, in pre-order, and the tied answers as they are numbered."""
+        cdef int32_t node
+        feature = np.empty(self.tree.n_nodes, dtype=np.int32)
+        threshold = np.zeros(self.tree.n_nodes)
+        ties = np.empty(self.tree.n_ties * self.tree.n_words, dtype=np.uint64)
+        cdef int32_t[::1] feature_view = feature
+        cdef double[::1] threshold_view = threshold
+        cdef uint64_t[::1] ties_view = ties
+        for node in range(self.tree.n_nodes):
+            feature_view[node] = self.tree.nodes[node].feature
+            if feature_view[node] >= 0:
+                threshold_view[node] = self.tree.nodes[node].threshold
+        if ties.size:
+            memcpy(&ties_view[0], self.tree.ties, ties.size * sizeof(uint64_t))
+        return feature, threshold, ties
 
     @property
     def n_nodes(self):

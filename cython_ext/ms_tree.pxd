@@ -102,22 +102,29 @@ cdef inline int32_t add_node(Tree* tree, int32_t parent) except -1 nogil:
     return node
 
 
-cdef inline int copy_tree(const Tree* source, Tree* target) except -1 nogil:
-    """Make target equal to source; both are for the same samples."""
+cdef inline int set_ties(Tree* tree, const uint64_t* ties, int32_t n_words) except -1 nogil:
+    """Number the tied answers as in the given list of sets, all in one; only those of leaves that come later see it."""
     cdef void* block
-    reserve_nodes(target, source.n_nodes)
-    memcpy(target.nodes, source.nodes, source.n_nodes * sizeof(TrainNode))
-    memcpy(target.counts, source.counts, <size_t> source.n_nodes * source.n_labels * sizeof(int32_t))
-    if source.n_ties > target.ties_capacity:
-        block = realloc(target.ties, <size_t> source.n_ties * source.n_words * sizeof(uint64_t))
+    cdef int32_t n_ties = n_words // tree.n_words
+    if n_ties > tree.ties_capacity:
+        block = realloc(tree.ties, <size_t> n_ties * tree.n_words * sizeof(uint64_t))
         if block == NULL:
             with gil:
                 raise MemoryError("no room for the tied answers of a tree")
-        target.ties = <uint64_t*> block
-        target.ties_capacity = source.n_ties
-    if source.n_ties > 0:
-        memcpy(target.ties, source.ties, <size_t> source.n_ties * source.n_words * sizeof(uint64_t))
-    target.n_ties = source.n_ties
+        tree.ties = <uint64_t*> block
+        tree.ties_capacity = n_ties
+    if n_ties > 0:
+        memcpy(tree.ties, ties, <size_t> n_ties * tree.n_words * sizeof(uint64_t))
+    tree.n_ties = n_ties
+    return 0
+
+
+cdef inline int copy_tree(const Tree* source, Tree* target) except -1 nogil:
+    """Make target equal to source; both are for the same samples."""
+    reserve_nodes(target, source.n_nodes)
+    memcpy(target.nodes, source.nodes, source.n_nodes * sizeof(TrainNode))
+    memcpy(target.counts, source.counts, <size_t> source.n_nodes * source.n_labels * sizeof(int32_t))
+    set_ties(target, source.ties, source.n_ties * source.n_words)
     target.n_nodes = source.n_nodes
     target.n_leaves = source.n_leaves
     memcpy(target.own, source.own, source.n_samples * sizeof(int32_t))

@@ -25,6 +25,10 @@ class OutputError(MetasilvaeError):
     """A result that cannot be written where it was asked to be."""
 
 
+class CheckpointError(MetasilvaeError):
+    """A checkpoint that cannot be read, or that is one of another run."""
+
+
 class ClusterError(MetasilvaeError):
     """A cluster that cannot be reached, or that cannot do the work."""
 

@@ -43,7 +43,7 @@ class Finalists:
     def __init__(self, score: Callable[[Any], float], held_out: Callable[[Any], float] | None = None) -> None:
         self._score = score
         self._held_out = held_out
-        self._seen: set[tuple[Any, ...]] = set()
+        self._seen: dict[tuple[int, ...], None] = {}
         self._kept: list[Finalist] = []
 
     @property
@@ -55,14 +55,24 @@ class Finalists:
         """Best first."""
         return [finalist.tree for finalist in self._kept]
 
+    @property
+    def seen(self) -> list[tuple[int, ...]]:
+        """Figures of all trees that were offered: correct, stable and robust samples, and leaves."""
+        return list(self._seen)
+
+    def take_over(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
+        """Become what gave these `trees` and `seen`."""
+        self._seen = dict.fromkeys(seen)
+        self._kept = [self._judge(tree) for tree in trees]
+
     def offer(self, tree: Any) -> None:
         """Keep a tree if it is among the best; it is copied, because trees of a population are overwritten."""
         # Trees with the same figures are the same tree for most purposes, and the copies would crowd out the others.
         figures = (*tree.tallies, tree.n_leaves)
         if figures in self._seen:
             return
-        self._seen.add(figures)
-        newcomer = Finalist(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))
+        self._seen[figures] = None
+        newcomer = self._judge(tree)
         place = 0
         while place < len(self._kept) and not newcomer.beats(self._kept[place]):
             place += 1
@@ -70,3 +80,6 @@ class Finalists:
             copy = type(tree)(tree.samples).become(tree)
             self._kept.insert(place, Finalist(copy, newcomer.score, newcomer.held_out))
             del self._kept[N_FINALISTS:]
+
+    def _judge(self, tree: Any) -> Finalist:
+        return Finalist(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))

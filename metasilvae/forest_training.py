@@ -26,7 +26,8 @@ from metasilvae.parallel import available_cores, wait_for
 from metasilvae.perturbation import Perturbation
 from metasilvae.rehearsal import choose_setting
 from metasilvae.splitting import split_rows
-from metasilvae.training import HOLDING_SEED, Progress, StopReason
+from metasilvae.training import HOLDING_SEED
+from metasilvae.training_progress import Progress, StopReason
 from metasilvae.tree_tasks import Stoppable, TreeTask, grow_tree, plan_tree
 
 # Has a function called with the data set, the perturbation and the given arguments, somewhere.

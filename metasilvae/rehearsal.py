@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.evaluation import evaluate
 from metasilvae.first_generation import plan_sizes
+from metasilvae.formats.checkpoint_files import damaged, take, take_array
 from metasilvae.model import Model
 from metasilvae.parallel import available_cores, wait_for
 from metasilvae.perturbation import Ball, Perturbation
 from metasilvae.splitting import split_dataset
-from metasilvae.training import HOLDING_SEED, Progress, StopReason, Trainer
+from metasilvae.training import HOLDING_SEED, Trainer
 from metasilvae.training_options import TrainingOptions
+from metasilvae.training_progress import Progress, StopReason, read_progress
 
 # What is chosen among. The first one is the best for few samples; each of the others was the best one on some of the
 # paper's larger sets. All by cross-validation of the training splits.
@@ -129,7 +131,16 @@ class RehearsedTrainer:
         # All that a stop must reach; the result is that of one of them.
         self._running: list[Trainer] = []
         n_generations = min(WARM_UP_GENERATIONS, options.generations) if learned.n_samples <= MANY_SAMPLES else 0
-        self._trainer = self._make_trainer(replace(options, **{**WARM_UP, "generations": n_generations}))
+        self._warm_up = self._make_trainer(replace(options, **{**WARM_UP, "generations": n_generations}))
+        self._warm_up_state: dict[str, Any] | None = None
+        self._latest: Progress | None = None
+        self._figures = np.full((len(SETTINGS), len(self._splits)), np.nan)
+        self._main: Trainer | None = None
+        self._main_state: dict[str, Any] | None = None
+        # When the main search began, and whether it has overtaken the warm-up.
+        self._begun = 0.0
+        self._leads = False
+        self._trainer = self._warm_up
         self._preparation = time.perf_counter() - begin
         self._started = begin
 
@@ -138,42 +149,98 @@ class RehearsedTrainer:
         """Number of progress records of a run that nothing ends early."""
         n_first = len(plan_sizes(self._learned.n_samples, self.options))
         main = n_first + self.options.generations + self.options.polish
-        return self._trainer.n_steps + len(SETTINGS) * len(self._splits) + main
+        return self._warm_up.n_steps + len(SETTINGS) * len(self._splits) + main
 
     def run(self) -> Iterator[Progress]:
         """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
         self._started = time.perf_counter() - self._preparation
-        latest: Progress | None = None
-        if self.held_out is None:
-            self._trainer.observe = self.observe
-        for latest in self._trainer.run():
-            yield replace(latest, phase="warm-up")
-        if self._trainer.stop_reason in HARD_STOPS or self._is_over():
+        if self._main_state is None:
+            yield from self._prepare()
+        if self._reason is not None or self.setting is None:
             return
-        assert latest is not None
-        for step, _ in enumerate(self._rehearse()):
-            yield replace(latest, phase="rehearsal", step=step, seconds=time.perf_counter() - self._started)
+        self._main = self._make_main()
+        if not self._is_over():
+            yield from self._train(self._main)
+
+    def _prepare(self) -> Iterator[Progress]:
+        """A first tree, and the choice."""
+        if self.held_out is None:
+            self._warm_up.observe = self.observe
+        for progress in self._warm_up.run():
+            self._latest = progress
+            yield replace(progress, phase="warm-up")
+        if self._warm_up.stop_reason in HARD_STOPS or self._is_over():
+            return
+        self._warm_up_state = self._warm_up.state
+        assert self._latest is not None
+        for step in self._rehearse():
+            yield replace(self._latest, phase="rehearsal", step=step, seconds=time.perf_counter() - self._started)
             if self._is_over():
                 return
-        if self._is_over():
-            return
+        if not self._is_over():
+            self._begun = time.perf_counter() - self._started
+
+    def _make_main(self) -> Trainer:
         assert self.setting is not None
-        begun = time.perf_counter() - self._started
-        left = self.options.time_limit - begun
-        main = self._make_trainer(replace(self.options, rehearse=False, time_limit=max(left, TINY), **self.setting))
-        if self._is_over():
-            return
+        left = max(self.options.time_limit - self._begun, TINY)
+        main = self._make_trainer(replace(self.options, rehearse=False, time_limit=left, **self.setting))
+        if self._main_state is not None:
+            main.resume(self._main_state)
+            self._trainer = main if self._leads else self._warm_up
+        return main
+
+    def _train(self, main: Trainer) -> Iterator[Progress]:
+        """The search with the chosen setting."""
+        latest = self._latest
+        assert latest is not None
         main.observe = self.observe
         for progress in main.run():
             # Its first trees are small; until all of them are there, the warm-up may have the better one.
             if progress.phase != "seed" or progress.fitness >= latest.fitness:
                 self._trainer = main
+                self._leads |= main.stop_reason is None
             best = progress if self._trainer is main else replace(latest, phase=progress.phase, step=progress.step)
-            yield replace(best, seconds=begun + progress.seconds)
+            yield replace(best, seconds=self._begun + progress.seconds)
         if main.stop_reason in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
             self._reason = self._reason or main.stop_reason
         else:
             self._trainer = main
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the run stands after its last step that was not cut short; `resume` of another trainer takes it."""
+        return {
+            "warm_up": self._warm_up_state or self._warm_up.state,
+            "latest": None if self._latest is None else asdict(self._latest),
+            "figures": self._figures.ravel(),
+            "setting": None if self.setting is None else SETTINGS.index(self.setting),
+            "main": self._main_state if self._main is None else self._main.state,
+            "begun": self._begun,
+            "leads": self._leads,
+            "seconds": time.perf_counter() - self._started,
+        }
+
+    def resume(self, document: dict[str, Any]) -> None:
+        """Stand where another run on the same data and options stood."""
+        state = take(document, "warm_up", dict)
+        self._warm_up.resume(state)
+        if document.get("latest") is not None:
+            self._latest = read_progress(take(document, "latest", dict))
+        figures = take_array(document, "figures", "<f8")
+        if figures.size != self._figures.size:
+            raise damaged("the rehearsal has another size")
+        self._figures = figures.reshape(self._figures.shape)
+        if document.get("setting") is not None:
+            position = take(document, "setting", int)
+            if position >= len(SETTINGS) or self._latest is None:
+                raise damaged("there is no such setting")
+            self.setting = dict(SETTINGS[position])
+            self._warm_up_state = state
+        if document.get("main") is not None:
+            self._main_state = take(document, "main", dict)
+            self._begun = take(document, "begun", float)
+            self._leads = take(document, "leads", bool)
+        self._preparation += take(document, "seconds", float)
 
     def stop(self) -> None:
         """End the run soon; may be called at any time, from a signal handler or from another thread too."""
@@ -199,8 +266,8 @@ class RehearsedTrainer:
         self._running.append(trainer)
         return trainer
 
-    def _rehearse(self) -> Iterator[None]:
-        """Try every setting on every split, then choose."""
+    def _rehearse(self) -> Iterator[int]:
+        """Try every setting on every split, then choose; yields the number of each trial."""
 
         def figure(setting: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
             if self._reason is not None:
@@ -214,22 +281,24 @@ class RehearsedTrainer:
             self._running.remove(trainer)
             return self._fitness(trainer.model, self._learned.subset(held))
 
-        figures = np.zeros((len(SETTINGS), len(self._splits)))
         pool = futures.ThreadPoolExecutor(self._jobs)
+        places = [(row, column) for column in range(len(self._splits)) for row in range(len(SETTINGS))]
         try:
             tasks = {
-                (row, column): pool.submit(figure, setting, *split)
-                for column, split in enumerate(self._splits)
-                for row, setting in enumerate(SETTINGS)
+                step: pool.submit(figure, SETTINGS[row], *self._splits[column])
+                for step, (row, column) in enumerate(places)
+                if np.isnan(self._figures[row, column])
             }
-            for place, task in tasks.items():
+            for step, task in tasks.items():
                 deadline = self._started + self.options.time_limit
-                figures[place] = wait_for(task, deadline, lambda: self._end(StopReason.TIME_LIMIT))
-                yield
+                found = wait_for(task, deadline, lambda: self._end(StopReason.TIME_LIMIT))
+                if self._reason is None:
+                    self._figures[places[step]] = found
+                yield step
         finally:
             pool.shutdown(cancel_futures=True)
         if self._reason is None:
-            self.setting = dict(SETTINGS[choose_setting(figures) if self._splits else 0])
+            self.setting = dict(SETTINGS[choose_setting(self._figures) if self._splits else 0])
 
     def _end(self, reason: StopReason) -> None:
         self._reason = self._reason or reason

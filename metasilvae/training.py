@@ -7,11 +7,9 @@ offspring it is for, so the result is the same for any number of threads.
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import dataclass
 from itertools import cycle, islice
 from queue import SimpleQueue
 from typing import Any
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core import breeding
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, RequestError
+from metasilvae.errors import DataError
 from metasilvae.evaluation import evaluate
 from metasilvae.finalists import Finalists
 from metasilvae.first_generation import blank, plan_trees, take_trees
@@ -29,69 +27,22 @@ from metasilvae.individuals import as_model, count_again
 from metasilvae.model import Model
 from metasilvae.parallel import available_cores, wait_for
 from metasilvae.perturbation import Enlarged, Perturbation
+from metasilvae.search_setup import make_objective, make_recipe
+from metasilvae.search_state import SearchState
 from metasilvae.splitting import split_dataset
 from metasilvae.training_options import TrainingOptions
+from metasilvae.training_progress import Progress, StopReason
 from metasilvae.verification import ask, verify
 
-# Samples times features that one random move may look at.
-SWEEP_BUDGET = 3e5
 # Rows are held out by a draw of their own, so that runs with different seeds are judged by the same rows.
 HOLDING_SEED = 0
-
-
-class StopReason(enum.Enum):
-    """Why a training run ended."""
-
-    ITERATIONS = "iterations"
-    PATIENCE = "patience"
-    TARGET = "target"
-    TIME_LIMIT = "time limit"
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One step of a training run.
-
-    Attributes
-    ----------
-    phase : str
-        "seed", "generation" or "polish".
-    step : int
-        Number of the step in its phase.
-    seconds : float
-        Since the start of the run, with what it took to prepare the samples.
-    fitness : float
-        Of the best tree so far on the training samples, with the boxes of the training; the cost of its leaves is not
-        counted.
-    accuracy, stability, robustness : float
-        Shares of the training samples.
-    leaves : int
-    offspring : int
-        Trees made so far.
-    mean_fitness : float
-        Of the population.
-    score : float
-        What the search maximizes: fitness with caution and the cost of leaves. It never falls.
-    """
-
-    phase: str
-    step: int
-    seconds: float
-    fitness: float
-    accuracy: float
-    stability: float
-    robustness: float
-    leaves: int
-    offspring: int
-    mean_fitness: float
-    score: float
 
 
 class Trainer:
     """A training run that can be watched and stopped.
 
-    Iterate over `run` for progress; `model` gives the best tree so far at any time.
+    Iterate over `run` for progress; `model` gives the best tree so far at any time. Between two steps, and after the
+    run, `state` tells all that another trainer on the same data and options needs to `resume` it.
 
     Parameters
     ----------
@@ -143,7 +94,7 @@ class Trainer:
             self._samples = breeding.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
         else:
             self._samples = like._samples.with_boxes(*limits)
-        self._objective = self._make_objective()
+        self._objective = make_objective(options, self._learned)
         self._jobs = available_cores() if jobs is None else jobs
         self._benches: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
@@ -154,7 +105,12 @@ class Trainer:
         self._finalists = Finalists(self._score, None if self.held_out is None else self._held_out_fitness)
         self._finalists.offer(self._best)
         self._n_offspring = 0
-        self._is_patient = True
+        # The phase, how many of its steps are done, and the trees that the next one starts from.
+        self._phase = "seed"
+        self._step = 0
+        self._trees: list[Any] = []
+        self._without_improvement = 0
+        self._last_state: dict[str, Any] | None = None
         self._preparation = time.perf_counter() - begin
         self._start = begin
 
@@ -171,18 +127,11 @@ class Trainer:
         self.observe([self._best])
         pool = futures.ThreadPoolExecutor(self._jobs)
         try:
-            grown: list[Any] = []
-            for step, tree in enumerate(self._start_trees(pool)):
-                grown.append(tree)
-                self._n_offspring += 1
-                self._note(grown, is_seed=True)
-                yield self._progress("seed", step, grown)
-                if self._is_over():
-                    break
-            if not self._is_over():
-                n_first = self.options.initial_population
-                yield from self._evolve(pool, list(islice(cycle(self._ranked(grown)[:n_first]), n_first)))
-            if not self._is_over():
+            if self._phase == "seed":
+                yield from self._grow_first(pool)
+            if self._phase == "generation" and not self._is_over():
+                yield from self._evolve(pool)
+            if self._phase == "polish" and not self._is_over():
                 yield from self._polish(pool)
         finally:
             self._objective.stop()
@@ -206,50 +155,72 @@ class Trainer:
         """Fitness of the best tree so far on the held-out rows, if there are any."""
         return None if self.held_out is None else self._finalists.chosen.held_out
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the run stands after its last step that was not cut short."""
+        return self._pack_state() if self._last_state is None else self._last_state
+
+    def resume(self, document: dict[str, Any]) -> None:
+        """Stand where another run on the same data and options stood."""
+        found = self._with_bench(
+            lambda bench: SearchState.unpack(document, self._samples, self._objective, bench, self.options)
+        )
+        self._phase, self._step, self._trees = found.phase, found.step, found.trees
+        self._without_improvement = found.without_improvement
+        self._n_offspring = found.n_offspring
+        self._best = found.best
+        self._finalists.take_over(found.finalists, found.seen)
+        self._preparation += found.seconds
+
     # Parts of the run
 
-    def _make_objective(self) -> Any:
-        options, n = self.options, self.n_samples
-        features = np.arange(self.dataset.n_features, dtype=np.int32)
-        if options.allowed_features:
-            if options.allowed_features > len(features):
-                raise RequestError(
-                    f"{options.allowed_features} features are to be drawn, {self.dataset.source} has {len(features)}"
-                )
-            rng = np.random.default_rng([options.seed, 1])
-            features = np.sort(rng.choice(features, options.allowed_features, replace=False)).astype(np.int32)
-        correct, stable, robust = options.fitness.weights
-        moved = options.caution * max(correct, 0.0)
-        correct, robust = correct - moved, robust + moved
-        return breeding.Objective(
-            correct / n,
-            stable / n,
-            robust / n,
-            features,
-            min_leaf=options.min_samples_leaf,
-            max_leaves=options.max_leaves,
-            max_depth=options.max_depth,
-            leaf_cost=options.price_of_leaf(n),
-        )
+    @property
+    def _is_patient(self) -> bool:
+        return not 0 < self.options.patience <= self._without_improvement
 
-    def _start_trees(self, pool: futures.Executor) -> Iterator[Any]:
+    def _enter(self, phase: str, trees: list[Any]) -> None:
+        self._phase, self._step, self._trees = phase, 0, trees
+
+    def _pack_state(self) -> dict[str, Any]:
+        return SearchState(
+            self._phase, self._step, self._trees, self._without_improvement, self._n_offspring,
+            self._best, self._finalists.trees, self._finalists.seen, time.perf_counter() - self._start,
+        ).pack()  # fmt: skip
+
+    def _keep_state(self) -> None:
+        """Remember where the run stands, if it was stopped: what comes now was cut short, and would not come again."""
+        if self.stop_reason is not None and self._last_state is None:
+            self._last_state = self._pack_state()
+
+    def _grow_first(self, pool: futures.Executor) -> Iterator[Progress]:
         """The trees of the first generation, one by one."""
-        tasks = [pool.submit(self._with_bench, work) for work in self._first_trees]
-        for task in tasks:
-            yield self._wait(task)
+        if self._step > 0 and self._is_over():
+            return
+        for task in [pool.submit(self._with_bench, work) for work in self._first_trees[self._step :]]:
+            tree = self._wait(task)
+            self._keep_state()
+            self._trees.append(tree)
+            self._step += 1
+            self._n_offspring += 1
+            self._note(self._trees, is_seed=True)
+            yield self._progress("seed", self._step - 1, self._trees)
+            if self._is_over():
+                return
+        n_first = self.options.initial_population
+        self._enter("generation", list(islice(cycle(self._ranked(self._trees)[:n_first]), n_first)))
 
-    def _evolve(self, pool: futures.Executor, population: list[Any]) -> Iterator[Progress]:
+    def _evolve(self, pool: futures.Executor) -> Iterator[Progress]:
         options = self.options
         spare: list[Any] = []
-        without_improvement = 0
-        for generation in range(options.generations):
+        while self._step < options.generations and self._is_patient:
+            population = self._trees
             fitness = np.array([self._score(tree) for tree in population])
             elite = list({id(tree): tree for tree in population}.values())[: options.elitism]
             n_children = options.population - len(elite)
             while len(spare) < n_children:
                 spare.append(breeding.Individual(self._samples))
             children = spare[:n_children]
-            self._breed(pool, population, fitness, children, generation)
+            self._breed(pool, population, fitness, children, self._step)
             if self.stop_reason is not None:
                 return  # not all children are there
             before = self._score(self._best)
@@ -257,14 +228,15 @@ class Trainer:
             kept = {id(tree) for tree in (*elite, *children)}
             recycled = [tree for tree in (*population, *spare[n_children:]) if id(tree) not in kept]
             spare = list({id(tree): tree for tree in recycled}.values())
-            population = self._ranked([*elite, *children])
-            self._note(population)
-            yield self._progress("generation", generation, population)
+            self._trees = self._ranked([*elite, *children])
+            self._step += 1
+            self._note(self._trees)
             improved = self._score(self._best) > before
-            without_improvement = 0 if improved else without_improvement + 1
-            self._is_patient = not (options.patience and without_improvement >= options.patience)
-            if self._is_over() or not self._is_patient:
+            self._without_improvement = 0 if improved else self._without_improvement + 1
+            yield self._progress("generation", self._step - 1, self._trees)
+            if self._is_over():
                 return
+        self._enter("polish", self._finalists.trees)
 
     def _breed(
         self,
@@ -274,30 +246,14 @@ class Trainer:
         children: list[Any],
         generation: int,
     ) -> None:
-        options = self.options
-        probability = options.mutation_probability
-        if options.mutation_probability_rule == "encourage-variance":
-            probability *= float(np.clip(1 - (fitness.max() - fitness.min()), 0, 1))
-        recipe = breeding.Breeding(
-            selection=options.selection,
-            tournament_size=options.tournament_size,
-            crossover_probability=options.crossover,
-            mutation_probability=probability,
-            mutation=options.mutation,
-            aggressiveness=options.aggressiveness,
-            split_by_score=options.split_by_score,
-            impurity=options.impurity,
-            max_burst=options.max_burst,
-            sweep_budget=SWEEP_BUDGET,
-            blends=options.blends,
-        )
+        recipe = make_recipe(self.options, fitness)
 
         def breed(position: int) -> Callable[[Any], None]:
             def work(bench: Any) -> None:
                 if self.stop_reason is None:
                     recipe.breed(
                         parents, fitness, children, self._objective, bench,
-                        options.seed, generation, position, position + 1,
+                        self.options.seed, generation, position, position + 1,
                     )  # fmt: skip
 
             return work
@@ -316,19 +272,23 @@ class Trainer:
 
             return work
 
-        trees = self._finalists.trees
-        for step in range(self.options.polish):
-            before = [self._score(tree) for tree in trees]
-            tasks = [pool.submit(self._with_bench, polish(tree)) for tree in trees]
+        while self._step < self.options.polish:
+            before = [self._score(tree) for tree in self._trees]
+            tasks = [pool.submit(self._with_bench, polish(tree)) for tree in self._trees]
             polished = [self._wait(task) for task in tasks]
-            trees = [
+            self._keep_state()
+            self._trees = [
                 new if self._score(new) > score else old
-                for old, new, score in zip(trees, polished, before, strict=True)
+                for old, new, score in zip(self._trees, polished, before, strict=True)
             ]
-            self._note(trees, is_seed=True)
-            yield self._progress("polish", step, trees)
-            if self._is_over() or [self._score(tree) for tree in trees] == before:
+            step = self._step
+            is_last = [self._score(tree) for tree in self._trees] == before
+            self._step = self.options.polish if is_last else step + 1
+            self._note(self._trees, is_seed=True)
+            yield self._progress("polish", step, self._trees)
+            if self._is_over():
                 return
+        self._enter("end", [])
 
     # Threads and time
 

@@ -22,7 +22,7 @@ from metasilvae.fitness import Fitness
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbation import Ball
 from metasilvae.report.trainings import ProgressBar
-from metasilvae.training import Progress
+from metasilvae.training_progress import Progress
 from metasilvae.training_options import PRESETS, options_for
 
 IRIS = "builtin:iris/train"

@@ -12,8 +12,9 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbation import Ball
 from metasilvae.rehearsal import SETTINGS, RehearsedTrainer, choose_setting, make_trainer, plan_splits
-from metasilvae.training import StopReason, Trainer
+from metasilvae.training import Trainer
 from metasilvae.training_options import TrainingOptions, options_for
+from metasilvae.training_progress import StopReason
 
 SHORT = {"generations": 5, "population": 8, "initial_population": 8, "patience": 0}
 

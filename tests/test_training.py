@@ -20,8 +20,9 @@ from metasilvae.formats.silva_models import format_model, parse_model
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbation import Ball, BoxFile
 from metasilvae.rehearsal import train
-from metasilvae.training import StopReason, Trainer
+from metasilvae.training import Trainer
 from metasilvae.training_options import PRESETS, TrainingOptions, options_for
+from metasilvae.training_progress import StopReason
 
 SHORT = {"rehearse": False, "generations": 6, "population": 8, "initial_population": 8}
 

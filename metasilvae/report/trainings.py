@@ -13,7 +13,7 @@ from metasilvae.formats.study_tables import TEST_PREFIX
 from metasilvae.model import name_kind
 from metasilvae.report.tables import Cell, Record, as_text
 from metasilvae.seed_study import QUANTILES, TrainedModel, spread
-from metasilvae.training import Progress
+from metasilvae.training_progress import Progress
 
 _FIGURES = ("phi", "accuracy", "stability", "robustness")
 
