@@ -8,6 +8,7 @@ number of workers (metasilvae.forest_growth). Small forests on parts of the rows
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -21,11 +22,13 @@ from metasilvae.errors import DataError
 from metasilvae.forest_growth import grow_forest
 from metasilvae.forest_options import ForestOptions
 from metasilvae.forest_rehearsal import list_settings, plan_rehearsal, rehearse
+from metasilvae.formats.checkpoint_files import damaged, take, take_array
 from metasilvae.model import Model, join_trees
 from metasilvae.parallel import available_cores, wait_for
 from metasilvae.perturbation import Perturbation
 from metasilvae.rehearsal import choose_setting
 from metasilvae.splitting import split_rows
+from metasilvae.stored_trees import pack_models, unpack_models
 from metasilvae.training import HOLDING_SEED
 from metasilvae.training_progress import Progress, StopReason
 from metasilvae.tree_tasks import Stoppable, TreeTask, grow_tree, plan_tree
@@ -92,7 +95,13 @@ class ForestTrainer:
         self._submit = submit
         self._stoppable = Stoppable()
         self._trees: list[Model] = []
+        # Those that no stop has cut short; at the start of a resumed run they are known already.
+        self._whole: list[Model] = []
         self._spare: list[Model] = []
+        self._has_whole_spare = False
+        self._figures: list[float] = []
+        # Steps that were told, and that no stop has cut short.
+        self._n_told = 0
         self._pending: list[futures.Future[Any]] = []
         self.forest_options = options.for_samples(len(self._rows))
         is_rehearsed = options.tree.rehearse and options.tree.greedy
@@ -100,6 +109,7 @@ class ForestTrainer:
         if len(self._settings) == 1:
             self._apply(self._settings.pop())
         self._splits = plan_rehearsal(dataset.y, self._rows, options.tree.seed) if self._settings else []
+        self._seconds_before = 0.0
         self._start = time.perf_counter()
 
     @property
@@ -110,12 +120,12 @@ class ForestTrainer:
 
     def run(self) -> Iterator[Progress]:
         """Train; yield after each tree. Leaving the loop early keeps the trees so far."""
-        self._start = time.perf_counter()
+        self._start = time.perf_counter() - self._seconds_before
         pool = futures.ThreadPoolExecutor(self._jobs)
         if self._submit is None:
             self._submit = self._submitter(pool)
         try:
-            if self._settings:
+            if self._settings and self.setting is None:
                 yield from self._choose_setting()
             if not self._is_over():
                 yield from self._grow()
@@ -144,29 +154,70 @@ class ForestTrainer:
             judged.add(tree)
         return self.options.fitness.value(*judged.certainty.shares)
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the run stands after its last step that was not cut short; `resume` of another trainer takes it."""
+        return {
+            "spare": pack_models(self._spare if self._has_whole_spare else []),
+            "figures": np.array(self._figures, dtype=np.float64),
+            "setting": self._settings.index(self.setting) if self.setting in self._settings else None,
+            "trees": pack_models(self._whole),
+            "steps": self._n_told,
+            "seconds": time.perf_counter() - self._start,
+        }
+
+    def resume(self, document: dict[str, Any]) -> None:
+        """Stand where another run on the same data and options stood."""
+        self._spare = unpack_models(take(document, "spare", dict), self.dataset)[:1]
+        self._has_whole_spare = bool(self._spare)
+        figures = take_array(document, "figures", "<f8")
+        self._figures = figures.tolist()
+        self._whole = unpack_models(take(document, "trees", dict), self.dataset)
+        n_trials = len(self._settings) * len(self._splits)
+        if len(figures) > n_trials or not np.isfinite(figures).all() or len(self._whole) > len(self._numbers):
+            raise damaged("there are more trees or trials than there should be")
+        if document.get("setting") is not None:
+            position = take(document, "setting", int)
+            if position >= len(self._settings):
+                raise damaged("there is no such setting")
+            self._apply(self._settings[position])
+        self._n_told = take(document, "steps", int)
+        self._seconds_before = take(document, "seconds", float)
+
     # Parts of the run
 
     def _choose_setting(self) -> Iterator[Progress]:
         """Grow one tree, for a user who stops the run early; then try every setting on every split and choose."""
         votes = GrowingForest(self.dataset, self.perturbation, self._jobs)
-        for tree in self._do([(grow_tree, self._plan_first())]):
+        known = list(self._spare)
+        for tree in known or self._do([(grow_tree, self._plan_first())]):
+            self._has_whole_spare = self.stop_reason is None
             self._spare = [tree]
             votes.add(tree)
-            yield self._progress("warm-up", 0, self._spare, votes)
+            if not known:
+                self._n_told += self._has_whole_spare
+                yield self._progress("warm-up", 0, self._spare, votes)
         work = [
             (rehearse, self.forest_options.with_setting(setting), *split)
             for setting in self._settings
             for split in self._splits
         ]
-        figures = []
-        for step, figure in enumerate(self._do(work, REHEARSAL_SHARE)):
-            figures.append(figure)
+        n_known = len(self._figures)
+        is_whole, n_cut = True, 0
+        for step, figure in enumerate(self._do(work[n_known:], REHEARSAL_SHARE), n_known):
+            # A trial that was cut short has no figure, and those after it may be missing.
+            is_whole = is_whole and math.isfinite(figure) and not self._stoppable.is_stopped
+            if is_whole:
+                self._figures.append(figure)
+            self._n_told += is_whole
+            n_cut += not is_whole
             yield self._progress("rehearsal", step, self._spare, votes)
         self._stoppable = Stoppable()
         if not self._is_over():
-            is_whole = 0 < len(figures) == len(work) and bool(np.isfinite(figures).all())
-            table = np.reshape(figures if is_whole else [0.0], (len(self._settings) if is_whole else 1, -1))
-            self._apply(self._settings[choose_setting(table)])
+            self._n_told += n_cut
+            is_done = 0 < len(self._figures) == len(work)
+            shape = (len(self._settings), -1) if is_done else (1, -1)
+            self._apply(self._settings[choose_setting(np.reshape(self._figures if is_done else [0.0], shape))])
 
     def _apply(self, setting: dict[str, Any]) -> None:
         self.setting = dict(setting)
@@ -178,15 +229,23 @@ class ForestTrainer:
             self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
             self._grow_batch, self._seconds_left, self._jobs,
         )  # fmt: skip
+        n_known = len(self._whole)
         for step, (tree, votes) in enumerate(growth):
             self._trees.append(tree)
             progress = self._progress("tree", step, self._trees, votes)
-            yield progress
+            if step >= n_known:
+                yield progress
             if progress.fitness >= self.options.target:
                 self._end(StopReason.TARGET)
 
     def _grow_batch(self, tasks: list[TreeTask]) -> Iterator[Model]:
-        for tree in self._do([(grow_tree, task) for task in tasks]):
+        n_before = len(self._trees)
+        known = self._whole[n_before : n_before + len(tasks)]
+        yield from known
+        for tree in self._do([(grow_tree, task) for task in tasks[len(known) :]]):
+            if self.stop_reason is None:
+                self._whole.append(tree)
+                self._n_told += 1
             # A tree that was stopped before its first split has nothing to say.
             if self.stop_reason is None or tree.n_leaves > 1:
                 yield tree

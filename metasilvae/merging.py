@@ -6,16 +6,16 @@ files that do not belong together are told apart whatever their names are.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
+from metasilvae.fingerprints import of_boxes, of_dataset, of_model
 from metasilvae.model import AnswerTable, LabelSet
 from metasilvae.outcome import Outcome, Stability, Verdict
 from metasilvae.row_pieces import join_outcomes
@@ -87,35 +87,20 @@ class ShardNote:
     def of(cls, question: Question, shard: Shard, limits: dict[str, float]) -> ShardNote:
         """The note for a shard of a question about all rows."""
         model, dataset = question.model, question.dataset
-        boxes = list(question.boxes.arrays)
-        if boxes[0] is dataset.X:
-            boxes = boxes[2:]
         return cls(
             shard.number,
             shard.count,
             dataset.n_samples,
             dataset.n_features,
-            fingerprint(model.nodes, model.roots, model.leaf_values, model.labels),
-            fingerprint(dataset.X, dataset.y, dataset.labels),
-            fingerprint(*boxes, question.groups.members, question.groups.starts, *question.boxes.domains.parts),
+            of_model(model),
+            of_dataset(dataset),
+            of_boxes(replace(question.boxes, groups=question.groups), dataset),
             limits,
             model.is_forest,
             model.n_trees,
             model.n_leaves,
             model.max_depth,
         )
-
-
-def fingerprint(*parts: np.ndarray | tuple[str, ...]) -> str:
-    """A short digest that differs if any part differs."""
-    digest = hashlib.blake2b(digest_size=12)
-    for part in parts:
-        if isinstance(part, tuple):
-            digest.update(json.dumps(part).encode())
-        else:
-            digest.update(f"{part.dtype}{part.shape}".encode())
-            digest.update(np.ascontiguousarray(part).view(np.uint8).data if part.size else b"")
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

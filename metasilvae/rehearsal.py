@@ -209,12 +209,16 @@ class RehearsedTrainer:
     @property
     def state(self) -> dict[str, Any]:
         """Where the run stands after its last step that was not cut short; `resume` of another trainer takes it."""
+        warm_up = self._warm_up_state or self._warm_up.state
+        main = self._main_state if self._main is None else self._main.state
+        n_trials = int(np.isfinite(self._figures).sum())
         return {
-            "warm_up": self._warm_up_state or self._warm_up.state,
+            "steps": warm_up["steps"] + n_trials + (0 if main is None else main["steps"]),
+            "warm_up": warm_up,
             "latest": None if self._latest is None else asdict(self._latest),
             "figures": self._figures.ravel(),
             "setting": None if self.setting is None else SETTINGS.index(self.setting),
-            "main": self._main_state if self._main is None else self._main.state,
+            "main": main,
             "begun": self._begun,
             "leads": self._leads,
             "seconds": time.perf_counter() - self._started,
@@ -229,7 +233,7 @@ class RehearsedTrainer:
         figures = take_array(document, "figures", "<f8")
         if figures.size != self._figures.size:
             raise damaged("the rehearsal has another size")
-        self._figures = figures.reshape(self._figures.shape)
+        self._figures[:] = figures.reshape(self._figures.shape)
         if document.get("setting") is not None:
             position = take(document, "setting", int)
             if position >= len(SETTINGS) or self._latest is None:

@@ -38,6 +38,8 @@ class SearchState:
     finalists : list of Individual
     seen : list of tuple of int
         Figures of the trees that were offered to the finalists.
+    n_steps : int
+        Steps of all phases that were told.
     seconds : float
         That the search has taken.
     """
@@ -50,6 +52,7 @@ class SearchState:
     best: Any
     finalists: list[Any]
     seen: list[tuple[int, ...]]
+    n_steps: int
     seconds: float
 
     def pack(self) -> dict[str, Any]:
@@ -64,6 +67,7 @@ class SearchState:
             "step": self.step,
             "without_improvement": self.without_improvement,
             "offspring": self.n_offspring,
+            "steps": self.n_steps,
             "seconds": self.seconds,
             "individuals": pack_individuals(distinct),
             "best": place[id(self.best)],
@@ -73,9 +77,7 @@ class SearchState:
         }
 
     @classmethod
-    def unpack(
-        cls, document: Any, samples: Any, objective: Any, bench: Any, options: TrainingOptions
-    ) -> SearchState:
+    def unpack(cls, document: Any, samples: Any, objective: Any, bench: Any, options: TrainingOptions) -> SearchState:
         """The state in a document, with trees for the given samples."""
         individuals = unpack_individuals(take(document, "individuals", dict), samples, objective, bench)
 
@@ -104,5 +106,6 @@ class SearchState:
             best,
             finalists,
             [tuple(figures) for figures in seen.reshape(-1, N_FIGURES).tolist()],
+            take(document, "steps", int),
             take(document, "seconds", float),
         )

@@ -18,8 +18,8 @@ from metasilvae.forest_options import ForestOptions
 from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation
 from metasilvae.trainers import AnyTrainer, make_trainer
-from metasilvae.training_progress import StopReason
 from metasilvae.training_options import TrainingOptions
+from metasilvae.training_progress import StopReason
 
 
 @dataclass(frozen=True)

@@ -326,14 +326,17 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def open_log(path: str) -> Iterator[IO[bytes]]:
-    """Open a file that can be followed while it grows; ``-`` is standard output."""
+def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
+    """Open a file that can be followed while it grows, and that keeps its first bytes; ``-`` is standard output."""
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         return
     check_output(path)
     try:
-        with open(path, "wb") as stream:
+        with open(path, "r+b" if n_kept else "wb") as stream:
+            if n_kept:
+                stream.truncate(n_kept)
+                stream.seek(n_kept)
             yield stream
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -85,7 +85,7 @@ def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
 def _leaf_counts(model: Model) -> np.ndarray:
     assert model.n_trees == 1
     assert model.leaf_kind is LeafKind.COUNTS
-    return model.leaf_values[model.nodes["leaf"][model.nodes["feature"] < 0]]
+    return np.asarray(model.leaf_values[model.nodes["leaf"][model.nodes["feature"] < 0]])
 
 
 # Tests

@@ -110,6 +110,7 @@ class Trainer:
         self._step = 0
         self._trees: list[Any] = []
         self._without_improvement = 0
+        self._n_told = 0
         self._last_state: dict[str, Any] | None = None
         self._preparation = time.perf_counter() - begin
         self._start = begin
@@ -168,6 +169,7 @@ class Trainer:
         self._phase, self._step, self._trees = found.phase, found.step, found.trees
         self._without_improvement = found.without_improvement
         self._n_offspring = found.n_offspring
+        self._n_told = found.n_steps
         self._best = found.best
         self._finalists.take_over(found.finalists, found.seen)
         self._preparation += found.seconds
@@ -184,7 +186,7 @@ class Trainer:
     def _pack_state(self) -> dict[str, Any]:
         return SearchState(
             self._phase, self._step, self._trees, self._without_improvement, self._n_offspring,
-            self._best, self._finalists.trees, self._finalists.seen, time.perf_counter() - self._start,
+            self._best, self._finalists.trees, self._finalists.seen, self._n_told, time.perf_counter() - self._start,
         ).pack()  # fmt: skip
 
     def _keep_state(self) -> None:
@@ -356,6 +358,7 @@ class Trainer:
         return self.options.fitness.value(*self._shares(tree))
 
     def _progress(self, phase: str, step: int, population: Sequence[Any]) -> Progress:
+        self._n_told += 1
         return Progress(
             phase,
             step,

@@ -24,6 +24,11 @@ PUBLIC_NAMES = {
     "generations": "max-iteration",
     "crossover": "crossover-probability",
     "mutation_probability": "mutation-base-probability",
+    "mutation_probability_rule": "mutation-probability",
+    "selection": "select",
+    "impurity": "criterion",
+    "aggressiveness": "split-search-aggressiveness",
+    "fitness": "weight",
 }
 
 

@@ -22,8 +22,8 @@ from metasilvae.fitness import Fitness
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbation import Ball
 from metasilvae.report.trainings import ProgressBar
-from metasilvae.training_progress import Progress
 from metasilvae.training_options import PRESETS, options_for
+from metasilvae.training_progress import Progress
 
 IRIS = "builtin:iris/train"
 SHORT = ["--no-rehearse", "--max-iteration", "3", "--population-max-size", "8", "--population-initial-size", "8"]

@@ -23,8 +23,8 @@ from metasilvae.forest_training import ForestTrainer, train_forest
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model
 from metasilvae.perturbation import Ball, Enlarged
-from metasilvae.training_progress import StopReason
 from metasilvae.training_options import TrainingOptions
+from metasilvae.training_progress import StopReason
 from metasilvae.tree_tasks import COUNTED_TREES, Stoppable, draw_evenly, grow_tree, plan_tree, weigh_rows
 
 EPSILON = Ball(0.1)

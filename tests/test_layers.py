@@ -11,7 +11,8 @@ PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
     {"errors", "extras"},
-    {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome"},
+    {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome",
+     "fingerprints"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
@@ -19,6 +20,8 @@ LAYERS = [
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
+        "checkpoint", "manifest", "run_description", "search_setup", "search_state", "stored_trees",
+        "training_progress",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
         "pareto", "pareto_folder", "assessment",
     },

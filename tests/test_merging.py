@@ -11,7 +11,7 @@ from command import run, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metasilvae.merging import fingerprint
+from metasilvae.fingerprints import fingerprint
 from metasilvae.model import AnswerTable
 from metasilvae.outcome import Outcome
 from metasilvae.row_pieces import join_outcomes

@@ -117,9 +117,10 @@ class ShardNumber(click.ParamType):
 
 
 class PhraseCommand(click.Command):
-    """A command whose phrase options may be typed as separate words."""
+    """A command whose phrase options may be typed as separate words; `command_line` gives the words back."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = list(args)
         openers = {
             name: parameter.type
             for parameter in self.params

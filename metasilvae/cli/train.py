@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import click
 
+from metasilvae.cli.checkpoint_parameters import checkpoint_options, find_end_of_log, read_keeping
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     PhraseCommand,
     check_outputs,
+    command_line,
     data_options,
     jobs_option,
     refuse_two_pipes,
@@ -24,30 +25,24 @@ from metasilvae.cli.parameters import (
     shard_option,
 )
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
+from metasilvae.cli.training_runs import Runs
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError
-from metasilvae.execution import open_executor
 from metasilvae.forest_options import ForestOptions
-from metasilvae.forest_training import ForestTrainer
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
 from metasilvae.formats.study_tables import choose_table_format
+from metasilvae.manifest import describe_models, format_manifest, name_manifest
 from metasilvae.model import Model, join_trees, name_kind
 from metasilvae.pareto import TreeCollector
 from metasilvae.pareto_folder import check_folder, write_archive
 from metasilvae.report.archives import describe_archive
 from metasilvae.report.tables import TABLE_FORMATS
-from metasilvae.report.trainings import (
-    ProgressBar,
-    ProgressLog,
-    describe_study,
-    describe_training,
-    tabulate_study,
-)
-from metasilvae.seed_study import Finding, TrainedModel, choose_best, finish, judge, train_once
+from metasilvae.report.trainings import ProgressLog, describe_study, describe_training, tabulate_study
+from metasilvae.run_description import describe_run
+from metasilvae.seed_study import TrainedModel, choose_best, finish, judge
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log, write_output
-from metasilvae.trainers import make_trainer
 from metasilvae.training_options import TrainingOptions
 
 
@@ -64,6 +59,8 @@ from metasilvae.training_options import TrainingOptions
     help="Keep all trees that no other one beats in accuracy, stability and size in this new or empty folder; the "
     "pareto command lists them and picks one.",
 )
+@checkpoint_options
+@click.option("--no-manifest", is_flag=True, help="Leave out OUTPUT.manifest.json, which tells how OUTPUT was made.")
 @jobs_option
 @scheduler_option
 @shard_option("train only this part of the trees, or of the seeds with a tree for each; assemble joins the parts")
@@ -77,6 +74,10 @@ def train(
     log: str | None,
     table: str | None,
     pareto: str | None,
+    checkpoint: str | None,
+    every: int | None,
+    resume: str | None,
+    no_manifest: bool,
     jobs: int | None,
     scheduler: str | None,
     shard: Shard | None,
@@ -90,7 +91,7 @@ def train(
 
     The tree is to be right on many rows, and to stay with its answer when values are perturbed. Held-out rows choose
     how careful to be; then greedily grown trees are the first generation of a genetic search that scores each change
-    exactly. Ctrl-C writes the best tree so far.
+    exactly. Ctrl-C writes the best tree so far, and with --checkpoint what --resume needs to go on.
 
     With --trees a forest is trained for the votes of all its trees: each further tree looks more at the rows on which
     the forest so far is wrong or can be made wrong. Ctrl-C writes the trees so far.
@@ -105,15 +106,18 @@ def train(
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..20 --table seeds.csv
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --pareto trees/
+      metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
       metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..500 --shard 3/50
     """
+    started = datetime.now(timezone.utc)
     refuse_two_pipes(training_set, test, options["attack"])
     request = read_request(**options)
     table_format = None if table is None else choose_table_format(table)
     outputs = [output, *(path for path in (log, table) if path is not None)]
     if scheduler is not None and log is not None:
         raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
+    keeping = read_keeping(checkpoint, every, resume, {"--pareto": pareto})
     if pareto is not None:
         others = {"--trees": options["trees"], "--seeds": options["seeds"], "--shard": shard, "--scheduler": scheduler}
         _check_archive(pareto, others, outputs)
@@ -121,7 +125,10 @@ def train(
         request = _take_part(request, shard, has_seeds=options["seeds"] is not None)
     inputs = [name for name in (training_set, test, request.forest, options["attack"]) if name is not None]
     refuse_two_pipes(*inputs)
-    check_outputs(outputs, inputs)
+    manifest = None if no_manifest else name_manifest(output)
+    manifests = [] if manifest is None else [manifest]
+    check_outputs([*outputs, *keeping.outputs, *manifests], [*inputs, *keeping.inputs])
+    stored = keeping.load()
     reading = {"input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features}
     dataset = read_dataset(training_set, **reading)  # type: ignore[arg-type]
     check_labels(dataset.labels, dataset.source)
@@ -129,6 +136,9 @@ def train(
     request = request.fit(dataset)
     for rows in (dataset, *([] if test_rows is None else [test_rows])):
         request.perturbation.boxes(rows)  # what does not fit them is better known before training than after it
+    forest = None if request.forest is None else read_model(request.forest)
+    run = describe_run(dataset, request.perturbation, request.options, request.seeds, forest)
+    kept_run = keeping.open(run, stored)
 
     collector = None
     if pareto is not None:
@@ -136,11 +146,15 @@ def train(
         collector = TreeCollector(dataset, request.perturbation, _tree_options(request))
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        steps = None if log is None else ProgressLog(stack.enter_context(open_log(log)))
-        if scheduler is None:
-            findings = _train_here(request, dataset, jobs, interrupts, steps, collector)
-        else:
-            findings = _train_on_cluster(request, dataset, interrupts, scheduler)
+        n_kept = find_end_of_log(log, kept_run)
+        steps = None if log is None else ProgressLog(stack.enter_context(open_log(log, n_kept)))
+        all_runs = Runs(request, dataset, forest, interrupts, steps, kept_run)
+        with keeping.naming():
+            findings = (
+                all_runs.train_here(jobs, collector) if scheduler is None else all_runs.train_on_cluster(scheduler)
+            )
+        if kept_run is not None and findings:
+            kept_run.write()
         runs = [finish(found, dataset, request.perturbation, test_rows, jobs, output) for found in findings]
     if not runs:
         raise click.Abort()
@@ -149,6 +163,10 @@ def train(
     try:
         write_model(_as_one(kept, output), output)
         _check_figures(kept, output, jobs)
+        if manifest is not None:
+            n_starts = 1 if kept_run is None else kept_run.n_starts
+            document = describe_models(output, run, runs, kept, test_rows, command_line(ctx), started, n_starts)
+            write_output(manifest, format_manifest(document))
     finally:
         n_archived = 0 if pareto is None or collector is None else write_archive(pareto, collector)
 
@@ -167,7 +185,8 @@ def train(
         what = "the best tree so far was" if shard is None else "the trees so far were"
         if len(kept) == 1 and kept[0].model.is_forest:
             what = f"the {name_kind(True, kept[0].model.n_trees)} so far was"
-        click.echo(f"interrupted{after}; {what} written to {name}", err=True)
+        onward = "" if kept_run is None else f"; --resume {kept_run.path} goes on"
+        click.echo(f"interrupted{after}; {what} written to {name}{onward}", err=True)
     ctx.exit(interrupts.exit_code)
 
 
@@ -214,87 +233,6 @@ def _read_test(source: str, dataset: Dataset, reading: dict[str, Any]) -> Datase
             f"{test.source}: none of its labels occurs in {dataset.source}; check that they belong together"
         )
     return test
-
-
-def _train_here(
-    request: TrainingRequest,
-    dataset: Dataset,
-    jobs: int | None,
-    interrupts: Interrupts,
-    log: ProgressLog | None,
-    collector: TreeCollector | None,
-) -> list[Finding]:
-    """One model for each seed, as far as no signal interrupts."""
-    forest = None if request.forest is None else read_model(request.forest)
-    bar = ProgressBar()
-    findings: list[Finding] = []
-    for seed in request.seeds:
-        start = time.perf_counter()
-        trainer = make_trainer(dataset, request.perturbation, request.options_of(seed), jobs, forest)
-        if collector is not None and not isinstance(trainer, ForestTrainer):
-            trainer.observe = collector.observe
-        if interrupts.received:
-            break
-        interrupts.stop = trainer.stop
-        bar.start(trainer.n_steps, f"seed {seed}")
-        try:
-            for progress in trainer.run():
-                bar.show(progress)
-                if log is not None:
-                    log.write(seed, progress)
-        finally:
-            bar.close()
-        findings.append(Finding.of(trainer, time.perf_counter() - start))
-        # Between two runs there is nothing to stop, but a result to keep.
-        interrupts.stop = lambda: None
-        if interrupts.received:
-            break
-    return findings
-
-
-def _train_on_cluster(
-    request: TrainingRequest, dataset: Dataset, interrupts: Interrupts, scheduler: str
-) -> list[Finding]:
-    """One model for each seed, a task each; those that are done when a signal comes."""
-    forest = None if request.forest is None else read_model(request.forest)
-    bar = ProgressBar()
-    findings: list[Finding] = []
-    with open_executor(scheduler) as executor:
-        rows = executor.share(dataset)
-        options = request.options_of(request.seeds[0])
-        if isinstance(options, ForestOptions) and len(request.seeds) == 1:
-            start = time.perf_counter()
-            attack = request.perturbation
-            trainer = ForestTrainer(
-                dataset, attack, options, None, lambda work, *rest: executor.submit(work, rows, attack, *rest)
-            )
-            interrupts.stop = trainer.stop
-            bar.start(trainer.n_steps, "trees")
-            try:
-                for progress in trainer.run():
-                    bar.show(progress)
-            finally:
-                bar.close()
-            interrupts.stop = lambda: None
-            return [Finding.of(trainer, time.perf_counter() - start)]
-        interrupts.stop = executor.stop
-        tasks = [
-            executor.submit(train_once, rows, request.perturbation, request.options_of(seed), forest)
-            for seed in request.seeds
-        ]
-        bar.start(len(tasks), "seeds")
-        try:
-            for task in tasks:
-                try:
-                    findings.append(task.result())
-                except CancelledError:
-                    if not interrupts.received:
-                        raise
-                bar.advance()
-        finally:
-            bar.close()
-        interrupts.stop = lambda: None
-    return findings
 
 
 def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) -> None:

@@ -60,7 +60,7 @@ def unpack(data: bytes) -> dict[str, Any]:
     number = title[len(WORDS) :]
     if number != b"%d" % FORMAT:
         found = shorten(number.decode("ascii", "backslashreplace"))
-        raise CheckpointError(f"is a checkpoint in format {found}, expected {FORMAT}; resume with the version of the run")
+        raise CheckpointError(f"is a checkpoint in format {found}, expected {FORMAT}; use the version that wrote it")
     digest, _, _ = rest.partition(b"\n")
     body = data[len(title) + len(digest) + 2 :]
     if hashlib.sha256(body).hexdigest().encode() != digest:

@@ -25,12 +25,13 @@ class ProgressBar:
         self._min_seconds = min_seconds
         self._bar: Any = None
 
-    def start(self, n_steps: int, title: str) -> None:
+    def start(self, n_steps: int, title: str, n_done: int = 0) -> None:
         if sys.stderr is not None and sys.stderr.isatty():
             from tqdm import tqdm
 
             self._bar = tqdm(
                 total=n_steps,
+                initial=n_done,
                 desc=title,
                 file=sys.stderr,
                 leave=False,

@@ -1,0 +1,139 @@
+"""The options of ``metasilvae train`` that keep a run for later, and the files behind them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from metasilvae.checkpoint import SECONDS_BETWEEN, Checkpoint, read_checkpoint
+from metasilvae.cli.parameters import shared_options
+from metasilvae.errors import CheckpointError, OutputError
+from metasilvae.storage import STANDARD_STREAM, is_same_file
+
+AUTOMATIC = "auto"
+
+checkpoint_options = shared_options(
+    click.option(
+        "--checkpoint",
+        metavar="FILE",
+        help="Keep in this new file what is done, so that --resume can go on after a crash or a kill: steps of a tree, "
+        "trees of a forest, seeds.",
+    ),
+    click.option(
+        "--every",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Write the checkpoint after every N steps (a first tree, a generation, a trial, a tree of a forest).  "
+        f"[default: every {SECONDS_BETWEEN:g} seconds]",
+    ),
+    click.option(
+        "--resume",
+        metavar="FILE|auto",
+        help="Go on from this checkpoint, with the data and options of its run (only --time-limit of a single run may "
+        "change), to the same model byte for byte; auto: from the file of --checkpoint, if it is there.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class KeepingRequest:
+    """What the options ask for.
+
+    Attributes
+    ----------
+    target : str or None
+        Where to write checkpoints.
+    source : str or None
+        Where the run to go on with is.
+    every : int or None
+    """
+
+    target: str | None
+    source: str | None
+    every: int | None
+
+    @property
+    def outputs(self) -> list[str]:
+        return [] if self.target is None else [self.target]
+
+    @property
+    def inputs(self) -> list[str]:
+        return [] if self.source is None or self.source == self.target else [self.source]
+
+    def load(self) -> dict[str, Any] | None:
+        """The checkpoint to go on from, if there is one."""
+        return None if self.source is None else read_checkpoint(self.source)
+
+    def open(self, run: dict[str, Any], stored: dict[str, Any] | None) -> Checkpoint | None:
+        """The checkpoint of the run that is described, which goes on from what was loaded."""
+        if self.target is None:
+            return None
+        checkpoint = Checkpoint(self.target, run, self.every)
+        if stored is not None:
+            with self.naming():
+                checkpoint.take_over(stored)
+        return checkpoint
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """Name the file where something in it turns out to be wrong."""
+        try:
+            yield
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.source}: {error}") from None
+
+
+def read_keeping(
+    checkpoint: str | None, every: int | None, resume: str | None, others: dict[str, object]
+) -> KeepingRequest:
+    """Turn the values of `checkpoint_options` into a request; with `others` they cannot be combined."""
+    if checkpoint is None and resume is None:
+        if every is not None:
+            raise click.UsageError("--every is for checkpoints; name a file for them with --checkpoint")
+        return KeepingRequest(None, None, None)
+    for name, value in others.items():
+        if value is not None:
+            raise click.UsageError(f"a checkpoint does not keep what {name} needs; leave {name} or the checkpoint out")
+    if STANDARD_STREAM in (checkpoint, resume):
+        raise click.UsageError("a checkpoint is written again and again; give the name of a file, not -")
+    if resume == AUTOMATIC:
+        if checkpoint is None:
+            raise click.UsageError("--resume auto goes on from the file of --checkpoint; name one")
+        resume = checkpoint if Path(checkpoint).exists() else None
+    if checkpoint is None or (resume is not None and is_same_file(checkpoint, resume)):
+        checkpoint = resume
+    elif Path(checkpoint).exists():
+        raise OutputError(
+            f"{checkpoint}: is there already; go on with it by --resume auto, or give the checkpoint another name"
+        )
+    return KeepingRequest(checkpoint, resume, every)
+
+
+def find_end_of_log(path: str | None, checkpoint: Checkpoint | None) -> int:
+    """How many bytes of a log tell of the steps before a checkpoint; those that tell of later steps come again."""
+    if path is None or checkpoint is None or checkpoint.told.n_steps == 0 or not Path(path).is_file():
+        return 0
+    told = checkpoint.told
+    n_bytes = n_lines = 0
+    line = b""
+    with open(path, "rb") as stream:
+        while n_lines < told.n_steps and (line := stream.readline()).endswith(b"\n"):
+            n_bytes += len(line)
+            n_lines += 1
+    try:
+        record = json.loads(line)
+        last = [record["seed"], record["phase"], record["step"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        last = []
+    if n_lines < told.n_steps or last != told.last:
+        raise OutputError(
+            f"{path}: is not the log of the run in {checkpoint.path}, whose first {told.n_steps} steps it should "
+            "hold; give --log another file"
+        )
+    return n_bytes
