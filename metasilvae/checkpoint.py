@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from metasilvae import storage
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
@@ -195,16 +197,18 @@ def read_checkpoint(path: str) -> dict[str, Any]:
 
 def check_same_run(stored: dict[str, Any], ours: dict[str, Any]) -> None:
     """Refuse a checkpoint that is not one of this run, and name the first difference."""
+    if _holds_array(stored):
+        raise damaged("an array is where none should be")
     _check_versions(take(stored, "versions", dict), ours["versions"])
     data, our_data = take(stored, "data", dict), ours["data"]
     for what in ("rows", "features", "classes"):
         if data.get(what) != our_data[what]:
-            raise _other(f"data with {data.get(what)} {what}", f"{our_data['file']} has {our_data[what]}")
+            raise _other(f"data with {_show(data.get(what))} {what}", f"{our_data['file']} has {our_data[what]}")
     if data.get("fingerprint") != our_data["fingerprint"]:
-        raise _other(f"other rows (of {data.get('file')})", f"those of {our_data['file']} differ")
+        raise _other(f"other rows (of {_show(data.get('file'))})", f"those of {our_data['file']} differ")
     perturbation, our_perturbation = take(stored, "perturbation", dict), ours["perturbation"]
     if perturbation.get("fingerprint") != our_perturbation["fingerprint"]:
-        found, given = perturbation.get("description"), our_perturbation["description"]
+        found, given = _show(perturbation.get("description")), our_perturbation["description"]
         raise _other(f"perturbation {found}", f"this is {given if given != found else 'another one of that name'}")
     if stored.get("start") != ours["start"]:
         raise _other("other trees to start from", "see --population-generator")
@@ -218,17 +222,22 @@ def check_same_run(stored: dict[str, Any], ours: dict[str, Any]) -> None:
         if name == TIME_LIMIT and len(ours["seeds"]) == 1:
             continue
         if options.get(name) != our_options.get(name):
-            option = f"--{name}" if name not in PRESET_ONLY else f"another --preset, with {name}"
+            option = f"--{_show(name)}" if name not in PRESET_ONLY else f"another --preset, with {name}"
             raise _other(f"{option} {_show(options.get(name))}", f"this run has {_show(our_options.get(name))}")
     if set(options) != set(our_options):
         raise damaged("its options are not complete")
+
+
+def _holds_array(value: Any) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, np.ndarray) or any(map(_holds_array, parts))
 
 
 def _check_versions(stored: dict[str, Any], ours: dict[str, str]) -> None:
     # Random numbers of numpy may change from one version to another; Python has no part in the result.
     for package in ("metasilvae", "numpy"):
         if stored.get(package) != ours[package]:
-            raise _other(f"{package} {stored.get(package)}", f"this is {ours[package]}")
+            raise _other(f"{package} {_show(stored.get(package))}", f"this is {ours[package]}")
 
 
 def _has_more_time(stored: dict[str, Any], ours: dict[str, Any]) -> bool:
@@ -248,8 +257,10 @@ def _show(value: Any) -> str:
         text = " ".join(f"{name}={weight}" for name, weight in value.items() if weight)
     elif isinstance(value, list):
         text = ",".join(map(str, value))
+    elif value is None or isinstance(value, bool):
+        text = {None: "none", True: "yes", False: "no"}[value]
     else:
-        text = {None: "none", True: "yes", False: "no"}.get(value, str(value))
+        text = " ".join(str(value).split())
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
