@@ -52,7 +52,6 @@ def describe_models(
         **run,
         "test_data": None if test is None else describe_data(test),
         "model": {
-            "file": Path(output).name,
             "sha256": hashlib.sha256(read_packed(output)).hexdigest(),
             "seeds": [each.seed for each in kept],
             "trees": sum(each.model.n_trees for each in kept),

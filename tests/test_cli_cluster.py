@@ -109,7 +109,7 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
         assert scheduler == "x:1"
         yield TwoTasks(1)
 
-    monkeypatch.setattr("metasilvae.cli.train.open_executor", open_executor)
+    monkeypatch.setattr("metasilvae.cli.training_runs.open_executor", open_executor)
     options = ["--epsilon", "0.1", "--preset", "fast", "--seeds", "1..3", "--scheduler", "x:1"]
     found = run("train", TRAINING[0], tmp_path / "t.silva", *options, code=130)
     assert f"interrupted after 2 of 3 seeds; the best tree so far was written to {tmp_path}/t.silva\n" == found.stderr

@@ -15,6 +15,7 @@ import pytest
 from command import run, write
 
 from metasilvae.cli import train as command
+from metasilvae.cli import training_runs
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import PhraseCommand
 from metasilvae.cli.training_parameters import SeedList, read_request, training_options
@@ -311,7 +312,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("training began")
 
-    monkeypatch.setattr(command, "make_trainer", refuse)
+    monkeypatch.setattr(training_runs, "make_trainer", refuse)
 
 
 @pytest.mark.usefixtures("no_training")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -105,6 +106,18 @@ class TestWithoutSlurm:
         assert "--array=1 " in train
         assert "--array=1,2 " in verify
         check_result(folder)
+
+    def test_a_requeued_job_goes_on(self, tmp_path: Path) -> None:
+        folder = tmp_path / "results"
+        (folder / "parts").mkdir(parents=True)
+        part = folder / "parts/trees-00002.silva"
+        words = ["--epsilon", "0.1", "--trees", "3", *TRAIN_OPTIONS.split(), "--shard", "2/2"]
+        run("train", ARGUMENTS[0], tmp_path / "x.silva", *words, "--checkpoint", f"{part}.checkpoint")
+        assert submit(folder).returncode == 0
+        check_result(folder)
+        parts = [f"trees-0000{number}.silva{end}" for number in (1, 2) for end in ("", ".manifest.json")]
+        assert sorted(path.name for path in folder.glob("parts/trees*")) == parts
+        assert json.loads((folder / "parts" / parts[3]).read_text())["starts"] == 2
 
     def test_a_part_gets_its_name_only_if_its_job_succeeds(self, tmp_path: Path) -> None:
         folder = tmp_path / "results"

@@ -37,27 +37,31 @@ verdict_part() { printf '%s/parts/verdicts-%05d.jsonl' "$FOLDER" "$1"; }
 
 # Runs a command that writes to the path which ends it. The result gets its name only if the command succeeds. A job
 # that is preempted or cancelled gets SIGTERM: `metasilvae train` then writes the best trees so far and ends with code
-# 143; they stay under NAME.unfinished, for you to take, and the requeued job starts afresh, so that its result does not
-# depend on the interruption.
+# 143; they stay under NAME.unfinished, for you to take, and the requeued job goes on from NAME.checkpoint, so that its
+# result does not depend on the interruption. That holds for a job that is killed, too.
 produce() {
   local target=${*: -1}
   [[ -e $target ]] && { echo "$target is there already"; return; }
   # srun makes it a step of the job: only steps get SIGTERM with some time left, not the children of a batch script.
   srun "${@:1:$#-1}" "$target.unfinished"
+  [[ ! -e $target.unfinished.manifest.json ]] || mv "$target.unfinished.manifest.json" "$target.manifest.json"
   mv "$target.unfinished" "$target"
+  rm -f "$target.checkpoint"
 }
 
 stage() {
-  local number=${SLURM_ARRAY_TASK_ID:-1} parts=() seconds
+  local number=${SLURM_ARRAY_TASK_ID:-1} parts=() seconds part
   case $1 in
   train)
     # The time limit leaves two minutes of the job for reading the data and for writing the result, so that the trees of
     # a slow job are written by metasilvae instead of being lost with it.
     seconds=$((60 * TRAIN_MINUTES - 120))
+    part=$(tree_part "$number")
     # The number of shards is given by us: SLURM_ARRAY_TASK_COUNT is wrong when some jobs are submitted again.
     # shellcheck disable=SC2086  # options are several words
     produce $METASILVAE train --epsilon "$EPSILON" --trees "$TREES" --shard "$number/$TRAIN_JOBS" \
-      --time-limit "$seconds" --jobs "$CPUS" $TRAIN_OPTIONS "$TRAINING_SET" "$(tree_part "$number")"
+      --time-limit "$seconds" --jobs "$CPUS" --checkpoint "$part.checkpoint" --resume auto $TRAIN_OPTIONS \
+      "$TRAINING_SET" "$part"
     ;;
   assemble)
     for ((number = 1; number <= TRAIN_JOBS; number++)); do parts+=("$(tree_part "$number")"); done
