@@ -32,7 +32,7 @@ def describe_models(
     runs: Sequence[TrainedModel],
     kept: Sequence[TrainedModel],
     test: Dataset | None,
-    command: Sequence[str],
+    command: str,
     started: datetime,
     n_starts: int,
 ) -> dict[str, Any]:
@@ -44,11 +44,13 @@ def describe_models(
         Of `metasilvae.run_description.describe_run`.
     runs, kept : sequences of TrainedModel
         All that were trained, and those in the file.
+    command : str
+        As it was typed.
     """
     ended = datetime.now(timezone.utc)
     return {
         "format": FORMAT,
-        "command": list(command),
+        "command": command,
         **run,
         "test_data": None if test is None else describe_data(test),
         "model": {

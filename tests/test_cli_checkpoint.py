@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -240,7 +241,9 @@ def test_the_manifest_tells_how_a_model_was_made() -> None:
     found = json.loads(text)
     assert text == json.dumps(found, indent=1, sort_keys=True) + "\n"
     assert found["format"] == "metasilvae manifest 1"
-    assert found["command"] == ["metasilvae", "train", DATA, "model.silva", *STUDY, "--test", "builtin:iris/test"]
+    assert found["command"] == shlex.join(
+        ["metasilvae", "train", DATA, "model.silva", *STUDY, "--test", "builtin:iris/test"]
+    )
     assert found["seeds"] == [1, 2, 3]
     assert [each["seed"] for each in found["runs"]] == [1, 2, 3]
     assert found["options"]["max-iteration"] == 8
