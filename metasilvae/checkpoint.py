@@ -19,6 +19,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
 from metasilvae.formats.checkpoint_files import damaged, pack, take, unpack
 from metasilvae.model import Model, join_trees
+from metasilvae.pareto import TreeCollector
 from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_models
 from metasilvae.trainers import AnyTrainer
@@ -59,6 +60,8 @@ class Checkpoint:
         Of `metasilvae.run_description.describe_run`.
     every : int or None
         Steps from one writing to the next; None goes by the clock.
+    collector : TreeCollector or None
+        What observes the trainer, and is kept with it.
 
     Attributes
     ----------
@@ -68,12 +71,15 @@ class Checkpoint:
         How often the run was started.
     """
 
-    def __init__(self, path: str, run: dict[str, Any], every: int | None = None) -> None:
+    def __init__(
+        self, path: str, run: dict[str, Any], every: int | None = None, collector: TreeCollector | None = None
+    ) -> None:
         self.path = path
         self.told = Told()
         self.n_starts = 1
         self._run = run
         self._every = every
+        self._collector = collector
         self._found: dict[int, dict[str, Any]] = {}
         self._seed: int | None = None
         self._state: dict[str, Any] | None = None
@@ -114,6 +120,7 @@ class Checkpoint:
         if not trees:
             raise damaged("a model has no trees")
         held_out = document.get("held_out_fitness")
+        self._inform_collector(document)
         try:
             reason = StopReason(take(document, "stop_reason", str))
         except ValueError:
@@ -133,6 +140,7 @@ class Checkpoint:
             self._before = self._latest[-1]
             return 0, 0.0
         trainer.resume(self._state)
+        self._inform_collector(self._state)
         return take(self._state, "steps", int), take(self._state, "seconds", float)
 
     # Keeping
@@ -151,7 +159,8 @@ class Checkpoint:
         else:
             self._seed = self._state = None
         if finding.stop_reason is not StopReason.INTERRUPTED:
-            self._found[seed] = _pack_finding(seed, finding)
+            observed = None if self._collector is None else self._collector.state
+            self._found[seed] = {**_pack_finding(seed, finding), "observed": observed}
         self._write_if_due(lambda: None)
 
     def write(self) -> None:
@@ -173,6 +182,11 @@ class Checkpoint:
         self._n_unwritten = 0
         now = time.monotonic()
         self._due = now + max(SECONDS_BETWEEN, (now - begin) / LARGEST_SHARE)
+
+    def _inform_collector(self, document: dict[str, Any]) -> None:
+        # Before the first tree that it is shown, it knows nothing.
+        if self._collector is not None and document.get("observed") is not None:
+            self._collector.resume(take(document, "observed", dict))
 
     def _hold(self, seed: int, trainer: AnyTrainer) -> None:
         self._seed, self._state = seed, trainer.state

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
@@ -19,11 +19,13 @@ import numpy as np
 from metasilvae.dataset import Dataset
 from metasilvae.evaluation import evaluate
 from metasilvae.fitness import Fitness
+from metasilvae.formats.checkpoint_files import damaged, take, take_array
 from metasilvae.gates import Gate
 from metasilvae.individuals import as_model
 from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation
 from metasilvae.splitting import split_dataset
+from metasilvae.stored_trees import pack_models, unpack_models
 from metasilvae.training import HOLDING_SEED
 from metasilvae.training_options import TrainingOptions
 
@@ -31,6 +33,8 @@ from metasilvae.training_options import TrainingOptions
 CAPACITY = 64
 # The best by each figure and the best by merit always stay.
 LEAST_CAPACITY = 4
+# Bytes by which trees are told apart.
+DIGEST_SIZE = 16
 T = TypeVar("T")
 
 
@@ -64,6 +68,13 @@ class Figures:
 
     def phi(self, fitness: Fitness) -> float:
         return fitness.value(float(self.accuracy), float(self.stability), float(self.robustness))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether some tree could have these figures."""
+        either = self.correct + self.stable - self.robust
+        in_order = 0 <= self.robust <= min(self.correct, self.stable) <= either <= self.rows
+        return in_order and self.rows > 0 and self.leaves > 0
 
     def covers(self, other: Figures) -> bool:
         """Whether the other tree is nowhere better."""
@@ -105,6 +116,15 @@ class Archive(Generic[T]):
     def n_found(self) -> int:
         """How many there would be in an archive without bounds."""
         return len(self._front)
+
+    @property
+    def contents(self) -> tuple[list[Figures], list[tuple[Figures, T]]]:
+        """All figures that are not dominated, and what is kept, in the order in which they came."""
+        return self._front, self._kept
+
+    def take_over(self, front: list[Figures], kept: list[tuple[Figures, T]]) -> None:
+        """Become what gave these `contents`."""
+        self._front, self._kept = front, kept
 
     @property
     def entries(self) -> list[tuple[Figures, T]]:
@@ -181,11 +201,48 @@ class TreeCollector:
     def observe(self, trees: Sequence[Any]) -> None:
         """Judge the trees that were not seen before."""
         for tree in trees:
-            digest = blake2b(b"".join(part.tobytes() for part in tree.nodes()), digest_size=16).digest()
+            digest = blake2b(b"".join(part.tobytes() for part in tree.nodes()), digest_size=DIGEST_SIZE).digest()
             if digest not in self._seen:
                 self._seen.add(digest)
                 model = as_model(tree, self.dataset)
                 self._archive.offer(measure(model, self.judges, self.perturbation), model)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that is known now; `resume` of another collector for the same run takes it."""
+        front, kept = self._archive.contents
+        return {
+            "seen": np.frombuffer(b"".join(sorted(self._seen)), dtype="<u8").astype(np.uint64),
+            "front": _pack_figures(front),
+            "kept": _pack_figures([figures for figures, _ in kept]),
+            "models": pack_models([model for _, model in kept]),
+        }
+
+    def resume(self, document: dict[str, Any]) -> None:
+        """Know what another collector knew."""
+        seen = take_array(document, "seen", "<u8")
+        front, kept = (_unpack_figures(take_array(document, key, "<i8")) for key in ("front", "kept"))
+        models = unpack_models(take(document, "models", dict), self.dataset)
+        sizes = [(model.n_leaves, model.max_depth) for model in models]
+        if len(seen) % 2 or [(figures.leaves, figures.depth) for figures in kept] != sizes or len(kept) > len(front):
+            raise damaged("the archive of trees is not complete")
+        digests = seen.astype("<u8").tobytes()
+        self._seen = {digests[start : start + DIGEST_SIZE] for start in range(0, len(digests), DIGEST_SIZE)}
+        self._archive.take_over(front, list(zip(kept, models, strict=True)))
+
+
+def _pack_figures(all_figures: Sequence[Figures]) -> np.ndarray:
+    return np.array([astuple(figures) for figures in all_figures], dtype=np.int64).ravel()
+
+
+def _unpack_figures(numbers: np.ndarray) -> list[Figures]:
+    n_figures = len(fields(Figures))
+    if len(numbers) % n_figures:
+        raise damaged("the figures of a tree are not complete")
+    all_figures = [Figures(*row) for row in numbers.reshape(-1, n_figures).tolist()]
+    if not all(figures.is_possible for figures in all_figures):
+        raise damaged("the figures of a tree contradict each other")
+    return all_figures
 
 
 # Choices

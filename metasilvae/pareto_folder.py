@@ -7,7 +7,7 @@ computed again; the shares in it are for other readers.
 from __future__ import annotations
 
 import json
-import math
+import os
 import re
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from metasilvae.fitness import Fitness
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.model import Model
 from metasilvae.pareto import Figures, TreeCollector
+from metasilvae.run_description import as_json
 from metasilvae.storage import STANDARD_STREAM, prepare_folder, read_source, write_output
 
 INDEX = "index.json"
@@ -69,13 +70,14 @@ class StoredArchive:
         return model
 
 
-def check_folder(folder: str) -> None:
-    """Make a folder for an archive; refuse one that holds anything, or that cannot be written to."""
+def check_folder(folder: str, may_hold_archive: bool = False) -> None:
+    """Make a folder for an archive; refuse one that holds anything (else), or that cannot be written to."""
     if folder in ("", STANDARD_STREAM):
         raise OutputError(f"{folder!r}: an archive is a folder; give the name of a new or an empty one")
     target = prepare_folder(folder)
     try:
-        found = min((path.name for path in target.iterdir()), default=None)
+        names = (path.name for path in target.iterdir())
+        found = min((name for name in names if not (may_hold_archive and _is_part(name))), default=None)
         with tempfile.TemporaryFile(dir=target):
             pass
     except OSError as error:
@@ -84,9 +86,19 @@ def check_folder(folder: str) -> None:
         raise OutputError(f"{folder}: is not empty ({found}); an archive needs a new or an empty folder")
 
 
+def _is_part(name: str) -> bool:
+    return name == INDEX or _FILE_NAME.fullmatch(name) is not None
+
+
 def write_archive(folder: str, collector: TreeCollector) -> int:
-    """Write all trees, then the index; the number of trees."""
+    """Write all trees, then the index, in the place of an archive that is there; the number of trees."""
     target = prepare_folder(folder)
+    try:
+        # The index first: without one, what is there is not taken for an archive.
+        for name in sorted(filter(_is_part, os.listdir(target))):
+            (target / name).unlink()
+    except OSError as error:
+        raise OutputError(f"{folder}: the folder cannot be used: {error.strerror or error}") from None
     trees = []
     for position, (figures, model) in enumerate(collector.entries):
         name = f"tree-{position:03}.silva"
@@ -98,7 +110,7 @@ def write_archive(folder: str, collector: TreeCollector) -> int:
         "data": collector.dataset.source,
         "rows": "held-out rows" if options.validation > 0 else "training rows",
         "perturbation": collector.perturbation.describe(),
-        "options": {name: _as_json(value) for name, value in asdict(options).items()},
+        "options": {name: as_json(value) for name, value in asdict(options).items()},
         "trees_seen": collector.n_seen,
         "not_dominated": collector.n_found,
         "trees": trees,
@@ -115,11 +127,6 @@ def describe(figures: Figures, fitness: Fitness) -> dict[str, float]:
         "robustness": float(figures.robustness),
         "phi": figures.phi(fitness),
     }
-
-
-def _as_json(value: Any) -> Any:
-    """JSON has no infinite numbers; here they mean that there is no limit."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # Reading
@@ -177,8 +184,6 @@ def _read_name(tree: Any) -> str:
 
 def _read_figures(trees: Sequence[Any]) -> list[Figures]:
     all_figures = [Figures(*(_take(tree, name, int) for name in _COUNTS)) for tree in trees]
-    for each in all_figures:
-        shared, either = each.robust, each.correct + each.stable - each.robust
-        if not (0 <= shared <= min(each.correct, each.stable) <= either <= each.rows and each.rows and each.leaves > 0):
-            raise ValueError("the figures of a tree contradict each other")
+    if not all(each.is_possible for each in all_figures):
+        raise ValueError("the figures of a tree contradict each other")
     return all_figures

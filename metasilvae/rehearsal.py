@@ -107,8 +107,9 @@ class RehearsedTrainer:
     ----------
     setting : dict or None
         The chosen values of radius_factor, caution and leaf_cost; None before.
-    observe : function
-        As in a Trainer. It does not see trees of the rehearsal, nor those of a warm-up that knows the held-out rows.
+    observe, observed : function
+        As in a Trainer. The observer does not see trees of the rehearsal, nor those of a warm-up that knows the
+        held-out rows.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class RehearsedTrainer:
         self.options = options
         self.setting: dict[str, Any] | None = None
         self.observe: Callable[[Sequence[Any]], object] = lambda trees: None
+        self.observed: Callable[[], dict[str, Any] | None] = lambda: None
         self.held_out: Dataset | None = None
         learned = dataset
         if options.validation > 0:
@@ -165,7 +167,7 @@ class RehearsedTrainer:
     def _prepare(self) -> Iterator[Progress]:
         """A first tree, and the choice."""
         if self.held_out is None:
-            self._warm_up.observe = self.observe
+            self._watch(self._warm_up)
         for progress in self._warm_up.run():
             self._latest = progress
             yield replace(progress, phase="warm-up")
@@ -184,16 +186,19 @@ class RehearsedTrainer:
         assert self.setting is not None
         left = max(self.options.time_limit - self._begun, TINY)
         main = self._make_trainer(replace(self.options, rehearse=False, time_limit=left, **self.setting))
+        self._watch(main)
         if self._main_state is not None:
             main.resume(self._main_state)
             self._trainer = main if self._leads else self._warm_up
         return main
 
+    def _watch(self, trainer: Trainer) -> None:
+        trainer.observe, trainer.observed = self.observe, self.observed
+
     def _train(self, main: Trainer) -> Iterator[Progress]:
         """The search with the chosen setting."""
         latest = self._latest
         assert latest is not None
-        main.observe = self.observe
         for progress in main.run():
             # Its first trees are small; until all of them are there, the warm-up may have the better one.
             if progress.phase != "seed" or progress.fitness >= latest.fitness:
@@ -215,6 +220,7 @@ class RehearsedTrainer:
         return {
             "steps": warm_up["steps"] + n_trials + (0 if main is None else main["steps"]),
             "warm_up": warm_up,
+            "observed": (main or warm_up)["observed"],
             "latest": None if self._latest is None else asdict(self._latest),
             "figures": self._figures.ravel(),
             "setting": None if self.setting is None else SETTINGS.index(self.setting),

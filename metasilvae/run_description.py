@@ -57,7 +57,7 @@ def _describe_options(options: TrainingOptions | ForestOptions) -> dict[str, Any
     """Options by their names on the command line; the seed stands elsewhere."""
     if isinstance(options, ForestOptions):
         own = {
-            _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): _as_json(getattr(options, field.name))
+            _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): as_json(getattr(options, field.name))
             for field in fields(options)
             if field.name != "tree"
         }
@@ -65,11 +65,11 @@ def _describe_options(options: TrainingOptions | ForestOptions) -> dict[str, Any
     found = asdict(options)
     del found["seed"]
     found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
-    return {PUBLIC_NAMES.get(name, name.replace("_", "-")): _as_json(value) for name, value in found.items()}
+    return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """JSON has neither tuples nor infinite numbers; here the latter mean that there is no limit."""
     if isinstance(value, tuple):
-        return [_as_json(each) for each in value]
+        return [as_json(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -64,6 +64,8 @@ class Trainer:
         Why the run ended; None before.
     observe : function
         Called with the trees of each step, in an order that does not depend on the jobs; they are overwritten later.
+    observed : function
+        What the observer knows, to be kept with the state.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Trainer:
         self.perturbation = perturbation
         self.stop_reason: StopReason | None = None
         self.observe: Callable[[Sequence[Any]], object] = lambda trees: None
+        self.observed: Callable[[], dict[str, Any] | None] = lambda: None
         self.held_out: Dataset | None = None
         self._learned = dataset
         if options.validation > 0:
@@ -184,10 +187,11 @@ class Trainer:
         self._phase, self._step, self._trees = phase, 0, trees
 
     def _pack_state(self) -> dict[str, Any]:
-        return SearchState(
+        search = SearchState(
             self._phase, self._step, self._trees, self._without_improvement, self._n_offspring,
             self._best, self._finalists.trees, self._finalists.seen, self._n_told, time.perf_counter() - self._start,
-        ).pack()  # fmt: skip
+        )  # fmt: skip
+        return {**search.pack(), "observed": self.observed()}
 
     def _keep_state(self) -> None:
         """Remember where the run stands, if it was stopped: what comes now was cut short, and would not come again."""

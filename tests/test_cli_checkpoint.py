@@ -45,6 +45,17 @@ def die_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
     monkeypatch.setattr(Checkpoint, "write", write_and_die)
 
 
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
+    note, counter = Checkpoint.note, itertools.count(1)
+
+    def note_and_signal(self: Checkpoint, *arguments: Any) -> None:
+        note(self, *arguments)
+        if next(counter) == n_steps:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Checkpoint, "note", note_and_signal)
+
+
 def train(*arguments: object, code: int = 0) -> Any:
     return run("train", DATA, "model.silva", *arguments, code=code)
 
@@ -117,6 +128,36 @@ def test_a_shard_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.stderr.startswith("error: run.ck: was written with --seeds 2,3, this run has 1; ")
 
 
+def archive() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path("trees").iterdir()}
+
+
+@pytest.mark.parametrize("words", [TREE, ["--epsilon", "0.1", "--validation", "0.2", *SHORT[:-1]]], ids=len)
+def test_an_archive_of_trees_goes_on(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run("train", DATA, "expected.silva", *words, "--pareto", "trees")
+    expected = archive()
+    shutil.rmtree("trees")
+    keeping = [*words, "--pareto", "trees", "--checkpoint", "run.ck", "--resume", "auto"]
+    for n_writes in (2, 3, 1):
+        with monkeypatch.context() as patch:
+            die_after(patch, n_writes)
+            train(*keeping, "--every", "3", code=130)
+        assert archive() == {}
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        train(*keeping, code=143)
+    assert archive() != {}
+    Path("trees/tree-999.silva").write_text("left over from a larger archive")
+    for _ in range(2):
+        train(*keeping)
+        assert archive() == expected
+        assert model() == Path("expected.silva").read_bytes()
+    found = train(*words, "--resume", "run.ck", code=1)
+    assert "was written with --pareto yes, this run has no" in found.stderr
+    Path("trees/other").touch()
+    assert "trees: is not empty (other)" in train(*keeping, code=1).stderr
+
+
 def test_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     train(*TREE)
     expected = model()
@@ -134,16 +175,9 @@ def test_a_signal_keeps_where_the_run_stood(monkeypatch: pytest.MonkeyPatch) -> 
     for words in KINDS.values():
         train(*words, "--log", "log.jsonl")
         expected, steps = model(), records()
-        note = Checkpoint.note
-
-        def note_and_signal(self: Checkpoint, *arguments: Any, note: Any = note) -> None:
-            note(self, *arguments)
-            if self._latest[-1].n_steps == 4:
-                signal.raise_signal(signal.SIGTERM)
-
         keeping = ["--checkpoint", "run.ck", "--resume", "auto", "--log", "log.jsonl"]
         with monkeypatch.context() as patch:
-            patch.setattr(Checkpoint, "note", note_and_signal)
+            interrupt_after(patch, 4)
             found = train(*words, *keeping, code=143)
         assert found.stderr.splitlines()[-1].endswith("written to model.silva; --resume run.ck goes on")
         train(*words, *keeping)
@@ -190,7 +224,11 @@ def test_a_log_of_another_run_is_not_touched(monkeypatch: pytest.MonkeyPatch) ->
         (["--checkpoint", "gone/run.ck"], 1, "gone/run.ck: the folder "),
         (["--checkpoint", "model.silva"], 2, "two results would be written to model.silva"),
         (["--checkpoint", "model.silva.manifest.json"], 2, "two results would be written to model.silva.manifest.json"),
-        (["--checkpoint", "run.ck", "--pareto", "trees"], 2, "a checkpoint does not keep what --pareto needs"),
+        (
+            ["--checkpoint", "trees/run.ck", "--pareto", "trees"],
+            2,
+            "trees is for the trees of --pareto; write ",
+        ),
         (["--checkpoint", "run.ck", "--every", "0"], 2, "'--every'"),
     ],
 )

@@ -14,6 +14,7 @@ import click
 from metasilvae.checkpoint import SECONDS_BETWEEN, Checkpoint, read_checkpoint
 from metasilvae.cli.parameters import shared_options
 from metasilvae.errors import CheckpointError, OutputError
+from metasilvae.pareto import TreeCollector
 from metasilvae.storage import STANDARD_STREAM, is_same_file
 
 AUTOMATIC = "auto"
@@ -70,11 +71,13 @@ class KeepingRequest:
         """The checkpoint to go on from, if there is one."""
         return None if self.source is None else read_checkpoint(self.source)
 
-    def open(self, run: dict[str, Any], stored: dict[str, Any] | None) -> Checkpoint | None:
+    def open(
+        self, run: dict[str, Any], stored: dict[str, Any] | None, collector: TreeCollector | None
+    ) -> Checkpoint | None:
         """The checkpoint of the run that is described, which goes on from what was loaded."""
         if self.target is None:
             return None
-        checkpoint = Checkpoint(self.target, run, self.every)
+        checkpoint = Checkpoint(self.target, run, self.every, collector)
         if stored is not None:
             with self.naming():
                 checkpoint.take_over(stored)
@@ -89,17 +92,12 @@ class KeepingRequest:
             raise CheckpointError(f"{self.source}: {error}") from None
 
 
-def read_keeping(
-    checkpoint: str | None, every: int | None, resume: str | None, others: dict[str, object]
-) -> KeepingRequest:
-    """Turn the values of `checkpoint_options` into a request; with `others` they cannot be combined."""
+def read_keeping(checkpoint: str | None, every: int | None, resume: str | None) -> KeepingRequest:
+    """Turn the values of `checkpoint_options` into a request."""
     if checkpoint is None and resume is None:
         if every is not None:
             raise click.UsageError("--every is for checkpoints; name a file for them with --checkpoint")
         return KeepingRequest(None, None, None)
-    for name, value in others.items():
-        if value is not None:
-            raise click.UsageError(f"a checkpoint does not keep what {name} needs; leave {name} or the checkpoint out")
     if STANDARD_STREAM in (checkpoint, resume):
         raise click.UsageError("a checkpoint is written again and again; give the name of a file, not -")
     if resume == AUTOMATIC:

@@ -117,7 +117,8 @@ def train(
     outputs = [output, *(path for path in (log, table) if path is not None)]
     if scheduler is not None and log is not None:
         raise click.UsageError("--log follows a training in this process; leave --log or --scheduler out")
-    keeping = read_keeping(checkpoint, every, resume, {"--pareto": pareto})
+    keeping = read_keeping(checkpoint, every, resume)
+    outputs += keeping.outputs
     if pareto is not None:
         others = {"--trees": options["trees"], "--seeds": options["seeds"], "--shard": shard, "--scheduler": scheduler}
         _check_archive(pareto, others, outputs)
@@ -127,7 +128,7 @@ def train(
     refuse_two_pipes(*inputs)
     manifest = None if no_manifest else name_manifest(output)
     manifests = [] if manifest is None else [manifest]
-    check_outputs([*outputs, *keeping.outputs, *manifests], [*inputs, *keeping.inputs])
+    check_outputs([*outputs, *manifests], [*inputs, *keeping.inputs])
     stored = keeping.load()
     reading = {"input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features}
     dataset = read_dataset(training_set, **reading)  # type: ignore[arg-type]
@@ -138,12 +139,13 @@ def train(
         request.perturbation.boxes(rows)  # what does not fit them is better known before training than after it
     forest = None if request.forest is None else read_model(request.forest)
     run = describe_run(dataset, request.perturbation, request.options, request.seeds, forest)
-    kept_run = keeping.open(run, stored)
+    run["options"]["pareto"] = pareto is not None
 
     collector = None
     if pareto is not None:
-        check_folder(pareto)
+        check_folder(pareto, may_hold_archive=stored is not None)
         collector = TreeCollector(dataset, request.perturbation, _tree_options(request))
+    kept_run = keeping.open(run, stored, collector)
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         n_kept = find_end_of_log(log, kept_run)

@@ -49,7 +49,7 @@ class Runs:
             options = self.request.options_of(seed)
             trainer = make_trainer(self.dataset, self.request.perturbation, options, jobs, self.forest)
             if collector is not None and not isinstance(trainer, ForestTrainer):
-                trainer.observe = collector.observe
+                trainer.observe, trainer.observed = collector.observe, lambda: collector.state
             if self.interrupts.received:
                 break
             findings.append(self._follow(trainer, seed, f"seed {seed}"))

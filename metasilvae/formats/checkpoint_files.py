@@ -31,6 +31,7 @@ _PLACE = "array"
 def pack(content: dict[str, Any]) -> bytes:
     """The bytes of a file; `content` holds dicts with text keys, lists, numbers, texts, None and arrays of one axis."""
     arrays: list[np.ndarray] = []
+    places: dict[int, int] = {}
 
     def place(value: Any) -> Any:
         if isinstance(value, dict):
@@ -38,10 +39,13 @@ def pack(content: dict[str, Any]) -> bytes:
         if isinstance(value, list | tuple):
             return [place(each) for each in value]
         if isinstance(value, np.ndarray):
-            arrays.append(value.astype(value.dtype.newbyteorder("<")))
-            assert arrays[-1].dtype.str in ARRAY_TYPES
-            assert value.ndim == 1
-            return {_PLACE: len(arrays) - 1}
+            # An array that stands in several places is written once.
+            if id(value) not in places:
+                places[id(value)] = len(arrays)
+                arrays.append(value.astype(value.dtype.newbyteorder("<")))
+                assert arrays[-1].dtype.str in ARRAY_TYPES
+                assert value.ndim == 1
+            return {_PLACE: places[id(value)]}
         return value
 
     placed = place(content)
