@@ -16,7 +16,11 @@ from metasilvae.checkpoint import Checkpoint, read_checkpoint
 from metasilvae.errors import CheckpointError, MetasilvaeError
 from metasilvae.forest_options import ForestOptions
 from metasilvae.formats.checkpoint_files import take, unpack
+from metasilvae.pareto import TreeCollector
+from metasilvae.perturbation import Ball
 from metasilvae.seed_study import Finding
+from metasilvae.training import Trainer
+from metasilvae.training_options import TrainingOptions
 
 
 def check_message(error: MetasilvaeError) -> None:
@@ -129,6 +133,37 @@ def test_odd_values_in_a_checkpoint_do_no_harm(checkpoint_file: tuple[str, bytes
         resume_from(stored(document), case)
     except MetasilvaeError as error:
         check_message(error)
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_odd_values_in_an_archive_do_no_harm(data: st.DataObject) -> None:
+    options = CASES["tree"]
+    assert isinstance(options, TrainingOptions)
+    before, trainer = TreeCollector(coarse(), Ball(0.6), options), make("tree")
+    assert isinstance(trainer, Trainer)
+    trainer.observe = before.observe
+    next(trainer.run())
+    document = stored(before.state)
+    place, *rest = data.draw(st.sampled_from(all_places(document)))
+    target, key = (document, place) if not rest else (document[place], rest[0])
+    numbers = target[key]
+    if isinstance(numbers, np.ndarray) and data.draw(st.booleans()):
+        numbers = numbers.copy()
+        numbers[data.draw(st.integers(0, len(numbers) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 50]))
+        target[key] = numbers
+    else:
+        target[key] = data.draw(st.sampled_from(ODD_VALUES))
+    after, trainer = TreeCollector(coarse(), Ball(0.6), options, capacity=4), make("tree")
+    assert isinstance(trainer, Trainer)
+    trainer.observe = after.observe
+    try:
+        after.resume(stored(document))
+    except MetasilvaeError as error:
+        check_message(error)
+    for _ in trainer.run():
+        pass
+    assert after.entries
 
 
 @pytest.mark.parametrize(

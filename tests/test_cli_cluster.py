@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command import run
 from remote_tasks import Cluster, wait_until
+from test_cli_checkpoint import die_after
 from test_processes import finish, start
 
 from metasilvae import execution
@@ -46,6 +47,22 @@ def test_a_forest_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     options = ["--trees", "6", "--no-rehearse", "--validation", "0.2"]
     expected = trained(*options, output=tmp_path / "here.silva")
     assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected
+
+
+@pytest.mark.parametrize("options", [["--seeds", "1..4", "--no-rehearse"], ["--trees", "6", "--preset", "fast"]])
+def test_a_checkpoint_goes_to_a_cluster_and_back(
+    options: list[str], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trained(*options, output=tmp_path / "here.silva")
+    keeping = [*TRAINING[1:], *options, "--checkpoint", tmp_path / "run.ck", "--resume", "auto", "--every", "1"]
+    output = tmp_path / "there.silva"
+    for place in ([], ["--scheduler", cluster.address]):
+        with monkeypatch.context() as patch:
+            die_after(patch, 2)
+            run("train", TRAINING[0], output, *keeping, *place, code=130)
+    for place in (["--scheduler", cluster.address], [], ["--scheduler", "nobody:1"]):
+        run("train", TRAINING[0], output, *keeping, *place)
+        assert output.read_bytes() == expected
 
 
 def test_rows_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
