@@ -100,7 +100,7 @@ class Runs:
         return [found for found in known.values() if found is not None]
 
     def _follow(self, trainer: AnyTrainer, seed: int, title: str) -> Finding:
-        """Run a trainer to its end, or to that of the checkpoint's patience; tell and keep what it does."""
+        """Run a trainer to its end, from where a checkpoint left it; tell and keep what it does."""
         start = time.perf_counter()
         n_done, seconds = (0, 0.0) if self.checkpoint is None else self.checkpoint.resume(seed, trainer)
         self.interrupts.stop = trainer.stop
