@@ -24,6 +24,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "focus": 0.5, "strength": 0.1},
     {"blends": (0.1,), "radius_factor": 1.0, "caution": 0.1, "focus": 0.1, "strength": 0.2},
     {"blends": (0.02,), "radius_factor": 1.15, "caution": 0.1, "focus": 0.5, "strength": 0.1},
+    {"blends": (0.0,), "radius_factor": 1.0, "caution": 0.0, "focus": 0.1, "strength": 0.5},
     {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "method": "independent"},
 )
 # The same for few samples. Independent trees, together, are more accurate and more stable than the best single one;
