@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from bench_train import SHARED
-from paper_document import DOCUMENT, draw_figures, render
+from paper_document import DOCUMENT, render
+from paper_figures import draw_figures
 from paper_runs import describe_origin, prepare_worker, run_task
-from paper_store import Bundle, FoundData, Store, find_all_data, pack
+from paper_store import Bundle, FoundData, Store, find_all_data, list_other_sets, pack
 from paper_tasks import EXPERIMENTS, MODES, PAPER_EPSILONS, Request, Task, plan_tasks
 
 from metasilvae.errors import MetasilvaeError
@@ -128,8 +129,8 @@ def main(words: list[str] | None = None) -> int:
         load_library("matplotlib", "plot", "the figures of the paper")
         load_library("sklearn", "sklearn", "the paper's comparison with random forests")
         # Results of sets that are not to be run now belong to the document all the same.
-        names = dict.fromkeys((*arguments.mode.sets, *arguments.sets))
-        data, skipped = find_all_data(list(names), arguments.data, arguments.offline, say)
+        names = dict.fromkeys((*arguments.mode.sets, *arguments.sets, *list_other_sets(arguments.output)))
+        data = find_all_data(list(names), arguments.data, arguments.offline, say)
         store = Store(arguments.output, {name: found.digest for name, found in data.items()}, say)
         try:
             run_missing(arguments, {name: data[name] for name in arguments.sets if name in data}, store)
@@ -137,6 +138,7 @@ def main(words: list[str] | None = None) -> int:
             say("interrupted; what is finished is kept, the same command goes on")
             status = 130
         request = Request(arguments.mode, arguments.seed, tuple(names))
+        skipped = tuple(name for name in names if name not in data)
         write_document(arguments, Bundle(request, store.results, store.origins, skipped))
         say(f"{arguments.document}: written")
     except MetasilvaeError as error:

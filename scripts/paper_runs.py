@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from paper_tasks import GRID, PAPER_EPSILONS, Task
+from paper_tasks import GRID, HELD_OUT, MOST_HELD_OUT, PAPER_EPSILONS, STEPS_PER_ROW, Task
 
 from metasilvae import __version__
 from metasilvae.dataset import Dataset
@@ -33,10 +33,6 @@ from metasilvae.splitting import split_dataset
 from metasilvae.training_options import options_for
 from metasilvae.verification import ask, verify
 
-# Steps, unlike seconds, give the same verdicts on every machine.
-LIMITS = Limits(steps=100_000)
-HELD_OUT = 0.25
-MOST_HELD_OUT = 1000
 # Points of a convergence curve; more cannot be told apart in a picture.
 MOST_STEPS = 120
 LOGGED = ("seconds", "fitness", "accuracy", "stability", "leaves")
@@ -66,7 +62,7 @@ class _Stopwatch:
 def _judge(model: Model, rows: Dataset, epsilon: float, voting: str | None = None) -> dict[str, Any]:
     """Numbers of rows by verdict, decided exactly, and what that took."""
     watch = _Stopwatch()
-    tally = verify(ask(model, rows, Ball(epsilon), voting=voting), 1, limits=LIMITS).tally
+    tally = verify(ask(model, rows, Ball(epsilon), voting=voting), 1, limits=Limits(steps=STEPS_PER_ROW)).tally
     counts = {name: getattr(tally, name) for name in ("size", "correct", "stable", "robust", "no_info")}
     return {**counts, "processor": watch.read()["processor"]}
 
@@ -152,7 +148,7 @@ def _try_forests(task: Task, sources: Sources) -> dict[str, Any]:
         part.estimators_ = forest.estimators_[:n_trees]
         imported = import_estimator(part)
         found = _judge(imported.model, held_out, PAPER_EPSILONS[task.dataset], imported.voting)
-        tried.append({"trees": n_trees, "held_out": found, "leaves": imported.model.n_leaves})
+        tried.append({"trees": n_trees, "leaves": imported.model.n_leaves, **found})
     return {**spent, "tried": tried}
 
 

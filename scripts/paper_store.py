@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paper_tasks import Request, Results, Task
+from paper_tasks import MODES, OTHER_SETS, Request, Results, Task
 
 from metasilvae import __version__
 from metasilvae.errors import DataError, MetasilvaeError
@@ -40,6 +40,19 @@ def find_data(name: str, folder: Path | None, offline: bool) -> FoundData:
     return FoundData(sources, digest.hexdigest()[:16])
 
 
+def find_all_data(
+    names: Sequence[str], folder: Path | None, offline: bool, say: Callable[[str], None]
+) -> dict[str, FoundData]:
+    """The sets that are at hand; says why the others are not."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = find_data(name, folder, offline)
+        except MetasilvaeError as error:
+            say(f"{name}: skipped: {error}")
+    return found
+
+
 def _fetch(name: str, folder: Path | None, offline: bool) -> dict[str, str]:
     if name not in {each.name for each in list_remote_datasets()}:
         place = f"not in {folder}, and " if folder else ""
@@ -53,6 +66,11 @@ def _fetch(name: str, folder: Path | None, offline: bool) -> dict[str, str]:
         finally:
             bar.close()
     return {part.split: part.source for part in parts}
+
+
+def list_other_sets(folder: Path) -> list[str]:
+    """Sets that are run only if they are named, and were."""
+    return [name for name in OTHER_SETS if any(folder.glob(f"*_{name}_*.json"))]
 
 
 class Store:
@@ -100,14 +118,14 @@ class Bundle:
 
     Attributes
     ----------
-    skipped : dict
-        Why there are no results for a set.
+    skipped : tuple of str
+        Sets that were not at hand.
     """
 
     request: Request
     results: Results
     origins: dict[Task, dict[str, str]]
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
 
 def pack(bundle: Bundle, tasks: Sequence[Task]) -> str:
@@ -131,26 +149,12 @@ def pack(bundle: Bundle, tasks: Sequence[Task]) -> str:
     return f'{json.dumps(head, indent=1)[:-2]},\n "results": [\n{body}\n]}}\n'
 
 
-def unpack(text: str, modes: dict[str, Any]) -> Bundle:
+def unpack(text: str) -> Bundle:
     """What `pack` has written."""
     document = json.loads(text)
     results, origins = {}, {}
     for each in document["results"]:
         task = Task.of(each["kind"], each["set"], **each["settings"])
         results[task], origins[task] = each["result"], document["origins"][each["origin"]]
-    request = Request(modes[document["mode"]], document["seed"], tuple(document["sets"]))
-    return Bundle(request, results, origins, document["skipped"])
-
-
-def find_all_data(
-    names: Sequence[str], folder: Path | None, offline: bool, say: Callable[[str], None]
-) -> tuple[dict[str, FoundData], dict[str, str]]:
-    """The sets that are at hand, and why the others are not."""
-    found, skipped = {}, {}
-    for name in names:
-        try:
-            found[name] = find_data(name, folder, offline)
-        except MetasilvaeError as error:
-            skipped[name] = str(error)
-            say(f"{name}: skipped: {error}")
-    return found, skipped
+    request = Request(MODES[document["mode"]], document["seed"], tuple(document["sets"]))
+    return Bundle(request, results, origins, tuple(document["skipped"]))

@@ -1,0 +1,51 @@
+"""The figures of the document about the paper's experiments."""
+
+from __future__ import annotations
+
+from paper_reader import Reader
+from paper_runs import LOGGED
+from paper_store import Bundle
+from paper_tasks import EXPERIMENTS, Task, phi, share
+
+from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
+from metasilvae.formats.training_logs import LoggedRun
+from metasilvae.plots.canvas import render
+from metasilvae.plots.convergence import draw_convergence
+from metasilvae.plots.studies import draw_variance, draw_weights
+
+
+def draw_figures(bundle: Bundle) -> dict[str, bytes]:
+    """Pictures by name, of the experiments that have results."""
+    figures = {}
+    logs = []
+    for task, log in Reader(bundle).find("convergence", "convergence"):
+        steps = {name: log[name] for name in LOGGED}
+        logs.append(LoggedRun(f"{task.dataset}, {task['preset']}", task["seed"], log["phases"], steps))
+    if logs:
+        figures["convergence.svg"] = draw_convergence(logs, "steps", "")
+    weights = _tabulate(bundle, "weights")
+    if weights.records:
+        figures["weights.svg"] = draw_weights([weights], "test")
+    seeds = _tabulate(bundle, "variance")
+    if seeds.records:
+        figures["variance.svg"] = draw_variance([seeds], "test")
+    return {name: render(figure, "svg") for name, figure in figures.items()}
+
+
+def _tabulate(bundle: Bundle, experiment: str) -> StudyTable:
+    tasks = [task for task in EXPERIMENTS[experiment](bundle.request, bundle.results) if task in bundle.results]
+    records = [_record(task, bundle) for task in tasks]
+    return StudyTable(experiment, records, list(range(1, len(records) + 1)))
+
+
+def _record(task: Task, bundle: Bundle) -> dict[str, object]:
+    result = bundle.results[task]
+    test = result["test"]
+    return {
+        "set": task.dataset,
+        "w_acc": task["w_acc"],
+        f"{TEST_PREFIX}accuracy": share(test, "correct"),
+        f"{TEST_PREFIX}stability": share(test, "stable"),
+        f"{TEST_PREFIX}phi": phi(test),
+        "leaves": result["leaves"],
+    }
