@@ -113,10 +113,10 @@ def _write_convergence(reader: Reader, figures: str) -> list[str]:
     for task, log in reader.find("convergence", "convergence"):
         values = log["fitness"]
         goal = values[0] + 0.99 * (max(values) - values[0])
-        reached = next(step for step, value in zip(log["steps"], values, strict=True) if value >= goal)
+        reached = next(step for step, value in enumerate(values, 1) if value >= goal)
         phis = [f"{value:.4f}" for value in (values[0], max(values), values[-1])]
         rows.append(
-            [task.dataset, task["preset"], str(log["n_steps"]), *phis, str(reached), str(int(log["leaves"][-1]))]
+            [task.dataset, task["preset"], str(len(values)), *phis, str(reached), str(log["leaves"][-1])]
         )
     numbers = ("steps:", "phi at first:", "largest phi:", "phi at last:", "99 % of the gain at step:", "leaves:")
     return [

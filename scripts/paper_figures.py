@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from paper_reader import Reader
-from paper_runs import LOGGED
 from paper_store import Bundle
 from paper_tasks import EXPERIMENTS, Task, phi, share
 
 from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
-from metasilvae.formats.training_logs import LoggedRun
+from metasilvae.formats.training_logs import FIGURES, LoggedRun
 from metasilvae.plots.canvas import render
 from metasilvae.plots.convergence import draw_convergence
 from metasilvae.plots.studies import draw_variance, draw_weights
@@ -19,7 +18,7 @@ def draw_figures(bundle: Bundle) -> dict[str, bytes]:
     figures = {}
     logs = []
     for task, log in Reader(bundle).find("convergence", "convergence"):
-        steps = {name: log[name] for name in LOGGED}
+        steps = {name: log[name] for name in FIGURES}
         logs.append(LoggedRun(f"{task.dataset}, {task['preset']}", task["seed"], log["phases"], steps))
     if logs:
         figures["convergence.svg"] = draw_convergence(logs, "steps", "")

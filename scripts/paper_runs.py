@@ -25,6 +25,7 @@ from metasilvae.forest_options import forest_options_for
 from metasilvae.forest_training import ForestTrainer
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.training_logs import FIGURES
 from metasilvae.imports.scikit_learn import import_estimator
 from metasilvae.model import Model
 from metasilvae.perturbation import Ball
@@ -33,9 +34,6 @@ from metasilvae.splitting import split_dataset
 from metasilvae.training_options import options_for
 from metasilvae.verification import ask, verify
 
-# Points of a convergence curve; more cannot be told apart in a picture.
-MOST_STEPS = 120
-LOGGED = ("seconds", "fitness", "accuracy", "stability", "leaves")
 Sources = dict[str, str]
 
 
@@ -108,17 +106,14 @@ def _train_tree(task: Task, sources: Sources) -> dict[str, Any]:
 
 
 def _log_training(task: Task, sources: Sources) -> dict[str, Any]:
-    """The best tree so far after each step, thinned out evenly to what a picture can show."""
+    """The best tree so far after each step."""
     train, _ = _load(sources)
     options = options_for(task["preset"], seed=task["seed"])
     trainer = make_trainer(train, Ball(PAPER_EPSILONS[task.dataset]), options, 1)
     steps = list(trainer.run())
-    kept = np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).astype(int))
     return {
-        "n_steps": len(steps),
-        "steps": [int(place) + 1 for place in kept],
-        "phases": [steps[place].phase for place in kept],
-        **{name: [round(getattr(steps[place], name), 6) for place in kept] for name in LOGGED},
+        "phases": [step.phase for step in steps],
+        **{name: [round(getattr(step, name), 6) for step in steps] for name in FIGURES},
     }
 
 

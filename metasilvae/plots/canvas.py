@@ -34,6 +34,10 @@ MOST_PIXELS = 60_000_000
 _COORDINATES = re.compile(rb' (?:d|x|y|transform)="[^"]*"')
 _DIGITS = re.compile(rb"(\.\d\d)\d+")
 _INDENTATION = re.compile(rb" *\n *")
+# Names of groups that nothing refers to.
+_NUMBERED = re.compile(rb'<g id="[A-Za-z0-9.]+_\d+">')
+# Marks of one style, which is said once for all of them.
+_MARKS = re.compile(rb'(<g clip-path="[^"]*")>\n((?:<use [^>]*( style="[^"]*")/>\n)(?:<use [^>]*\3/>\n)+)')
 _SETTINGS: dict[str, Any] = {
     # Without a salt, names inside an SVG would differ from run to run.
     "svg.hashsalt": "metasilvae",
@@ -130,8 +134,10 @@ def render(figure: Figure, plot_format: str) -> bytes:
 
 
 def _compact_svg(content: bytes) -> bytes:
-    """Coordinates to a hundredth of a point and no indentation: more only takes room. Texts stay as they are."""
-    return _INDENTATION.sub(b"\n", _COORDINATES.sub(lambda found: _DIGITS.sub(rb"\1", found[0]), content))
+    """Coordinates to a hundredth of a point, and nothing that only takes room. Texts stay as they are."""
+    compact = _INDENTATION.sub(b"\n", _COORDINATES.sub(lambda found: _DIGITS.sub(rb"\1", found[0]), content))
+    compact = _NUMBERED.sub(b"<g>", compact)
+    return _MARKS.sub(lambda found: found[1] + found[3] + b">\n" + found[2].replace(found[3], b""), compact)
 
 
 def say(text: str, most: int = 40) -> str:
