@@ -16,7 +16,9 @@ import argparse
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
 from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,11 @@ from paper_figures import draw_figures
 from paper_runs import describe_origin, prepare_worker, run_task
 from paper_store import Bundle, FoundData, Store, find_all_data, list_other_sets, pack
 from paper_tasks import EXPERIMENTS, MODES, PAPER_EPSILONS, Request, Task, plan_tasks
+from tqdm import tqdm
 
-from metasilvae.errors import MetasilvaeError
+from metasilvae.errors import DataError, MetasilvaeError, ModelError
 from metasilvae.extras import load_library
-from metasilvae.storage import prepare_folder, write_output
+from metasilvae.storage import check_output, prepare_folder, write_output
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -72,43 +75,49 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def run_missing(arguments: argparse.Namespace, data: dict[str, FoundData], store: Store) -> None:
-    """Do the tasks that are not done; results may call for further ones."""
+def run_missing(arguments: argparse.Namespace, data: dict[str, FoundData], store: Store) -> int:
+    """Do the tasks that are not done, and those that their results call for; gives the number of those that failed."""
     request = Request(arguments.mode, arguments.seed, tuple(data))
     origin = describe_origin(arguments.jobs)
     spawn = multiprocessing.get_context("spawn")
-    with futures.ProcessPoolExecutor(arguments.jobs, spawn, prepare_worker, (os.getpid(),)) as pool:
-        try:
-            while True:
-                planned = plan_tasks(arguments.only, request, store.results)
-                missing = [task for task in planned if task not in store.results]
-                if not missing:
-                    return
-                running = {pool.submit(run_task, task, data[task.dataset].sources): task for task in missing}
-                _collect(running, store, origin, len(planned) - len(missing))
-        except BaseException:
-            # Tasks under way are lost, finished ones are kept; workers end with this process.
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = futures.ProcessPoolExecutor(arguments.jobs, spawn, prepare_worker, (os.getpid(),))
+    failed: set[Task] = set()
+    try:
+        while True:
+            planned = plan_tasks(arguments.only, request, store.results)
+            missing = [task for task in planned if task not in store.results and task not in failed]
+            if not missing:
+                return len(failed)
+            running = {pool.submit(run_task, task, data[task.dataset].sources): task for task in missing}
+            failed |= set(_collect(running, store, origin, len(planned) - len(missing)))
+    except BaseException:
+        # Tasks under way may take minutes; the next run does them again.
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _collect(
     running: dict[futures.Future[dict[str, Any]], Task], store: Store, origin: dict[str, str], n_done: int
-) -> None:
-    from tqdm import tqdm
-
+) -> Iterator[Task]:
+    """Keep what is finished, and give the tasks that could not be done."""
     n_tasks = n_done + len(running)
-    bar = tqdm(total=n_tasks, initial=n_done, file=sys.stderr, disable=not sys.stderr.isatty(), unit="task")
-    with bar:
+    with tqdm(total=n_tasks, initial=n_done, file=sys.stderr, disable=not sys.stderr.isatty(), unit="task") as bar:
         for done in futures.as_completed(running):
             task = running[done]
-            store.keep(task, done.result(), origin)
             n_done += 1
             bar.update()
+            try:
+                store.keep(task, done.result(), origin)
+            except (DataError, ModelError, MemoryError) as error:
+                bar.write(f"{task.title}: failed: {error or 'out of memory'}", file=sys.stderr)
+                yield task
+                continue
             if bar.disable:
                 say(f"{n_done} of {n_tasks}: {task.title}")
-            else:
-                bar.set_postfix_str(task.title, refresh=False)
+            bar.set_postfix_str(task.title, refresh=False)
 
 
 def write_document(arguments: argparse.Namespace, bundle: Bundle) -> None:
@@ -124,29 +133,31 @@ def write_document(arguments: argparse.Namespace, bundle: Bundle) -> None:
 
 def main(words: list[str] | None = None) -> int:
     arguments = parse_arguments(words)
-    status = 0
     try:
         load_library("matplotlib", "plot", "the figures of the paper")
         load_library("sklearn", "sklearn", "the paper's comparison with random forests")
+        check_output(str(prepare_folder(str(arguments.document.parent)) / arguments.document.name))
         # Results of sets that are not to be run now belong to the document all the same.
         names = dict.fromkeys((*arguments.mode.sets, *arguments.sets, *list_other_sets(arguments.output)))
         data = find_all_data(list(names), arguments.data, arguments.offline, say)
         store = Store(arguments.output, {name: found.digest for name, found in data.items()}, say)
+        chosen = {name: data[name] for name in arguments.sets if name in data}
         try:
-            run_missing(arguments, {name: data[name] for name in arguments.sets if name in data}, store)
+            n_failed = run_missing(arguments, chosen, store)
+            status = 1 if n_failed else 0
         except KeyboardInterrupt:
-            say("interrupted; what is finished is kept, the same command goes on")
             status = 130
+            say("interrupted: what is finished is kept, the same command goes on")
+        except BrokenProcessPool:
+            status = 1
+            say("Error: a worker was killed, perhaps for want of memory; the same command goes on where it ended")
         request = Request(arguments.mode, arguments.seed, tuple(names))
         skipped = tuple(name for name in names if name not in data)
         write_document(arguments, Bundle(request, store.results, store.origins, skipped))
         say(f"{arguments.document}: written")
     except MetasilvaeError as error:
         say(f"Error: {error}")
-        status = 1
-    sys.stdout.flush()
-    # A task under way would be waited for.
-    os._exit(status) if status == 130 else None
+        return 1
     return status
 
 

@@ -115,9 +115,7 @@ def _write_convergence(reader: Reader, figures: str) -> list[str]:
         goal = values[0] + 0.99 * (max(values) - values[0])
         reached = next(step for step, value in enumerate(values, 1) if value >= goal)
         phis = [f"{value:.4f}" for value in (values[0], max(values), values[-1])]
-        rows.append(
-            [task.dataset, task["preset"], str(len(values)), *phis, str(reached), str(log["leaves"][-1])]
-        )
+        rows.append([task.dataset, task["preset"], str(len(values)), *phis, str(reached), str(log["leaves"][-1])])
     numbers = ("steps:", "phi at first:", "largest phi:", "phi at last:", "99 % of the gain at step:", "leaves:")
     return [
         *_paragraph(words.CONVERGENCE, published=PUBLISHED_PRESET, preset=PRESET),
