@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import paper_words as words
 from paper_published import C_PROGRAM, META_SILVAE, PAPER_TEST_ROWS, ROBUST_BOOSTING, Quoted
-from paper_reader import Reader, median, show_pair
+from paper_reader import FEWEST_SEEDS, Reader, median, show_pair
 from paper_store import Bundle
 from paper_tasks import (
     CRITERIA,
@@ -125,7 +125,7 @@ def _write_convergence(reader: Reader, figures: str) -> list[str]:
 
 
 def _write_variance(reader: Reader, figures: str) -> list[str]:
-    rows = []
+    rows, has_boxes = [], False
     for name in reader.sets:
         trees = reader.trees(name)
         if trees is None:
@@ -141,10 +141,15 @@ def _write_variance(reader: Reader, figures: str) -> list[str]:
         else:
             cells += [NONE] * 2
         rows.append([name, *cells])
+        has_boxes |= len(phis) >= FEWEST_SEEDS
     numbers = ("seeds:", "least:", "1st quartile:", "median:", "3rd quartile:", "greatest:", "leaves:", "paper:")
     return [
-        *_paragraph(words.VARIANCE),
-        *(_picture("Accuracy, stability, phi and leaves over the seeds", f"{figures}/variance.svg") if rows else []),
+        *_paragraph(words.VARIANCE, fewest=FEWEST_SEEDS),
+        *(
+            _picture("Accuracy, stability, phi and leaves over the seeds", f"{figures}/variance.svg")
+            if has_boxes
+            else []
+        ),
         *_table(("set", *numbers, "seeds that reach it:"), rows),
     ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from paper_reader import Reader
+from collections import Counter
+
+from paper_reader import FEWEST_SEEDS, Reader
 from paper_store import Bundle
 from paper_tasks import EXPERIMENTS, Task, phi, share
 
@@ -26,8 +28,10 @@ def draw_figures(bundle: Bundle) -> dict[str, bytes]:
     if weights.records:
         figures["weights.svg"] = draw_weights([weights], "test")
     seeds = _tabulate(bundle, "variance")
-    if seeds.records:
-        figures["variance.svg"] = draw_variance([seeds], "test")
+    counts = Counter(seeds.sets())
+    records = [record for record in seeds.records if counts[record["set"]] >= FEWEST_SEEDS]
+    if records:
+        figures["variance.svg"] = draw_variance([StudyTable(seeds.source, records, seeds.lines)], "test")
     return {name: render(figure, "svg") for name, figure in figures.items()}
 
 

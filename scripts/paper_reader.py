@@ -9,6 +9,9 @@ import numpy as np
 from paper_store import Bundle
 from paper_tasks import EXPERIMENTS, Task, choose_forest, list_grid, phi, plan_tasks, share
 
+# Fewer figures make no box.
+FEWEST_SEEDS = 5
+
 
 def median(values: Iterable[float]) -> float:
     return float(np.median(list(values)))

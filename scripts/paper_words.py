@@ -36,7 +36,8 @@ fall from one phase to the next: after the rehearsal boxes are larger, and leave
 """
 
 VARIANCE = """
-phi on the test split over the seeds, and how many seeds reach the phi of the published tree.
+phi on the test split over the seeds, and how many seeds reach the phi of the published tree. The
+picture shows the sets with at least {fewest} seeds.
 """
 
 FORESTS = """
