@@ -9,7 +9,7 @@ LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxru
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint test-debug bench pictures datasets clean
+.PHONY: help build demo test lint test-debug bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -47,7 +47,7 @@ $(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae
 
 # Tests of documents, transfers, clusters and other libraries; what they ask of the kernels, others ask too.
 BEYOND_KERNELS := api cache cli_cluster cli_plot documents estimators execution export_predictors 'imports_*' layers \
-	merging parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference
+	merging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference
 
 test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds checks
 	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(foreach name,$(BEYOND_KERNELS),--ignore-glob=tests/test_$(name).py)
@@ -55,6 +55,10 @@ test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds che
 bench: build ## measure loading and verifying (SILVA=path/to/silva adds the comparison)
 	$(BIN)/python scripts/bench_load.py
 	$(BIN)/python scripts/bench_verify.py $(if $(SILVA),--silva $(SILVA))
+
+paper: build ## run the experiments of the paper again (QUICK=1 takes minutes, DATA=folder fetches nothing that is there)
+	$(BIN)/python -m pip install --quiet 'metasilvae[plot,sklearn]'
+	$(BIN)/python scripts/paper.py $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA)) $(PAPER_OPTIONS)
 
 pictures: $(VENV)/.tools ## draw the picture of the README again
 	mkdir -p $(OUT)
