@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paper_words as words
@@ -158,22 +159,18 @@ def _write_forests(reader: Reader, figures: str) -> list[str]:
     rows, n_undecided = [], 0
     for name in reader.sets:
         trees, chosen, forest = reader.trees(name), reader.chosen_forest(name), reader.forest(name)
+        if chosen is None and forest is None:
+            continue
         cells = [NONE] * 2
         if chosen is not None:
             task = chosen[0]
             size = f"{task['trees']} trees, depth {task['depth']}, {task['criterion']}"
             cells = [size, f"{phi(reader.held_out(task)):.3f}"]
-        for index, result in enumerate((chosen and chosen[1], forest)):
-            if index == 1:
-                single = [trees.show_pair(), f"{trees.phi:.3f}", f"{trees.median('leaves'):.0f}"] if trees else []
-                cells += single or [NONE] * 3
-            if result:
-                cells += [show_pair(result["test"]), f"{phi(result['test']):.3f}", str(result["leaves"])]
-                n_undecided += result["test"]["no_info"]
-            else:
-                cells += [NONE] * 3
-        if chosen or forest:
-            rows.append([name, *cells])
+        single = [trees.show_pair(), f"{trees.phi:.3f}", f"{trees.median('leaves'):.0f}"] if trees else [NONE] * 3
+        ensembles = [chosen[1] if chosen else None, forest]
+        n_undecided += sum(each["test"]["no_info"] for each in ensembles if each)
+        random_forest, ours = (_show_forest(each) for each in ensembles)
+        rows.append([name, *cells, *random_forest, *single, *ours])
     depths, undecided = reader.mode.depths, "was none" if n_undecided == 0 else f"were {n_undecided}"
     figure = ("acc / st", "phi:", "leaves:")
     header = ("set", "chosen random forest", "phi, held out:", *figure, f"our tree: {figure[0]}", *figure[1:])
@@ -191,6 +188,13 @@ def _write_forests(reader: Reader, figures: str) -> list[str]:
         *_table((*header, f"our forest of {OUR_TREES}: {figure[0]}", *figure[1:]), rows),
         *_write_large_forests(reader),
     ]
+
+
+def _show_forest(result: dict[str, Any] | None) -> list[str]:
+    """Accuracy and stability, phi, leaves."""
+    if result is None:
+        return [NONE] * 3
+    return [show_pair(result["test"]), f"{phi(result['test']):.3f}", str(result["leaves"])]
 
 
 def _enumerate(numbers: Sequence[int]) -> str:
@@ -216,8 +220,9 @@ def _write_efficiency(reader: Reader, figures: str) -> list[str]:
         models: list[tuple[str, float, float, float, float | None]] = []
         trees, chosen, forest = reader.trees(name), reader.chosen_forest(name), reader.forest(name)
         if trees:
-            micros = median(_micros_per_row(result["test"]) for result in trees.results)
-            models.append(("our tree", trees.share("correct"), trees.share("stable"), trees.median("leaves"), micros))
+            shares = trees.share("correct"), trees.share("stable")
+            spent = median(_micros_per_row(result["test"]) for result in trees.results)
+            models.append(("our tree", *shares, trees.median("leaves"), spent))
             if name in META_SILVAE:
                 found = META_SILVAE[name]
                 models.append(("paper's tree", found.accuracy / 100, found.stability / 100, found.leaves, None))
