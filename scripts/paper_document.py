@@ -86,10 +86,11 @@ def _write_training(reader: Reader, figures: str) -> list[str]:
         if measured_phi is not None:
             measured[1] = f"{measured_phi:.3f}"
         rows.append([name, *cells, *measured])
+    sensorless, _, leaves = _show_quoted(META_SILVAE["sensorless"])
     ours = ("seeds:", "ours: acc / st", "phi:", "leaves:", "seconds:")
     theirs = ("paper: acc / st", "phi:", "leaves:", "C: acc / st", "phi:", "leaves:")
     return [
-        *_paragraph(words.TRAINING),
+        *_paragraph(words.TRAINING, sensorless=sensorless, leaves=leaves),
         *_table(("set", *ours, *theirs), rows),
     ]
 
