@@ -6,7 +6,7 @@ from collections import Counter
 
 from paper_reader import FEWEST_SEEDS, Reader
 from paper_store import Bundle
-from paper_tasks import EXPERIMENTS, Task, phi, share
+from paper_tasks import Task, phi, share
 
 from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
 from metasilvae.formats.training_logs import FIGURES, LoggedRun
@@ -24,21 +24,23 @@ def draw_figures(bundle: Bundle) -> dict[str, bytes]:
         logs.append(LoggedRun(f"{task.dataset}, {task['preset']}", task["seed"], log["phases"], steps))
     if logs:
         figures["convergence.svg"] = draw_convergence(logs, "steps", "")
-    weights = _tabulate(bundle, "weights")
-    if weights.records:
-        figures["weights.svg"] = draw_weights([weights], "test")
-    seeds = _tabulate(bundle, "variance")
-    counts = Counter(seeds.sets())
-    records = [record for record in seeds.records if counts[record["set"]] >= FEWEST_SEEDS]
-    if records:
-        figures["variance.svg"] = draw_variance([StudyTable(seeds.source, records, seeds.lines)], "test")
+    weights = _list_records(bundle, "weights")
+    if weights:
+        figures["weights.svg"] = draw_weights([_as_table(weights)], "test")
+    seeds = _list_records(bundle, "variance")
+    counts = Counter(record["set"] for record in seeds)
+    boxes = [record for record in seeds if counts[record["set"]] >= FEWEST_SEEDS]
+    if boxes:
+        figures["variance.svg"] = draw_variance([_as_table(boxes)], "test")
     return {name: render(figure, "svg") for name, figure in figures.items()}
 
 
-def _tabulate(bundle: Bundle, experiment: str) -> StudyTable:
-    tasks = [task for task in EXPERIMENTS[experiment](bundle.request, bundle.results) if task in bundle.results]
-    records = [_record(task, bundle) for task in tasks]
-    return StudyTable(experiment, records, list(range(1, len(records) + 1)))
+def _as_table(records: list[dict[str, object]]) -> StudyTable:
+    return StudyTable("results.json", records, list(range(1, len(records) + 1)))
+
+
+def _list_records(bundle: Bundle, experiment: str) -> list[dict[str, object]]:
+    return [_record(task, bundle) for task, _ in Reader(bundle).find(experiment, "tree")]
 
 
 def _record(task: Task, bundle: Bundle) -> dict[str, object]:

@@ -136,6 +136,21 @@ def test_sections_without_results_say_how_to_make_them(paper: Any) -> None:
     assert paper.figures.draw_figures(paper.store.Bundle(request, {}, {})) == {}
 
 
+def test_the_picture_of_the_seeds_leaves_out_sets_with_few(paper: Any) -> None:
+    tasks = paper.tasks
+    request = tasks.Request(tasks.MODES["full"], 1, ("wine", "cod-rna"))
+    counts = {"size": 10, "correct": 8, "stable": 5, "robust": 5, "no_info": 0, "processor": 0.1}
+    result = {"seconds": 1.0, "processor": 1.0, "leaves": 3, "depth": 2, "train": counts, "test": counts}
+    results = dict.fromkeys(tasks.plan_tasks(["variance"], request, {}), result)
+    assert len(results) == 23
+    origins = dict.fromkeys(results, paper.runs.describe_origin(1))
+    bundle = paper.store.Bundle(request, results, origins)
+    picture = paper.figures.draw_figures(bundle)["variance.svg"]
+    assert b">wine<" in picture
+    assert b"cod-rna" not in picture
+    assert "| cod-rna | 3 | 0.770 |" in paper.document.render(bundle, "paper")
+
+
 def test_sets_that_nobody_has(paper: Any, data: Path) -> None:
     told: list[str] = []
     assert list(paper.store.find_all_data(["sensorless-10k", "breast-cancer"], data, True, told.append)) == [
