@@ -153,8 +153,8 @@ EXPERIMENTS: dict[str, Plan] = {
     "weights": _plan_weights,
     "convergence": _plan_convergence,
     "variance": _plan_training,
-    "forests": _join(_plan_training, _plan_random_forests, _plan_forests),
-    "efficiency": _join(_plan_training, _plan_random_forests, _plan_forests),
+    "forests": _join(_plan_random_forests, _plan_training, _plan_forests),
+    "efficiency": _join(_plan_random_forests, _plan_training, _plan_forests),
     "boosting": _join(_plan_training, _plan_forests),
 }
 
