@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,6 +70,9 @@ def trace_curve(
     voting: str | None = None,
     jobs: int | None = None,
     limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
 ) -> Curve:
-    """The curve of a model under balls, from the radius of each row; limits hold for each row of a forest."""
-    return Curve(find_radii(ask(model, dataset, Ball(1.0), voting=voting), jobs, limits=limits))
+    """The curve of a model under balls, from the radius of each row; for the rest see `find_radii`."""
+    question = ask(model, dataset, Ball(1.0), voting=voting)
+    return Curve(find_radii(question, jobs, limits=limits, stop=stop, on_rows=on_rows))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.fitness import Fitness
-from metasilvae.forest_verification import Limits
+from metasilvae.forest_verification import INTERRUPTED, Limits
 from metasilvae.matching import check_width, match_labels
 from metasilvae.model import AnswerTable, Model
 from metasilvae.outcome import Tally
@@ -27,6 +28,8 @@ class Evaluation:
     n_correct : int
     tally : Tally or None
         Verdict counts, where there was a perturbation.
+    is_interrupted : bool
+        Whether rows are undecided only because the work was ended early.
     """
 
     model: Model
@@ -34,6 +37,7 @@ class Evaluation:
     n_correct: int
     perturbation: Perturbation | None = None
     tally: Tally | None = None
+    is_interrupted: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -72,8 +76,20 @@ def evaluate(
     voting: str | None = None,
     jobs: int | None = None,
     limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
 ) -> list[Evaluation]:
-    """Evaluate under each perturbation, or accuracy alone where none is given; limits hold for each row of a forest."""
+    """Evaluate under each perturbation, or accuracy alone where none is given.
+
+    Parameters
+    ----------
+    limits : Limits or None
+        What may be spent on one row of a forest; None decides every row, however long it takes.
+    stop : threading.Event or None
+        Once set, rows of a forest that are left stay undecided, and perturbations that are left are left out.
+    on_rows : function
+        Called with the number of rows that were done under a perturbation since the last call, by any thread.
+    """
     if not perturbations:
         answers = classify(model, dataset, voting=voting, jobs=jobs)
         true_labels = match_labels(model, dataset)
@@ -81,8 +97,12 @@ def evaluate(
         return [Evaluation(model, dataset, int(is_correct.sum()))]
     evaluations = []
     for perturbation in perturbations:
-        tally = verify(ask(model, dataset, perturbation, voting=voting), jobs, limits=limits).tally
-        evaluations.append(Evaluation(model, dataset, tally.correct, perturbation, tally))
+        if stop is not None and stop.is_set():
+            break
+        question = ask(model, dataset, perturbation, voting=voting)
+        outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        tally, is_interrupted = outcome.tally, INTERRUPTED in outcome.reasons.values()
+        evaluations.append(Evaluation(model, dataset, tally.correct, perturbation, tally, is_interrupted))
     return evaluations
 
 

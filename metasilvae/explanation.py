@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.forest_verification import Limits
+from metasilvae.forest_verification import INTERRUPTED, Limits
 from metasilvae.hitting_set import find_smallest_hitting_set
 from metasilvae.model import Model
 from metasilvae.outcome import Outcome, Stability
@@ -59,8 +59,11 @@ class UnstableRow:
     crossed : tuple of (int, float)
         Tests (feature, threshold) on the paths of the witness that the row itself decides the other way.
     frozen : FrozenSet
-    radius : float or None
-        The largest at which the row is stable (`metasilvae.radius`), where the perturbation has radii.
+    radius, radius_at_most : float or None
+        The largest at which the row is stable (`metasilvae.radius`), where the perturbation has radii: what is proved,
+        and what it cannot pass.
+    is_complete : bool
+        Whether no search for the frozen set or the radius was ended early.
     """
 
     witness: Witness
@@ -68,10 +71,16 @@ class UnstableRow:
     crossed: tuple[tuple[int, float], ...]
     frozen: FrozenSet
     radius: float | None = None
+    radius_at_most: float | None = None
+    is_complete: bool = True
 
     @property
     def row(self) -> int:
         return self.witness.row
+
+    @property
+    def has_exact_radius(self) -> bool:
+        return self.radius == self.radius_at_most
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,11 @@ class Explanation:
     question: Question
     outcome: Outcome
     rows: list[UnstableRow]
+
+    @property
+    def n_interrupted(self) -> int:
+        """Rows whose radius or frozen set is not known because the work was ended early."""
+        return sum(not row.is_complete for row in self.rows)
 
     @cached_property
     def moved_features(self) -> Counter[int]:
@@ -113,7 +127,7 @@ class Explanation:
 
 
 def explain(question: Question, jobs: int | None = None, *, limits: Limits | None = None) -> Explanation:
-    """Find out what makes each unstable row unstable.
+    """Find out which rows are unstable, and what makes each of them so.
 
     Parameters
     ----------
@@ -122,9 +136,31 @@ def explain(question: Question, jobs: int | None = None, *, limits: Limits | Non
     limits : Limits or None
         What may be spent on each question about a row of a forest; None means whatever it takes.
     """
-    outcome = verify(question, jobs, limits=limits)
-    rows = [row for batch in explain_in_batches(question, outcome, jobs, limits=limits) for row in batch]
-    return Explanation(question, outcome, rows)
+    return explain_outcome(question, verify(question, jobs, limits=limits), jobs, limits=limits)
+
+
+def explain_outcome(
+    question: Question,
+    outcome: Outcome,
+    jobs: int | None = None,
+    *,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_searches: Callable[[int], object] = lambda count: None,
+) -> Explanation:
+    """Find out what makes the unstable rows of a verification unstable.
+
+    Parameters
+    ----------
+    stop : threading.Event or None
+        Once set, the frozen sets and radii that are left stay open.
+    on_searches : function
+        Called with the number of searches that are done since the last call, by any thread; `count_searches` tells
+        how many there will be.
+    """
+    verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
+    batches = _explain_batches(question, outcome, verifier, None, on_searches, on_searches)
+    return Explanation(question, outcome, [row for batch in batches for row in batch])
 
 
 def explain_in_batches(
@@ -137,7 +173,7 @@ def explain_in_batches(
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Iterator[list[UnstableRow]]:
-    """The same for rows that are verified already, some at a time.
+    """The same some rows at a time, only those that are explained in full.
 
     Parameters
     ----------
@@ -150,52 +186,79 @@ def explain_in_batches(
     on_rows : function
         Called with the number of unstable rows that are done since the last call.
     """
-    verifier = _Verifier(jobs, limits, stop)
-    unstable = np.flatnonzero(outcome.stability == Stability.UNSTABLE)
+    verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
+    for batch in _explain_batches(question, outcome, verifier, radii, lambda count: None, on_rows):
+        yield [row for row in batch if row.is_complete]
+        if verifier.stop.is_set():
+            return
+
+
+def _explain_batches(
+    question: Question,
+    outcome: Outcome,
+    verifier: _Verifier,
+    radii: Radii | None,
+    on_radii: Callable[[int], object],
+    on_frozen: Callable[[int], object],
+) -> Iterator[list[UnstableRow]]:
+    unstable = _find_unstable(outcome)
     for start in range(0, len(unstable), ROWS_AT_A_TIME):
         rows = unstable[start : start + ROWS_AT_A_TIME]
-        known = None if radii is None else radii.lower[rows]
-        found = _explain_rows(question, rows, known, verifier)
-        if stop is not None and stop.is_set():
-            return
-        on_rows(len(rows))
-        yield found
+        known = _radii(question, rows, verifier, on_radii) if radii is None else radii.subset(rows)
+        yield _explain_rows(question, outcome, rows, known, verifier, on_frozen)
+
+
+def count_searches(question: Question, outcome: Outcome) -> int:
+    """How many searches it takes to explain: one for the frozen set of each unstable row, one for its radius."""
+    return len(_find_unstable(outcome)) * (2 if has_radii(question) else 1)
+
+
+def _find_unstable(outcome: Outcome) -> NDArray[np.intp]:
+    return np.flatnonzero(outcome.stability == Stability.UNSTABLE)
 
 
 @dataclass(frozen=True)
 class _Verifier:
-    """Verification on so many threads, within these limits, until it is to stop."""
+    """Verification on so many threads, within these limits, until it is stopped."""
 
     jobs: int | None
     limits: Limits | None
-    stop: threading.Event | None
+    stop: threading.Event
 
     def find_witnesses(self, question: Question) -> tuple[Outcome, list[Witness]]:
         outcome = verify(question, self.jobs, limits=self.limits, stop=self.stop)
         return outcome, list(find_witnesses(question, outcome, self.jobs))
 
-    def find_radii(self, question: Question) -> NDArray[np.float64]:
-        return find_radii(question, self.jobs, limits=self.limits, stop=self.stop).lower
+    def find_radii(self, question: Question, on_rows: Callable[[int], object]) -> Radii:
+        return find_radii(question, self.jobs, limits=self.limits, stop=self.stop, on_rows=on_rows)
 
 
 def _explain_rows(
-    question: Question, rows: NDArray[np.intp], radii: NDArray[np.float64] | None, verifier: _Verifier
+    question: Question,
+    outcome: Outcome,
+    rows: NDArray[np.intp],
+    radii: Radii | None,
+    verifier: _Verifier,
+    on_frozen: Callable[[int], object],
 ) -> list[UnstableRow]:
+    """Explain unstable rows; `radii` are theirs."""
     part = question.subset(rows)
+    first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
     boxes = _explicit(part)
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
-    first = {witness.row: witness for witness in verifier.find_witnesses(part)[1]}
-    radii = _radii(question, rows, verifier) if radii is None else radii
-    sets = _freeze(part, start, first, verifier)
+    sets = _freeze(part, start, first, verifier, on_frozen)
+    reasons = {} if radii is None else radii.reasons
     model = question.model.feasible
     return [
         UnstableRow(
             replace(witness, row=int(rows[item])),
             tuple(sorted(_moved(witness, start[item]))),
             find_crossed_tests(model, part.dataset.X[item], witness.point),
-            sets[item],
-            None if radii is None else float(radii[item]),
+            sets.get(item, FrozenSet(None, False)),
+            None if radii is None else float(radii.lower[item]),
+            None if radii is None else float(radii.upper[item]),
+            item in sets and reasons.get(item) != INTERRUPTED,
         )
         for item, witness in sorted(first.items())
     ]
@@ -224,16 +287,21 @@ def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
 
 
 def _freeze(
-    question: Question, start: NDArray[np.float64], first: dict[int, Witness], verifier: _Verifier
+    question: Question,
+    start: NDArray[np.float64],
+    first: dict[int, Witness],
+    verifier: _Verifier,
+    on_searches: Callable[[int], object],
 ) -> dict[int, FrozenSet]:
-    """A smallest frozen set for each row, by position."""
+    """A smallest frozen set for each row, by position; rows that are left when work is stopped have none."""
     seen = {item: [_moved(witness, start[item])] for item, witness in first.items()}
     found = {item: FrozenSet(None, True) for item, sets in seen.items() if not sets[0]}
     # Frozen sets that grow by whole sets, once there have been too many turns.
     grown: dict[int, frozenset[int]] = {}
     active = [item for item in seen if item not in found]
+    on_searches(len(found))
     for turn in range(MAX_TURNS + question.dataset.n_features):
-        if not active:
+        if not active or verifier.stop.is_set():
             break
         trial: dict[int, tuple[frozenset[int], bool]] = {}
         for item in active:
@@ -256,11 +324,13 @@ def _freeze(
             if stability == Stability.STABLE:
                 features, is_smallest = trial[item]
                 found[item] = FrozenSet(tuple(sorted(features)), is_smallest)
-            elif stability == Stability.UNKNOWN:
+            elif stability == Stability.UNKNOWN and outcome.reasons.get(place) != INTERRUPTED:
                 found[item] = FrozenSet(None, False)
-            elif not seen[item][-1]:
+            elif stability == Stability.UNSTABLE and not seen[item][-1]:
                 found[item] = FrozenSet(None, True)
+        n_active = len(active)
         active = [item for item in active if item not in found]
+        on_searches(n_active - len(active))
     return found
 
 
@@ -279,11 +349,13 @@ def find_crossed_tests(
     return tuple(sorted(crossed))
 
 
-def _radii(question: Question, rows: NDArray[np.intp], verifier: _Verifier) -> NDArray[np.float64] | None:
+def _radii(
+    question: Question, rows: NDArray[np.intp], verifier: _Verifier, on_searches: Callable[[int], object]
+) -> Radii | None:
     """Radii of some rows; in multiples of the radii of the question unless they are the same for all features."""
     boxes, X = question.boxes, question.dataset.X
     if not has_radii(question):
         return None
     if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
         return None
-    return verifier.find_radii(in_common_unit(question).subset(rows))
+    return verifier.find_radii(in_common_unit(question).subset(rows), on_searches)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -99,6 +99,17 @@ class Outcome:
     @property
     def n_samples(self) -> int:
         return len(self.is_correct)
+
+    def subset(self, rows: NDArray[np.intp]) -> Outcome:
+        """What was found out about some rows."""
+        arrays = {
+            each.name: getattr(self, each.name)[rows]
+            for each in fields(self)
+            if isinstance(getattr(self, each.name), np.ndarray)
+        }
+        answers = AnswerTable(self.answers.sets, self.answers.ids[rows])
+        reasons = {item: self.reasons[row] for item, row in enumerate(rows.tolist()) if row in self.reasons}
+        return replace(self, answers=answers, reasons=reasons, **arrays)
 
     @cached_property
     def verdicts(self) -> NDArray[np.uint8]:

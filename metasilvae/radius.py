@@ -62,6 +62,18 @@ class Radii:
     def n_samples(self) -> int:
         return len(self.lower)
 
+    def subset(self, rows: NDArray[np.intp]) -> Radii:
+        """The radii of some rows."""
+        return replace(
+            self,
+            answers=AnswerTable(self.answers.sets, self.answers.ids[rows]),
+            is_correct=self.is_correct[rows],
+            lower=self.lower[rows],
+            upper=self.upper[rows],
+            reasons={item: self.reasons[row] for item, row in enumerate(rows.tolist()) if row in self.reasons},
+            witness_leaves=None if self.witness_leaves is None else self.witness_leaves[rows],
+        )
+
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         return np.asarray(self.lower == self.upper)
@@ -88,7 +100,7 @@ def find_radii(
     stop : threading.Event or None
         Once set, the rows of a forest that are left get the bounds that are known.
     on_rows : function
-        Called with the number of rows of a forest that are done since the last call, by any thread.
+        Called with the number of rows that are done since the last call, by any thread.
     """
     check_radii(question)
     model, X = question.model.feasible, question.dataset.X
@@ -116,6 +128,7 @@ def find_radii(
         )  # fmt: skip
 
     over_rows(fill, len(X), jobs)
+    on_rows(len(X))
     radii = _just_below(breaking)
     return Radii(answers, is_correct, radii, radii, time.perf_counter() - start)
 

@@ -105,7 +105,7 @@ def verify(
     stop : threading.Event or None
         Once set, the rows of a forest that are left stay undecided.
     on_rows : function
-        Called with the number of rows of a forest that were decided or given up since the last call, by any thread.
+        Called with the number of rows that were decided or given up since the last call, by any thread.
     """
     model, X = question.searched, question.dataset.X
     start = time.perf_counter()
@@ -114,6 +114,7 @@ def verify(
     is_correct = is_known & (answers.only_label[answers.ids] == question.true_labels)
     if model.n_trees == 1:
         stability = _check_tree(question, answers, jobs)
+        on_rows(len(X))
         return Outcome(answers, is_correct, stability, time.perf_counter() - start)
     found = decide_rows(
         model, question.boxes, question.groups, question.voting, answers,

@@ -1,6 +1,7 @@
 """Settings for all tests: time never decides one. Small files that many of them need."""
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,26 @@ def forest(tmp_path: Path) -> str:
 @pytest.fixture
 def rows(tmp_path: Path) -> str:
     return write(tmp_path, "rows.csv", ROWS)
+
+
+@pytest.fixture
+def hard_forest(tmp_path: Path) -> tuple[str, str]:
+    """A forest of many small trees, and rows for it."""
+    rng = random.Random(1)
+    trees = []
+    for _ in range(30):
+        k = [rng.randint(0, 50) / 10 for _ in range(3)]
+        f = [rng.randrange(5) for _ in range(3)]
+        leaves = ["LEAF 1 0" if rng.random() < 0.5 else "LEAF 0 1" for _ in range(4)]
+        trees.append(
+            f"classifier-decision-tree 5 2 a b\nSPLIT {f[0]} {k[0]}\nSPLIT {f[1]} {k[1]}\n{leaves[0]}\n{leaves[1]}\n"
+            f"SPLIT {f[2]} {k[2]}\n{leaves[2]}\n{leaves[3]}\n"
+        )
+    rows = "".join(f"a,{','.join(str(rng.randint(0, 50) / 10) for _ in range(5))}\n" for _ in range(6))
+    return (
+        write(tmp_path, "hard.silva", "classifier-forest 30\n" + "".join(trees)),
+        write(tmp_path, "hard.csv", rows),
+    )
 
 
 @pytest.fixture(scope="session")

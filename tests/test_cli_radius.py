@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import random
 import sys
 from pathlib import Path
 
@@ -156,26 +155,6 @@ def test_plots_without_matplotlib(tree: str, rows: str, tmp_path: Path, monkeypa
 )
 def test_wrong_usage_of_curves(tree: str, rows: str, options: list[str], message: str) -> None:
     assert message in run("evaluate", tree, rows, *options, code=2).stderr
-
-
-@pytest.fixture
-def hard_forest(tmp_path: Path) -> tuple[str, str]:
-    """A forest of many small trees, and rows for it."""
-    rng = random.Random(1)
-    trees = []
-    for _ in range(30):
-        k = [rng.randint(0, 50) / 10 for _ in range(3)]
-        f = [rng.randrange(5) for _ in range(3)]
-        leaves = ["LEAF 1 0" if rng.random() < 0.5 else "LEAF 0 1" for _ in range(4)]
-        trees.append(
-            f"classifier-decision-tree 5 2 a b\nSPLIT {f[0]} {k[0]}\nSPLIT {f[1]} {k[1]}\n{leaves[0]}\n{leaves[1]}\n"
-            f"SPLIT {f[2]} {k[2]}\n{leaves[2]}\n{leaves[3]}\n"
-        )
-    rows = "".join(f"a,{','.join(str(rng.randint(0, 50) / 10) for _ in range(5))}\n" for _ in range(6))
-    return (
-        write(tmp_path, "hard.silva", "classifier-forest 30\n" + "".join(trees)),
-        write(tmp_path, "hard.csv", rows),
-    )
 
 
 def test_radii_of_a_forest_fit_the_verdicts(hard_forest: tuple[str, str], tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -16,12 +18,15 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
+from metasilvae.cli.row_work import RowWork, follow_rows
 from metasilvae.curve import trace_curve
+from metasilvae.dataset import Dataset
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.attack_files import read_attack
 from metasilvae.formats.silva_models import read_model
+from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation, parse_perturbation
 from metasilvae.plots.canvas import choose_plot_format, render
 from metasilvae.plots.curves import draw_curves
@@ -55,7 +60,9 @@ from metasilvae.storage import write_output
 @limit_options
 @jobs_option
 @data_options
+@click.pass_context
 def evaluate(
+    ctx: click.Context,
     models: tuple[str, ...],
     data: str,
     epsilons: tuple[str, ...],
@@ -74,7 +81,8 @@ def evaluate(
     """Accuracy, stability, robustness and size of each MODEL on DATA.
 
     Stability and robustness need at least one --epsilon or --attack. Efficiency is the metric divided by the number of
-    leaves. Rows of a forest that are not decided within the limits count as not stable and are shown as no_info.
+    leaves. Rows of a forest that are not decided within the limits count as not stable and are shown as no_info. Ctrl-C
+    ends the search and reports what is decided.
 
     \b
     Examples:
@@ -100,20 +108,59 @@ def evaluate(
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
     limits = Limits(sample_timeout, sample_steps)
     if wants_curve:
-        curves = []
-        for model in loaded:
-            curve = trace_curve(model, dataset, voting=voting, jobs=jobs, limits=limits)
-            curves.append(CurveReport(model, dataset, curve))
+        with _follow(loaded, dataset, 1) as work:
+            curves = _trace(loaded, dataset, voting, jobs, limits, work)
+        if work.is_interrupted:
+            n_exact = sum(int(each.curve.radii.is_exact.sum()) for each in curves)
+            n_all = dataset.n_samples * len(loaded)
+            click.echo(f"interrupted; {n_exact} of {n_all} radii are exact", err=True)
         if plot is not None and plot_format is not None:
             write_output(plot, render(draw_curves(curves), plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
-        return
+        ctx.exit(work.exit_code)
     perturbations += [fit_perturbation(each, dataset) for each in rules]
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
-    for model in loaded:
-        evaluations += evaluate_model(model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits)
-        if wants_confusion:
+    with _follow(loaded, dataset, len(perturbations)) as work:
+        for model in loaded:
+            evaluations += evaluate_model(
+                model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits,
+                stop=work.stop, on_rows=work.advance,
+            )  # fmt: skip
+            if work.is_interrupted:
+                break
+    if wants_confusion:
+        for model in loaded:
             answers = classify(model, dataset, voting=voting, jobs=jobs)
             tables.append(ConfusionTable(model, dataset, confusion(model, dataset, answers)))
-    write_output(output, EVALUATION_FORMATS[table_format](EvaluationReport(evaluations, tables)))
+    n_wanted = len(loaded) * max(len(perturbations), 1)
+    if work.is_interrupted:
+        n_complete = sum(not each.is_interrupted for each in evaluations)
+        click.echo(f"interrupted; {n_complete} of {n_wanted} evaluations are complete", err=True)
+    report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations))
+    write_output(output, EVALUATION_FORMATS[table_format](report))
+    ctx.exit(work.exit_code)
+
+
+def _follow(
+    models: Sequence[Model], dataset: Dataset, n_perturbations: int
+) -> contextlib.AbstractContextManager[RowWork]:
+    """A single tree is done at once; with more there is something to wait for and something to keep."""
+    is_long = n_perturbations > 0 and (len(models) * n_perturbations > 1 or models[0].n_trees > 1)
+    n_rows = len(models) * n_perturbations * dataset.n_samples
+    return follow_rows(n_rows, is_long=is_long, name="evaluate")
+
+
+def _trace(
+    models: Sequence[Model], dataset: Dataset, voting: str | None, jobs: int | None, limits: Limits, work: RowWork
+) -> list[CurveReport]:
+    """The curve of each model, as far as no signal interrupts."""
+    curves: list[CurveReport] = []
+    for model in models:
+        curve = trace_curve(
+            model, dataset, voting=voting, jobs=jobs, limits=limits, stop=work.stop, on_rows=work.advance
+        )
+        curves.append(CurveReport(model, dataset, curve))
+        if work.is_interrupted:
+            break
+    return curves

@@ -19,12 +19,13 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
-from metasilvae.explanation import explain as explain_rows
+from metasilvae.cli.row_work import follow_rows
+from metasilvae.explanation import count_searches, explain_outcome
 from metasilvae.forest_verification import Limits
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile
 from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
 from metasilvae.storage import write_output
-from metasilvae.verification import ask
+from metasilvae.verification import ask, verify
 
 
 @click.command(cls=PhraseCommand)
@@ -51,7 +52,9 @@ from metasilvae.verification import ask
 @limit_options
 @jobs_option
 @data_options
+@click.pass_context
 def explain(
+    ctx: click.Context,
     model: str,
     data: str,
     epsilon: str | None,
@@ -70,7 +73,8 @@ def explain(
 
     For each unstable row the report knows the nearest perturbed row with another answer, the tests that it decides the
     other way, and a smallest set of features that, kept at their values, make the row stable. Perturbed rows of a
-    forest need not be nearest; limits hold for each question that is asked about a row.
+    forest need not be nearest; limits hold for each question that is asked about a row. Ctrl-C ends the search and
+    reports what is found.
 
     \b
     Example:
@@ -88,6 +92,18 @@ def explain(
     loaded, dataset = load_model_and_data(model, data, data_options)
     allowed = fit_perturbation(chosen, dataset)
     limits = Limits(sample_timeout, sample_steps)
-    explanation = explain_rows(ask(loaded, dataset, allowed, voting=voting), jobs, limits=limits)
+    question = ask(loaded, dataset, allowed, voting=voting)
+    with follow_rows(dataset.n_samples, is_long=loaded.n_trees > 1) as verifying:
+        outcome = verify(question, jobs, limits=limits, stop=verifying.stop, on_rows=verifying.advance)
+    with follow_rows(count_searches(question, outcome), name="explain", unit="search") as explaining:
+        if verifying.is_interrupted:
+            explaining.stop.set()
+        explanation = explain_outcome(
+            question, outcome, jobs, limits=limits, stop=explaining.stop, on_searches=explaining.advance
+        )
     report = ExplanationReport(explanation, allowed.describe(), n_fragile)
+    if verifying.is_interrupted or explaining.is_interrupted:
+        n_known = len(explanation.rows) - explanation.n_interrupted
+        click.echo(f"interrupted; {n_known} of {len(explanation.rows)} unstable rows are fully explained", err=True)
     write_output(output, EXPLANATION_FORMATS[report_format](report))
+    ctx.exit(verifying.exit_code or explaining.exit_code)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from metasilvae.cli.interrupts import Interrupts
+from metasilvae.cli.row_work import follow_rows
 from metasilvae.forest_verification import Limits
 from metasilvae.radius import find_nearest_witnesses, find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.radii import RADIUS_FORMATS, RadiusReport
-from metasilvae.report.row_bars import RowBar
 from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
 from metasilvae.verification import Question
 
@@ -45,12 +43,9 @@ def report_radii(
     jobs: int | None,
 ) -> NoReturn:
     """Find the radii, write the nearest counterexamples and the report; if it goes to a file, people get a summary."""
-    is_forest = question.model.n_trees > 1
-    stop = threading.Event()
-    with Interrupts() as interrupts, RowBar(question.dataset.n_samples, is_forest) as bar:
-        interrupts.stop = stop.set if is_forest else None
-        radii = find_radii(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)
-    if interrupts.received:
+    with follow_rows(question.dataset.n_samples, is_long=question.model.n_trees > 1, name="radius") as work:
+        radii = find_radii(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+    if work.is_interrupted:
         click.echo(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact", err=True)
     report = RadiusReport(question, perturbation, radii)
     if counterexamples is not None:
@@ -60,4 +55,4 @@ def report_radii(
     write_output(path, RADIUS_FORMATS[report_format](report))
     if path != STANDARD_STREAM and counterexamples != STANDARD_STREAM:
         write_output(STANDARD_STREAM, RADIUS_FORMATS["text"](report))
-    ctx.exit(interrupts.exit_code)
+    ctx.exit(work.exit_code)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import click
 
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
-from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     CountedList,
     Phrase,
@@ -24,6 +22,7 @@ from metasilvae.cli.parameters import (
     voting_option,
 )
 from metasilvae.cli.radius_output import choose_radius_format, report_radii
+from metasilvae.cli.row_work import RowWork, follow_rows
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.weights import read_weights
@@ -32,7 +31,6 @@ from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, Ball, BoxFile, Weighted
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
-from metasilvae.report.row_bars import RowBar
 from metasilvae.report.verdicts import VerificationReport
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, display_name, write_output
@@ -171,9 +169,10 @@ def verify(
         note = ShardNote.of(question, shard, limits.as_dict())
         question = question.subset(shard.take_rows(dataset.n_samples))
         dataset = question.dataset
-    with Interrupts() as interrupts:
-        outcome = _verify_rows(question, jobs, scheduler, limits, interrupts)
-    if interrupts.received:
+    # A tree is decided at once; there is nothing to keep when it is interrupted.
+    with follow_rows(dataset.n_samples, is_long=loaded.n_trees > 1) as work:
+        outcome = _verify_rows(question, jobs, scheduler, limits, work)
+    if work.is_interrupted:
         n_decided = outcome.n_samples - outcome.tally.no_info
         click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
     checked = [(gate, gate.check(outcome)) for gate in gates]
@@ -183,21 +182,14 @@ def verify(
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
         write_output(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
     write_verdicts(report, report_format, report_path, is_stdout_taken=counterexamples == STANDARD_STREAM)
-    ctx.exit(interrupts.exit_code or combine(result for _, result in checked))
+    ctx.exit(work.exit_code or combine(result for _, result in checked))
 
 
-def _verify_rows(
-    question: Question, jobs: int | None, scheduler: str | None, limits: Limits, interrupts: Interrupts
-) -> Outcome:
-    is_forest = question.model.n_trees > 1
-    with RowBar(question.dataset.n_samples, is_forest) as bar:
-        if scheduler is None:
-            stop = threading.Event()
-            # A tree is decided at once; there is nothing to keep when it is interrupted.
-            interrupts.stop = stop.set if is_forest else None
-            return verify_rows(question, jobs, limits=limits, stop=stop, on_rows=bar.advance)
-        from metasilvae.execution import open_executor
-        from metasilvae.row_pieces import verify_in_pieces
+def _verify_rows(question: Question, jobs: int | None, scheduler: str | None, limits: Limits, work: RowWork) -> Outcome:
+    if scheduler is None:
+        return verify_rows(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+    from metasilvae.execution import open_executor
+    from metasilvae.row_pieces import verify_in_pieces
 
-        with open_executor(scheduler) as executor:
-            return verify_in_pieces(question, executor, limits, bar.advance)
+    with open_executor(scheduler) as executor:
+        return verify_in_pieces(question, executor, limits, work.advance)

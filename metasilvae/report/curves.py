@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
-from metasilvae.report.radii import as_json_number
+from metasilvae.report.radii import as_json_number, count_interrupted, describe_open
 from metasilvae.report.tables import TABLE_FORMATS, Record, as_csv
 
 
@@ -49,6 +49,7 @@ def _steps(report: CurveReport) -> list[Record]:
             "epsilon": epsilon,
             "stability": stable / n_samples,
             "robustness": robust / n_samples,
+            **({"complete": False} if count_interrupted(report.curve.radii) else {}),
         }
         for epsilon, stable, robust in zip(*(column.tolist() for column in report.curve.steps), strict=True)
     ]
@@ -61,6 +62,7 @@ def _document(report: CurveReport) -> dict[str, object]:
         "data": report.dataset.source,
         "rows": report.curve.n_samples,
         "rows_exact": int(radii.is_exact.sum()),
+        **({"rows_interrupted": count_interrupted(radii)} if count_interrupted(radii) else {}),
         "quantiles": {str(record["quantile"]): _finite(record["epsilon"]) for record in _quantiles(report)},
         "epsilon": [_finite(step["epsilon"]) for step in steps],
         "stability": [step["stability"] for step in steps],
@@ -74,8 +76,8 @@ def _finite(value: object) -> float | None:
 
 def _write_table(reports: Sequence[CurveReport], table_format: str) -> str:
     table = TABLE_FORMATS[table_format]([record for report in reports for record in _quantiles(report)])
-    n_open = sum(int((~report.curve.radii.is_exact).sum()) for report in reports)
-    return table + (f"\n{n_open} radii are lower bounds: the limits did not suffice\n" if n_open else "")
+    notes = describe_open([report.curve.radii for report in reports])
+    return table + (f"\n{notes}" if notes else "")
 
 
 CURVE_FORMATS: dict[str, Callable[[Sequence[CurveReport]], str]] = {

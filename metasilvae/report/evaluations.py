@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from metasilvae.dataset import Dataset
 from metasilvae.evaluation import Evaluation
+from metasilvae.forest_verification import INTERRUPTED
 from metasilvae.model import Model
 from metasilvae.report.tables import TABLE_FORMATS, Record
 
@@ -30,8 +31,22 @@ class ConfusionTable:
 
 @dataclass(frozen=True)
 class EvaluationReport:
+    """Evaluations in the order of models and perturbations; `n_missing` were left out because of an interrupt."""
+
     evaluations: list[Evaluation]
     confusions: list[ConfusionTable]
+    n_missing: int = 0
+
+    @property
+    def is_partial(self) -> bool:
+        return self.n_missing > 0 or any(evaluation.is_interrupted for evaluation in self.evaluations)
+
+    def records(self) -> list[Record]:
+        """One for each evaluation; those of a partial report tell whether they are complete."""
+        return [
+            {**_record(each), **({"complete": not each.is_interrupted} if self.is_partial else {})}
+            for each in self.evaluations
+        ]
 
 
 def _record(evaluation: Evaluation) -> Record:
@@ -52,7 +67,13 @@ def _record(evaluation: Evaluation) -> Record:
 
 def _write_tables(report: EvaluationReport, table_format: str) -> str:
     render = TABLE_FORMATS[table_format]
-    parts = [render([_record(evaluation) for evaluation in report.evaluations])]
+    parts = [render(report.records())]
+    if report.is_partial and table_format != "csv":
+        parts.append(
+            "partial, because it was interrupted: undecided rows (no_info) count as not stable"
+            + (f"; {report.n_missing} evaluations were not begun" if report.n_missing else "")
+            + "\n"
+        )
     for table in report.confusions:
         title = f"{table.model.source}: true labels against answers"
         parts.append(("" if table_format == "csv" else f"{title}\n\n") + render(table.records()))
@@ -60,7 +81,9 @@ def _write_tables(report: EvaluationReport, table_format: str) -> str:
 
 
 def _write_json(report: EvaluationReport) -> str:
-    document: dict[str, object] = {"evaluations": [_record(evaluation) for evaluation in report.evaluations]}
+    document: dict[str, object] = {"evaluations": report.records()}
+    if report.is_partial:
+        document["partial"] = {"reason": INTERRUPTED, "evaluations_missing": report.n_missing}
     if report.confusions:
         document["confusions"] = [
             {

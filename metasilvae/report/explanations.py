@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from metasilvae.explanation import Explanation, UnstableRow
+from metasilvae.forest_verification import INTERRUPTED
 from metasilvae.model import name_kind
+from metasilvae.report.radii import as_json_number
 from metasilvae.report.tables import Record, as_text
 
 SHOWN = 10
@@ -19,6 +21,10 @@ class ExplanationReport:
     explanation: Explanation
     perturbation: str
     n_fragile: int
+
+    @property
+    def is_partial(self) -> bool:
+        return self.explanation.n_interrupted > 0 or INTERRUPTED in self.explanation.outcome.reasons.values()
 
     def name(self, feature: int) -> str:
         return self.explanation.question.dataset.feature_name(feature)
@@ -39,6 +45,11 @@ def write_text(report: ExplanationReport) -> str:
         f"{len(rows)} of {dataset.n_samples} rows are unstable"
         + (f", {outcome.tally.no_info} undecided\n" if outcome.tally.no_info else "\n"),
     ]
+    if report.is_partial:
+        parts.append(
+            f"partial, because it was interrupted: {explanation.n_interrupted} of the unstable rows are not fully "
+            "explained, and undecided ones may be unstable too\n"
+        )
     if rows:
         fragile = [_line(report, row) for row in explanation.most_fragile(report.n_fragile)]
         parts += [
@@ -83,7 +94,7 @@ def _line(report: ExplanationReport, row: UnstableRow) -> Record:
     frozen = "-" if row.frozen.features is None else " ".join(map(report.name, row.frozen.features))
     return {
         "row": dataset.number_of(row.row),
-        **({} if row.radius is None else {"radius": row.radius}),
+        **({} if row.radius is None else {"radius": row.radius if row.has_exact_radius else f">= {row.radius:.4g}"}),
         "answer": ",".join(report.answer(witness.answer)),
         "becomes": ",".join(report.answer(witness.perturbed_answer)),
         "moves": ", ".join(moves[:3]) + (f" and {len(moves) - 3} more" if len(moves) > 3 else ""),
@@ -99,6 +110,7 @@ def write_json(report: ExplanationReport) -> str:
         "data": dataset.source,
         "perturbation": report.perturbation,
         "counts": tally.as_dict(),
+        **({"partial": {"reason": INTERRUPTED, "rows": explanation.n_interrupted}} if report.is_partial else {}),
         "features": [
             {
                 "feature": feature,
@@ -118,6 +130,10 @@ def write_json(report: ExplanationReport) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
+def _finite(value: float | None) -> float | None:
+    return None if value is None else as_json_number(value)
+
+
 def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
     dataset, witness = report.explanation.question.dataset, row.witness
     return {
@@ -126,6 +142,7 @@ def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
         "answer": report.answer(witness.answer),
         "perturbed_answer": report.answer(witness.perturbed_answer),
         "radius": row.radius,
+        **({} if row.has_exact_radius else {"radius_at_most": _finite(row.radius_at_most)}),
         "moved": [
             {"feature": f, "name": report.name(f), "from": float(dataset.X[row.row, f]), "to": float(witness.point[f])}
             for f in row.moved

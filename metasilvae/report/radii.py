@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from metasilvae.curve import QUANTILES, choose_quantile
+from metasilvae.forest_verification import INTERRUPTED
 from metasilvae.model import name_kind
 from metasilvae.radius import Radii
 from metasilvae.report.tables import as_text
@@ -79,6 +80,19 @@ class RadiusReport:
         }
 
 
+def count_interrupted(radii: Radii) -> int:
+    """Radii that are not exact because the work was ended early."""
+    return sum(reason == INTERRUPTED for reason in radii.reasons.values())
+
+
+def describe_open(several: Sequence[Radii]) -> str:
+    """A line for each reason why radii are not exact, empty if all are."""
+    n_open = sum(int((~radii.is_exact).sum()) for radii in several)
+    n_interrupted = sum(map(count_interrupted, several))
+    reasons = {"the limits did not suffice": n_open - n_interrupted, "the search was interrupted": n_interrupted}
+    return "".join(f"{count} radii are lower bounds: {reason}\n" for reason, count in reasons.items() if count)
+
+
 def as_json_number(value: float) -> float | None:
     """JSON has no infinite numbers."""
     return value if math.isfinite(value) else None
@@ -97,12 +111,11 @@ def write_text(report: RadiusReport) -> Iterator[str]:
     records = list(report.rows())
     yield "\nmost fragile rows\n\n"
     yield as_text([_in_words(records[row]) for row in fragile])
-    n_infinite, n_open = int(np.isinf(radii.lower).sum()), int((~radii.is_exact).sum())
+    n_infinite = int(np.isinf(radii.lower).sum())
     yield "\n"
     if n_infinite:
         yield f"{n_infinite} rows keep their answer at every radius\n"
-    if n_open:
-        yield f"{n_open} radii are lower bounds: the limits did not suffice\n"
+    yield describe_open([radii])
     yield f"analysed in {radii.seconds:.3g} s\n"
 
 

@@ -1,4 +1,4 @@
-"""How far a verification is, on a terminal."""
+"""How far work on rows is, on a terminal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 class RowBar:
     """A bar on standard error that counts rows, if that is a terminal and the bar is wanted."""
 
-    def __init__(self, n_rows: int, is_wanted: bool = True, what: str = "verify") -> None:
+    def __init__(self, n_rows: int, is_wanted: bool = True, what: str = "verify", unit: str = "row") -> None:
         self._bar: Any = None
         self._lock = threading.Lock()
         if is_wanted and sys.stderr is not None and sys.stderr.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=n_rows, desc=what, unit="row", file=sys.stderr, leave=False, dynamic_ncols=True)
+            self._bar = tqdm(total=n_rows, desc=what, unit=unit, file=sys.stderr, leave=False, dynamic_ncols=True)
 
     def __enter__(self) -> RowBar:
         return self

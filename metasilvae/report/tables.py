@@ -14,6 +14,8 @@ Record = Mapping[str, Cell]
 def _show(value: Cell) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -22,7 +24,7 @@ def _columns(records: Sequence[Record]) -> list[str]:
 
 
 def _is_number(value: Cell) -> bool:
-    return isinstance(value, int | float)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def as_text(records: Sequence[Record]) -> str:

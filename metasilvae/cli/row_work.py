@@ -1,0 +1,46 @@
+"""Long work on rows: how far it is on a terminal, and a signal that ends it with what is decided."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from metasilvae.cli.interrupts import Interrupts
+from metasilvae.report.row_bars import RowBar
+
+
+class RowWork:
+    """What the work and its caller have to know of each other.
+
+    Attributes
+    ----------
+    stop : threading.Event
+        Set by a signal; what is not decided by then stays open.
+    """
+
+    def __init__(self, interrupts: Interrupts, bar: RowBar) -> None:
+        self.stop = threading.Event()
+        self._interrupts = interrupts
+        self._bar = bar
+
+    def advance(self, n_rows: int) -> None:
+        """So many more rows; threads may call this."""
+        self._bar.advance(n_rows)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._interrupts.received != 0
+
+    @property
+    def exit_code(self) -> int:
+        return self._interrupts.exit_code
+
+
+@contextlib.contextmanager
+def follow_rows(n_rows: int, *, is_long: bool = True, name: str = "verify", unit: str = "row") -> Iterator[RowWork]:
+    """Show progress and take signals, if the work is long; else there is nothing to keep, and a signal ends it all."""
+    with Interrupts() as interrupts, RowBar(n_rows, is_long, name, unit) as bar:
+        work = RowWork(interrupts, bar)
+        interrupts.stop = work.stop.set if is_long else None
+        yield work
