@@ -46,7 +46,17 @@ def should_stop() -> bool:
 
 
 class TaskExecutor(Executor):
-    """An executor with two additions: data for many tasks, and an end before the end."""
+    """An executor with two additions: data for many tasks, and an end before the end.
+
+    Attributes
+    ----------
+    is_stopped : bool
+        Whether `stop` was called.
+    """
+
+    def __init__(self) -> None:
+        self._futures: list[Future[Any]] = []
+        self.is_stopped = False
 
     def share(self, value: T) -> T:
         """Something to pass to tasks in place of `value`, which they receive; each worker is sent it once."""
@@ -54,32 +64,33 @@ class TaskExecutor(Executor):
 
     def stop(self) -> None:
         """Cancel the tasks that wait and tell those that run; may be called from a signal handler."""
-        raise NotImplementedError
+        self.is_stopped = True
+        for future in self._futures:
+            future.cancel()
+
+    def _keep(self, future: Future[T]) -> Future[T]:
+        """Remember a task, to cancel it; a stop may have come while it was submitted."""
+        self._futures.append(future)
+        if self.is_stopped:
+            future.cancel()
+        return future
 
 
 class LocalExecutor(TaskExecutor):
     """Threads of this process; kernels release the GIL. A running task that is told to stop still gives its result."""
 
     def __init__(self, jobs: int | None = None) -> None:
+        super().__init__()
         self._pool = ThreadPoolExecutor(available_cores() if jobs is None else jobs)
-        self._futures: list[Future[Any]] = []
-        self._is_stopped = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future = self._pool.submit(self._call, fn, *args, **kwargs)
-        self._futures.append(future)
-        return future
-
-    def stop(self) -> None:
-        self._is_stopped = True
-        for future in self._futures:
-            future.cancel()
+        return self._keep(self._pool.submit(self._call, fn, *args, **kwargs))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
     def _call(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        _task.should_stop = lambda: self._is_stopped
+        _task.should_stop = lambda: self.is_stopped
         return fn(*args, **kwargs)
 
 
@@ -87,24 +98,16 @@ class ClusterExecutor(TaskExecutor):
     """The workers of a Dask cluster; `client` is a connected `distributed.Client`."""
 
     def __init__(self, client: Any) -> None:
+        super().__init__()
         self._client = client
         self._executor = client.get_executor(pure=False, retries=RETRIES)
-        self._futures: list[Future[Any]] = []
-        self.is_stopped = False
 
     def share(self, value: T) -> T:
         # A task, unlike scattered data, is run again when the workers that hold its result are lost.
         return cast(T, self._client.submit(_hand_over, Parcel.of(value), pure=False))
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = self._executor.submit(_call_on_worker, VERSION, fn, kwargs, *args)
-        self._futures.append(future)
-        return future
-
-    def stop(self) -> None:
-        self.is_stopped = True
-        for future in self._futures:
-            future.cancel()
+        return self._keep(self._executor.submit(_call_on_worker, VERSION, fn, kwargs, *args))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if cancel_futures:
@@ -262,15 +265,30 @@ def _explain(distributed: Any, executor: ClusterExecutor, error: Exception, addr
 
 
 def run_all(
-    executor: Executor,
+    executor: TaskExecutor,
     function: Callable[..., T],
     arguments: Sequence[tuple[Any, ...]],
     on_done: Callable[[], object] = lambda: None,
-) -> list[T]:
-    """Results of ``function(*each)`` for all tuples of arguments, in order; `on_done` is called for each in turn."""
+) -> list[T | None]:
+    """Results of ``function(*each)`` for all tuples of arguments, in order; `on_done` is called for each in turn.
+
+    After a stop of the executor, None stands for those that were not done.
+    """
     futures = [executor.submit(function, *each) for each in arguments]
-    results = []
+    results: list[T | None] = []
     for future in futures:
-        results.append(future.result())
+        try:
+            results.append(future.result())
+        except CancelledError:
+            if not executor.is_stopped:
+                raise
+            results.append(None)
         on_done()
     return results
+
+
+class Abandonment(threading.Event):
+    """An event for the work of a task that is also set when the task should end early."""
+
+    def is_set(self) -> bool:
+        return super().is_set() or should_stop()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.execution import TaskExecutor, run_all
+from metasilvae.execution import Abandonment, TaskExecutor, run_all
 from metasilvae.forest_verification import Limits
 from metasilvae.model import AnswerTable, LabelSet
 from metasilvae.outcome import Outcome
@@ -33,18 +34,34 @@ def verify_in_pieces(
     limits: Limits | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Outcome:
-    """The same as `metasilvae.verification.verify`, by tasks; its time is that of all tasks together."""
+    """The same as `metasilvae.verification.verify`, by tasks; its time is that of all tasks together.
+
+    Once the executor is stopped, rows whose tasks are not done stay undecided, as far as they need a search.
+    """
     n_rows = question.dataset.n_samples
     pieces = plan_pieces(n_rows)
     shared = executor.share(question)
     # Pieces are of equal size but for one row.
     tasks = [(shared, piece, limits) for piece in pieces]
-    outcomes = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
-    return join_outcomes([piece.take_rows(n_rows) for piece in pieces], outcomes)
+    results = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
+    rows = [piece.take_rows(n_rows) for piece in pieces]
+    outcomes = [
+        _give_up(question.subset(places)) if outcome is None else outcome
+        for places, outcome in zip(rows, results, strict=True)
+    ]
+    return join_outcomes(rows, outcomes)
 
 
 def _verify_piece(question: Question, piece: Shard, limits: Limits | None) -> Outcome:
-    return verify(question.subset(piece.take_rows(question.dataset.n_samples)), 1, limits=limits)
+    part = question.subset(piece.take_rows(question.dataset.n_samples))
+    return verify(part, 1, limits=limits, stop=Abandonment())
+
+
+def _give_up(question: Question) -> Outcome:
+    """What can be said without a search."""
+    stopped = threading.Event()
+    stopped.set()
+    return verify(question, 1, stop=stopped)
 
 
 def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run
+from command import run, write
 from remote_tasks import Cluster, wait_until
 from test_cli_checkpoint import die_after
 from test_processes import finish, start
@@ -20,6 +20,9 @@ from test_processes import finish, start
 from metasilvae import execution
 from metasilvae.execution import LocalExecutor
 from metasilvae.formats.silva_models import format_model, read_model
+from metasilvae.report.row_bars import RowBar
+from metasilvae.report.trainings import ProgressBar
+from metasilvae.training import Progress
 
 TRAINING = ["builtin:iris/train", "--epsilon", "0.1"]
 
@@ -131,6 +134,58 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
     found = run("train", TRAINING[0], tmp_path / "t.silva", *options, code=130)
     assert f"interrupted after 2 of 3 seeds; the best tree so far was written to {tmp_path}/t.silva\n" == found.stderr
     assert "2 seeds" in found.stdout
+
+
+@pytest.fixture
+def endless_search(tmp_path: Path) -> tuple[str, str]:
+    """A forest whose second half of rows takes more steps than anyone can wait for, and the rows."""
+    n_features = 24
+    head = f"classifier-decision-tree {n_features} 2 a b\n"
+    trees = [head + "LEAF 1 0\n"]
+    for feature in range(n_features):
+        for left, right in (("1 0", "0 1"), ("0 1", "1 0")):
+            trees.append(f"{head}SPLIT {feature} 0.5\nLEAF {left}\nLEAF {right}\n")
+    rows = "".join("a" + f",{value}" * n_features + "\n" for value in (0.1, 0.2, 0.4, 0.45))
+    forest = write(tmp_path, "endless.silva", f"classifier-forest {len(trees)}\n" + "".join(trees))
+    return forest, write(tmp_path, "endless.csv", rows)
+
+
+def test_an_interrupt_keeps_the_rows_that_are_decided(
+    cluster: Cluster, observer: Any, endless_search: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metasilvae.row_pieces.ROWS_PER_PIECE", 1)
+    calls = iter([None, signal.SIGINT])
+    monkeypatch.setattr(
+        RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in [next(calls, None)] if s]
+    )
+    words = ["--epsilon", "0.2", "--format", "csv", "--scheduler", cluster.address]
+    found = run("verify", *endless_search, *words, code=130)
+    assert found.stderr == "interrupted; 2 of 4 rows are decided\n"
+    assert [line.split(",")[3:] for line in found.stdout.splitlines()[1:]] == [
+        ["ROBUST", ""], ["ROBUST", ""], ["NO-INFO", "interrupted"], ["NO-INFO", "interrupted"],
+    ]  # fmt: skip
+    # The workers, each with one thread, have ended their searches.
+    workers = list(observer.processing())
+    answers = [observer.submit(os.getpid, workers=[worker], pure=False) for worker in workers]
+    assert len({answer.result(timeout=120) for answer in answers}) == len(workers)
+
+
+def test_an_interrupt_keeps_the_trees_that_are_done(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = ProgressBar.show
+
+    def interrupt(self: ProgressBar, progress: Progress) -> None:
+        show(self, progress)
+        if (progress.phase, progress.step) == ("tree", 4):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(ProgressBar, "show", interrupt)
+    words = [*TRAINING[1:], "--trees", "500", "--no-rehearse", "--scheduler", cluster.address]
+    found = run("train", TRAINING[0], tmp_path / "f.silva", *words, code=130)
+    model = read_model(str(tmp_path / "f.silva"))
+    assert 5 <= model.n_trees < 500
+    assert found.stderr == f"interrupted; the forest of {model.n_trees} trees so far was written to {tmp_path}/f.silva\n"
 
 
 def test_nobody_answers(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:

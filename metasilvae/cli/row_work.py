@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.report.row_bars import RowBar
@@ -17,16 +17,23 @@ class RowWork:
     ----------
     stop : threading.Event
         Set by a signal; what is not decided by then stays open.
+    on_stop : function
+        Called by the signal too, for work that is done elsewhere.
     """
 
     def __init__(self, interrupts: Interrupts, bar: RowBar) -> None:
         self.stop = threading.Event()
+        self.on_stop: Callable[[], object] = lambda: None
         self._interrupts = interrupts
         self._bar = bar
 
     def advance(self, n_rows: int) -> None:
         """So many more rows; threads may call this."""
         self._bar.advance(n_rows)
+
+    def end(self) -> None:
+        self.stop.set()
+        self.on_stop()
 
     @property
     def is_interrupted(self) -> bool:
@@ -42,5 +49,5 @@ def follow_rows(n_rows: int, *, is_long: bool = True, name: str = "verify", unit
     """Show progress and take signals, if the work is long; else there is nothing to keep, and a signal ends it all."""
     with Interrupts() as interrupts, RowBar(n_rows, is_long, name, unit) as bar:
         work = RowWork(interrupts, bar)
-        interrupts.stop = work.stop.set if is_long else None
+        interrupts.stop = work.end if is_long else None
         yield work

@@ -170,7 +170,7 @@ def verify(
         question = question.subset(shard.take_rows(dataset.n_samples))
         dataset = question.dataset
     # A tree is decided at once; there is nothing to keep when it is interrupted.
-    with follow_rows(dataset.n_samples, is_long=loaded.n_trees > 1) as work:
+    with follow_rows(dataset.n_samples, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
         outcome = _verify_rows(question, jobs, scheduler, limits, work)
     if work.is_interrupted:
         n_decided = outcome.n_samples - outcome.tally.no_info
@@ -192,4 +192,7 @@ def _verify_rows(question: Question, jobs: int | None, scheduler: str | None, li
     from metasilvae.row_pieces import verify_in_pieces
 
     with open_executor(scheduler) as executor:
+        work.on_stop = executor.stop
+        if work.is_interrupted:
+            executor.stop()
         return verify_in_pieces(question, executor, limits, work.advance)
