@@ -5,13 +5,14 @@ radius r is, for each feature f,
 
     [ max(X[i, f] - r * weight_down[f], minimum[f]),  min(X[i, f] + r * weight_up[f], maximum[f]) ]
 
-computed in float64 just so; samples lie between the limits, and have one-hot groups where there are groups. Leaves
-forests to metasilvae.forest_radius, and the check of samples to metasilvae.radius.
+computed in float64 just so, with products rounded down where the feature takes whole numbers, and 0 for r = 0 whatever
+the weight, which may be infinite; samples lie between the limits, and have one-hot groups where there are groups.
+Leaves forests to metasilvae.forest_radius, and the check of samples to metasilvae.radius.
 """
 
 from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY, nextafter
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from ms_box cimport just_above
@@ -55,7 +56,7 @@ cdef double _group_radius(const int32_t[::1] members, Py_ssize_t first, Py_ssize
 
 def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ssize_t max_depth,
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
-                        const double[::1] minimum, const double[::1] maximum,
+                        const double[::1] minimum, const double[::1] maximum, const uint8_t[::1] is_whole,
                         const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] group_of,
                         const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, double[::1] radii):
     """Write for the rows start..stop-1 the smallest radius at which the answer is not always the expected one.
@@ -123,9 +124,9 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_answers, 
                     far_is_left = not goes_left(X[row, f], threshold)
                     weight = weight_down[f] if far_is_left else weight_up[f]
                     limit = minimum[f] if far_is_left else maximum[f]
-                    if passes(bar, X[row, f], weight, limit, threshold, far_is_left):
+                    if passes(bar, X[row, f], weight, limit, is_whole[f], threshold, far_is_left):
                         far = nodes[node].left if far_is_left else nodes[node].right
-                        radius = critical_radius(X[row, f], weight, limit, threshold, far_is_left)
+                        radius = critical_radius(X[row, f], weight, limit, is_whole[f], threshold, far_is_left)
                         stack[top] = Frame(far, -1, max(frame.radius, radius), 0.0, 0.0)
                         top += 1
                     stack[top] = Frame(nodes[node].right if far_is_left else nodes[node].left, -1, frame.radius, 0.0, 0.0)
@@ -138,7 +139,8 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_answers, 
 
 def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] features,
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
-                        const double[::1] minimum, const double[::1] maximum, Py_ssize_t row, double[::1] radii):
+                        const double[::1] minimum, const double[::1] maximum,
+                        const uint8_t[::1] is_whole, Py_ssize_t row, double[::1] radii):
     """Write for each threshold of a feature the smallest radius at which the box of the row lies on both sides of it."""
     cdef Py_ssize_t item, f
     cdef bint is_left
@@ -148,13 +150,14 @@ def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] feature
             is_left = not goes_left(X[row, f], thresholds[item])
             radii[item] = critical_radius(
                 X[row, f], weight_down[f] if is_left else weight_up[f], minimum[f] if is_left else maximum[f],
-                thresholds[item], is_left)
+                is_whole[f], thresholds[item], is_left)
 
 
 def find_radius_of_leaves(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
                           const int32_t[::1] leaves, const double[:, ::1] X,
                           const double[::1] weight_down, const double[::1] weight_up,
-                          const double[::1] minimum, const double[::1] maximum, Py_ssize_t row):
+                          const double[::1] minimum, const double[::1] maximum,
+                          const uint8_t[::1] is_whole, Py_ssize_t row):
     """The smallest radius at which the box of a row reaches where the given leaves of a forest meet.
 
     Parameters
@@ -176,8 +179,8 @@ def find_radius_of_leaves(const Node[::1] nodes, const int32_t[::1] parents, con
                 is_left = nodes[parent].left == node
                 weight = weight_down[f] if is_left else weight_up[f]
                 limit = minimum[f] if is_left else maximum[f]
-                if not passes(radius, X[row, f], weight, limit, nodes[parent].threshold, is_left):
-                    radius = critical_radius(X[row, f], weight, limit, nodes[parent].threshold, is_left)
+                if not passes(radius, X[row, f], weight, limit, is_whole[f], nodes[parent].threshold, is_left):
+                    radius = critical_radius(X[row, f], weight, limit, is_whole[f], nodes[parent].threshold, is_left)
                     if radius == INFINITY:
                         break
                 node = parent

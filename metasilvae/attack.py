@@ -60,7 +60,14 @@ class Attack:
     @property
     def is_idle(self) -> bool:
         """Whether no value can change."""
-        return not (self.radius_down.any() or self.radius_up.any())
+        return not self.reach.any()
+
+    @property
+    def reach(self) -> FloatArray:
+        """How far each column can go down and up, shape (2, n_features): whole numbers by whole numbers."""
+        reach, whole = np.stack([self.radius_down, self.radius_up]), sorted(self.domains.whole)
+        reach[:, whole] = np.floor(reach[:, whole])
+        return reach
 
     def boxes(self, dataset: Dataset) -> Boxes:
         if dataset.n_features != self.n_features:
@@ -160,7 +167,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
 
 
 def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
-    """Radii and limits in the form that kernels take; for whole numbers they are whole, so that boxes end on some."""
+    """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
     low, high = rule.reference or (float(column.min()), float(column.max()))
     width = Fraction(high) - Fraction(low)
     down, up = (_distance(radius, width, rule.is_whole) for radius in (rule.down, rule.up))
@@ -175,9 +182,11 @@ def _distance(radius: Radius, width: Fraction, is_whole: bool) -> float:
         return radius
     exact = radius.share * width if isinstance(radius, PerCent) else Fraction(radius)
     try:
-        return float(math.floor(exact)) if is_whole else float(exact)
+        nearest = float(exact)
     except OverflowError:
         return math.inf
+    # A number that is rounded up could reach one whole number too many.
+    return math.nextafter(nearest, 0.0) if is_whole and nearest > exact else nearest
 
 
 def _find_groups(groups: Sequence[Group], columns: _Columns) -> list[list[int]]:

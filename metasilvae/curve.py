@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.forest_verification import Limits
 from metasilvae.model import Model
-from metasilvae.perturbation import Ball
+from metasilvae.perturbation import Ball, Perturbation
 from metasilvae.radius import Radii, find_radii
 from metasilvae.verification import ask
 
@@ -66,6 +66,7 @@ class Curve:
 def trace_curve(
     model: Model,
     dataset: Dataset,
+    perturbation: Perturbation | None = None,
     *,
     voting: str | None = None,
     jobs: int | None = None,
@@ -73,6 +74,12 @@ def trace_curve(
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Curve:
-    """The curve of a model under balls, from the radius of each row; for the rest see `find_radii`."""
-    question = ask(model, dataset, Ball(1.0), voting=voting)
+    """The curve of a model, from the radius of each row; for the rest see `find_radii`.
+
+    Parameters
+    ----------
+    perturbation : Perturbation or None
+        Whose radii epsilon multiplies; None means balls, whose radius is epsilon.
+    """
+    question = ask(model, dataset, Ball(1.0) if perturbation is None else perturbation, voting=voting)
     return Curve(find_radii(question, jobs, limits=limits, stop=stop, on_rows=on_rows))

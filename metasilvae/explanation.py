@@ -267,18 +267,8 @@ def _explain_rows(
 def _explicit(question: Question) -> Boxes:
     """The same boxes as absolute bounds."""
     bounds = [question.boxes.bounds(row) for row in range(question.dataset.n_samples)]
-    nothing = np.zeros(question.dataset.n_features)
-    endless = np.full(question.dataset.n_features, np.inf)
     lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
-    return replace(
-        question.boxes,
-        low_center=lower,
-        high_center=upper,
-        radius_down=nothing,
-        radius_up=nothing,
-        minimum=-endless,
-        maximum=endless,
-    )
+    return question.boxes.with_bounds(lower, upper)
 
 
 def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:

@@ -34,8 +34,8 @@ def of_dataset(dataset: Dataset) -> str:
 
 
 def of_boxes(boxes: Boxes, dataset: Dataset) -> str:
-    """Of a perturbation, by the boxes that it gives the samples."""
-    arrays = list(boxes.arrays)
-    if arrays[0] is dataset.X:
-        arrays = arrays[2:]
+    """Of a perturbation, by the boxes that it gives the samples and by what multiples of its radii would be."""
+    arrays: list[np.ndarray] = list(boxes.scale)
+    if boxes.low_center is not dataset.X:
+        arrays += [boxes.low_center, boxes.high_center]
     return fingerprint(*arrays, boxes.groups.members, boxes.groups.starts, *boxes.domains.parts)

@@ -103,7 +103,7 @@ def find_breaking_radii(
     Parameters
     ----------
     model : Model
-        Without contradictory branches (`Model.feasible`).
+        As kernels search it (`metasilvae.verification.Question.searched`).
     weights : Boxes
         With the radii by which a radius is multiplied, and the limits.
     limits : Limits
@@ -160,7 +160,7 @@ class _Searcher:
     ) -> None:
         n_features = X.shape[1]
         self.model, self.X, self.groups, self.answers, self.found = model, X, groups, answers, found
-        self.scale = weights.arrays[2:]
+        self.weights, self.scale = weights, weights.scale
         thresholds, starts, numbers = number_thresholds(model, n_features)
         self.thresholds = thresholds
         self.features = np.repeat(np.arange(n_features, dtype=np.int32), np.diff(starts))
@@ -224,15 +224,12 @@ class _Searcher:
         radii = np.empty(len(self.thresholds) + len(self.groups.members))
         n_thresholds = len(self.thresholds)
         kernel.fill_critical_radii(self.thresholds, self.features, self.X, *self.scale, row, radii[:n_thresholds])
-        kernel.fill_member_radii(self.groups.members, self.X, *self.scale, row, radii[n_thresholds:])
+        kernel.fill_member_radii(self.groups.members, self.X, *self.scale[:4], row, radii[n_thresholds:])
         return np.unique(radii[np.isfinite(radii)])
 
     def _decide(self, row: int, radius: float, budget: Budget) -> bool | None:
         """Whether a row is stable at a radius; None if that takes too much of what is left."""
-        down, up, minimum, maximum = self.scale
-        with np.errstate(over="ignore"):
-            self.lower[0] = np.maximum(self.X[row] - radius * down, minimum)
-            self.upper[0] = np.minimum(self.X[row] + radius * up, maximum)
+        self.lower[0], self.upper[0] = self.weights.bounds_times(row, radius)
         self.expected[0] = self.answers.ids[row]
         part = budget.half()
         self.forest.begin(0)

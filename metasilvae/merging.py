@@ -1,4 +1,4 @@
-"""Verdict files of shards, joined into what one run over all rows would have found.
+"""Files of shards, with verdicts or with radii, joined into what one run over all rows would have found.
 
 A shard's file carries a note of what it belongs to: fingerprints of the model, the data and the perturbation, so that
 files that do not belong together are told apart whatever their names are.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.fingerprints import of_boxes, of_dataset, of_model
 from metasilvae.model import AnswerTable, LabelSet
 from metasilvae.outcome import Outcome, Stability, Verdict
-from metasilvae.row_pieces import join_outcomes
+from metasilvae.radius import Radii
+from metasilvae.row_pieces import join_outcomes, join_radii
 from metasilvae.sharding import Shard
 from metasilvae.storage import display_name, read_source
 from metasilvae.verification import Question
@@ -34,6 +36,9 @@ _STABILITY = {
 # Formats that hold all that is needed to join them.
 MERGEABLE_FORMATS = ("jsonl", "json")
 _MOST_LISTED = 8
+VERDICTS, RADII = "verdicts", "radii"
+# What each row must have, by what the file holds.
+_ROW_KEYS = {VERDICTS: ("row", "label", "answer", "verdict"), RADII: ("row", "label", "answer", "radius")}
 
 
 class ModelFacts(Protocol):
@@ -55,7 +60,7 @@ class ModelFacts(Protocol):
 
 @dataclass(frozen=True)
 class ShardNote:
-    """Where a shard's verdicts belong.
+    """Where a shard's verdicts or radii belong.
 
     Attributes
     ----------
@@ -68,6 +73,8 @@ class ShardNote:
         Limits for each row, which verdicts may depend on.
     is_forest, n_trees, n_leaves, max_depth
         Of the model.
+    content : str
+        `VERDICTS` or `RADII`.
     """
 
     number: int
@@ -82,9 +89,10 @@ class ShardNote:
     n_trees: int
     n_leaves: int
     max_depth: int
+    content: str = VERDICTS
 
     @classmethod
-    def of(cls, question: Question, shard: Shard, limits: dict[str, float]) -> ShardNote:
+    def of(cls, question: Question, shard: Shard, limits: dict[str, float], content: str = VERDICTS) -> ShardNote:
         """The note for a shard of a question about all rows."""
         model, dataset = question.model, question.dataset
         return cls(
@@ -100,6 +108,7 @@ class ShardNote:
             model.n_trees,
             model.n_leaves,
             model.max_depth,
+            content,
         )
 
 
@@ -150,24 +159,29 @@ def read_shard(source: str) -> ShardFile:
             *rows, last = [json.loads(line) for line in text.splitlines()]
             summary = last["summary"]
         note = ShardNote(**summary["shard"]) if "shard" in summary else None
-        found = [(row["row"], row["label"], row["answer"], row["verdict"]) for row in rows]
+        found = [] if note is None else [[row[key] for key in _ROW_KEYS[note.content]] for row in rows]
         expected = [] if note is None else Shard(note.number, note.count).take_rows(note.n_rows).tolist()
     except (ValueError, KeyError, TypeError, RequestError):
         raise DataError(
-            f"{name}: is not a whole verdict file; expected what `metasilvae verify --shard I/N` writes in full"
+            f"{name}: is not a whole file of a shard; expected what `metasilvae verify --shard I/N` writes in full"
         ) from None
     if note is None:
-        raise DataError(f"{name}: holds the verdicts of all rows, not of a shard; `verify --shard I/N` writes shards")
+        raise DataError(f"{name}: holds the results of all rows, not of a shard; `verify --shard I/N` writes shards")
     shard = ShardFile(name, note, summary, rows)
-    if [number for number, *_ in found] != expected or not {verdict for *_, verdict in found} <= set(_STABILITY):
+    is_valid = _is_radius if note.content == RADII else _STABILITY.__contains__
+    if [number for number, *_ in found] != expected or not all(is_valid(result) for *_, result in found):
         raise DataError(
             f"{name}: its {len(rows)} rows are not those of shard {shard.shard} of {note.n_rows} rows; verify it again"
         )
     return shard
 
 
-def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outcome]:
-    """The question, the perturbation and the outcome for all rows; shards may come in any order."""
+def _is_radius(value: object) -> bool:
+    return value is None or (isinstance(value, float | int) and value >= 0)
+
+
+def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outcome | Radii]:
+    """The question, the perturbation and the outcome or radii of all rows; shards may come in any order."""
     shards = sorted(shards, key=lambda shard: shard.note.number)
     _check_fit(shards)
     first = shards[0]
@@ -175,14 +189,18 @@ def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outc
     labels = tuple(dict.fromkeys(_labels_in(shards)))
     place = {label: position for position, label in enumerate(labels)}
     rows = [shard.shard.take_rows(note.n_rows) for shard in shards]
-    outcome = join_outcomes(rows, [_outcome_of(shard, place) for shard in shards])
+    found = (
+        join_radii(rows, [_radii_of(shard, place) for shard in shards])
+        if note.content == RADII
+        else join_outcomes(rows, [_outcome_of(shard, place) for shard in shards])
+    )
     y = np.empty(note.n_rows, dtype=np.int32)
     for places, shard in zip(rows, shards, strict=True):
         y[places] = [place[row["label"]] for row in shard.rows]
     X = np.broadcast_to(np.float64(0), (note.n_rows, note.n_features))
     model = MergedModel(summary["model"], labels, note.is_forest, note.n_trees, note.n_leaves, note.max_depth)
     question = MergedQuestion(model, Dataset(X, y, labels, None, summary["data"]), summary["voting"])
-    return question, summary["perturbation"], outcome
+    return question, summary["perturbation"], found
 
 
 def _labels_in(shards: Iterable[ShardFile]) -> Iterable[str]:
@@ -192,34 +210,47 @@ def _labels_in(shards: Iterable[ShardFile]) -> Iterable[str]:
             yield from row["answer"]
 
 
-def _outcome_of(shard: ShardFile, place: dict[str, int]) -> Outcome:
+def _answers_of(shard: ShardFile, place: dict[str, int]) -> tuple[AnswerTable, NDArray[np.bool_]]:
     sets: dict[LabelSet, int] = {}
     answers = [tuple(place[label] for label in row["answer"]) for row in shard.rows]
     ids = np.array([sets.setdefault(answer, len(sets)) for answer in answers], dtype=np.int32)
-    return Outcome(
-        AnswerTable(tuple(sets), ids),
-        np.array([row["answer"] == [row["label"]] for row in shard.rows], dtype=np.bool_),
-        np.array([_STABILITY[row["verdict"]] for row in shard.rows], dtype=np.uint8),
-        shard.summary["seconds"],
-        {position: row["reason"] for position, row in enumerate(shard.rows) if "reason" in row},
-    )
+    is_correct = np.array([row["answer"] == [row["label"]] for row in shard.rows], dtype=np.bool_)
+    return AnswerTable(tuple(sets), ids), is_correct
+
+
+def _reasons_of(shard: ShardFile) -> dict[int, str]:
+    return {position: row["reason"] for position, row in enumerate(shard.rows) if "reason" in row}
+
+
+def _outcome_of(shard: ShardFile, place: dict[str, int]) -> Outcome:
+    stability = np.array([_STABILITY[row["verdict"]] for row in shard.rows], dtype=np.uint8)
+    return Outcome(*_answers_of(shard, place), stability, shard.summary["seconds"], _reasons_of(shard))
+
+
+def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
+    def numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
+        return np.array([np.inf if value is None else value for value in values], dtype=np.float64)
+
+    lower = numbers(row["radius"] for row in shard.rows)
+    upper = numbers(row.get("at_most", row["radius"]) for row in shard.rows)
+    return Radii(*_answers_of(shard, place), lower, upper, shard.summary["seconds"], _reasons_of(shard))
 
 
 def _check_fit(shards: Sequence[ShardFile]) -> None:
     """Refuse files that are not all shards of one run, each once."""
     first = shards[0]
-    kinds = {
-        "count": "is one of another number of shards",
-        "model": "was verified with another model",
-        "data": "was verified on other data",
-        "perturbation": "was verified under another perturbation",
-        "limits": "was verified with other limits",
+    differences = {
+        "content": "does not hold the same kind of results as",
+        "count": "is one of another number of shards than",
+        "model": "was verified with another model than",
+        "data": "was verified on other data than",
+        "perturbation": "was verified under another perturbation than",
+        "limits": "was verified with other limits than",
     }
     for shard in shards[1:]:
-        for each in fields(ShardNote):
-            ours, theirs = getattr(first.note, each.name), getattr(shard.note, each.name)
-            if each.name in kinds and ours != theirs:
-                raise DataError(f"{shard.name}: {kinds[each.name]} than {first.name}; merge those of one run")
+        for name, difference in differences.items():
+            if getattr(first.note, name) != getattr(shard.note, name):
+                raise DataError(f"{shard.name}: {difference} {first.name}; merge those of one run")
         if shard.summary["voting"] != first.summary["voting"]:
             raise DataError(
                 f"{shard.name}: was verified with another voting than {first.name}; merge shards of one run"

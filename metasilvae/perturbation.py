@@ -81,6 +81,7 @@ class Boxes:
     ----------
     low_center, high_center : float64 arrays, C-contiguous, shape (n_samples, n_features)
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+        Radii of features that take whole numbers are rounded down where they are used.
     groups : OneHotGroups
     domains : Domains
         What features can take. Each box ends on values that they can take, and contains one at least.
@@ -101,28 +102,55 @@ class Boxes:
         return (
             self.low_center,
             self.high_center,
-            self.radius_down,
-            self.radius_up,
+            self._usable(self.radius_down),
+            self._usable(self.radius_up),
             self.minimum,
             self.maximum,
         )
 
+    @property
+    def scale(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.uint8]]:
+        """What a multiple of the radii depends on, in the order in which kernels take it."""
+        is_whole = np.zeros(len(self.radius_down), dtype=np.uint8)
+        is_whole[sorted(self.domains.whole)] = 1
+        return self.radius_down, self.radius_up, self.minimum, self.maximum, is_whole
+
+    def _usable(self, radius: FloatArray) -> FloatArray:
+        if not self.domains.whole:
+            return radius
+        radius, whole = radius.copy(), sorted(self.domains.whole)
+        radius[whole] = np.floor(radius[whole])
+        return radius
+
     def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box."""
+        low_center, high_center, down, up, minimum, maximum = self.arrays
         with np.errstate(over="ignore"):
-            lower = np.maximum(self.low_center[row] - self.radius_down, self.minimum)
-            upper = np.minimum(self.high_center[row] + self.radius_up, self.maximum)
-        return lower, upper
+            return np.maximum(low_center[row] - down, minimum), np.minimum(high_center[row] + up, maximum)
+
+    def bounds_times(self, row: int, factor: float) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corner of one box with all radii multiplied."""
+        return self.with_radii_times(np.full(len(self.minimum), factor)).bounds(row)
+
+    def with_bounds(self, lower: FloatArray, upper: FloatArray) -> Boxes:
+        """The same kind of boxes with absolute bounds, one pair for each sample."""
+        nothing, endless = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
+        return replace(
+            self,
+            low_center=lower,
+            high_center=upper,
+            radius_down=nothing,
+            radius_up=nothing,
+            minimum=-endless,
+            maximum=endless,
+        )
 
     def with_radii_times(self, factors: FloatArray) -> Boxes:
-        """The same boxes with other radii: 0 times anything is 0, and whole numbers stay whole."""
-        whole = sorted(self.domains.whole)
+        """The same boxes with other radii: 0 times anything is 0."""
 
         def multiply(radius: FloatArray) -> FloatArray:
             with np.errstate(over="ignore", invalid="ignore"):
-                product = np.where(factors == 0, 0.0, factors * radius)
-            product[whole] = np.floor(product[whole])
-            return product
+                return np.where(factors == 0, 0.0, factors * radius)
 
         return replace(self, radius_down=multiply(self.radius_down), radius_up=multiply(self.radius_up))
 

@@ -3,6 +3,8 @@
 The radius of a row is the largest float64 number r such that `metasilvae.verification.verify` finds the row stable
 when all radii of the perturbation are multiplied by r (`metasilvae.perturbation.Enlarged`). With the next larger number
 it finds the row unstable. Under ``Ball(1)`` that is the distance in the maximum norm; weights are radii other than 1.
+Whole numbers move by the whole part of a multiple. An infinite radius stays infinite for every r but 0: where values
+that may be swapped at will are enough to change the answer, the radius is 0.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def find_radii(
         Called with the number of rows that are done since the last call, by any thread.
     """
     check_radii(question)
-    model, X = question.model.feasible, question.dataset.X
+    model, X = question.searched, question.dataset.X
     start = time.perf_counter()
     answers = predict(model, X, question.voting, jobs)
     is_correct = (question.true_labels >= 0) & (answers.only_label[answers.ids] == question.true_labels)
@@ -123,7 +125,7 @@ def find_radii(
 
     def fill(first: int, last: int) -> None:
         kernel.fill_breaking_radii(
-            model.nodes, model.leaf_answers.ids, model.max_depth, X, *question.boxes.arrays[2:],
+            model.nodes, model.leaf_answers.ids, model.max_depth, X, *question.boxes.scale,
             groups.members, groups.starts, group_of, answers.ids, first, last, breaking,
         )  # fmt: skip
 
@@ -160,32 +162,22 @@ def find_nearest_witnesses(question: Question, radii: Radii, jobs: int | None = 
 
 def boxes_at(question: Question, rows: NDArray[np.intp], radii: NDArray[np.float64]) -> Boxes:
     """The boxes of some rows, each with its own radius."""
-    boxes = question.boxes
-    X = question.dataset.X[rows]
-    with np.errstate(over="ignore"):
-        lower = np.maximum(X - radii[:, None] * boxes.radius_down, boxes.minimum)
-        upper = np.minimum(X + radii[:, None] * boxes.radius_up, boxes.maximum)
-    nothing = np.zeros(X.shape[1])
-    endless = np.full(X.shape[1], np.inf)
-    return Boxes(lower, upper, nothing, nothing, -endless, endless)
+    bounds = [question.boxes.bounds_times(row, radius) for row, radius in zip(rows, radii.tolist(), strict=True)]
+    lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
+    return question.boxes.with_bounds(lower, upper)
 
 
 def has_radii(question: Question) -> bool:
     """Whether the perturbation of a question consists of radii that can be multiplied, the same for all rows."""
     boxes, X = question.boxes, question.dataset.X
-    return (
-        boxes.low_center is X
-        and boxes.high_center is X
-        and not boxes.domains.features
-        and bool(np.isfinite(boxes.radius_down).all() and np.isfinite(boxes.radius_up).all())
-    )
+    return boxes.low_center is X and boxes.high_center is X
 
 
 def in_common_unit(question: Question) -> Question:
     """The question with radii of 1 if they are the same for all features: the radius of a row is then an epsilon."""
     boxes = question.boxes
     both = np.concatenate([boxes.radius_down, boxes.radius_up])
-    if not (both == both[0]).all():
+    if np.isinf(both[0]) or not (both == both[0]).all():
         return question
     ones = np.ones(len(boxes.radius_down))
     return replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones))
@@ -196,8 +188,8 @@ def check_radii(question: Question) -> None:
     boxes, dataset = question.boxes, question.dataset
     if not has_radii(question):
         raise RequestError(
-            "a radius needs a perturbation with the same finite radii for all rows, such as l_inf, "
-            "and features that take any number"
+            "boxes from a file have no radii that could be multiplied; for radii, say what may be perturbed by "
+            "--perturbation l_inf or --attack"
         )
     nothing = np.zeros(dataset.n_features)
     empty = reach.find_empty_box(dataset.X, dataset.X, nothing, nothing, boxes.minimum, boxes.maximum)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from metasilvae.execution import Abandonment, TaskExecutor, run_all
 from metasilvae.forest_verification import Limits
 from metasilvae.model import AnswerTable, LabelSet
 from metasilvae.outcome import Outcome
+from metasilvae.radius import Radii
 from metasilvae.sharding import Shard
 from metasilvae.verification import Question, verify
 
@@ -66,6 +68,15 @@ def _give_up(question: Question) -> Outcome:
 
 def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
     """Put outcomes together; `rows` tells for each of them where its rows belong, and all together are 0, 1, 2 ..."""
+    return Outcome(**_join(rows, outcomes))
+
+
+def join_radii(rows: Sequence[NDArray[np.intp]], radii: Sequence[Radii]) -> Radii:
+    """The same for radii."""
+    return Radii(**_join(rows, radii))
+
+
+def _join(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome | Radii]) -> dict[str, Any]:
     numbers: dict[LabelSet, int] = {}
     ids: list[NDArray[np.int32]] = []
     reasons: dict[int, str] = {}
@@ -76,11 +87,11 @@ def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome])
     answers = AnswerTable(tuple(numbers), _place(rows, ids))
     arrays = {
         each.name: _place(rows, [getattr(outcome, each.name) for outcome in outcomes])
-        for each in fields(Outcome)
+        for each in fields(outcomes[0])
         if isinstance(getattr(outcomes[0], each.name), np.ndarray)
     }
     seconds = sum(outcome.seconds for outcome in outcomes)
-    return Outcome(answers=answers, seconds=seconds, reasons=dict(sorted(reasons.items())), **arrays)
+    return {"answers": answers, "seconds": seconds, "reasons": dict(sorted(reasons.items())), **arrays}
 
 
 def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:

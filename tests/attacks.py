@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from oracles import LARGEST
@@ -36,12 +36,13 @@ class Column:
         if self.values is not None:
             candidates = list(self.values)
         elif self.kind == "integer":
-            candidates = [x + step for step in range(-12, 13)]
+            candidates = [x + step for step in range(-40, 41)]
         else:
             candidates = [x, x - self.down, x + self.up, self.low, self.high, -LARGEST, LARGEST]
             candidates += [*thresholds, *(math.nextafter(k, math.inf) for k in thresholds)]
         # In float64 x - down may be a little off; that number is where the box ends.
-        low, high = max(x - self.down, self.low, -LARGEST), min(x + self.up, self.high, LARGEST)
+        down, up = (float(np.floor(each)) if self.kind == "integer" else each for each in (self.down, self.up))
+        low, high = max(x - down, self.low, -LARGEST), min(x + up, self.high, LARGEST)
         return sorted({v + 0.0 for v in candidates if low <= v <= high})
 
 
@@ -57,6 +58,16 @@ class Case:
     @property
     def attack(self) -> Attack:
         return fit_attack(parse_attack(self.text.encode(), "attack.toml"), self.dataset)
+
+    def times(self, factor: float) -> Case:
+        """The same rules with all radii multiplied; 0 times anything is 0. The text is not changed."""
+
+        def multiply(radius: float) -> float:
+            return factor * radius if factor > 0 else 0.0
+
+        columns = [replace(column, down=multiply(column.down), up=multiply(column.up)) for column in self.columns]
+        # Members of groups have an endless radius.
+        return replace(self, columns=columns, groups=self.groups if factor > 0 else [])
 
     def points(self, row: int, model: Model) -> Iterator[tuple[float, ...]]:
         """Representatives of all that may become of a row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import combinations
 
@@ -15,6 +16,7 @@ from metasilvae.explanation import explain
 from metasilvae.individuals import as_model
 from metasilvae.model import Model
 from metasilvae.outcome import Stability
+from metasilvae.radius import find_nearest_witnesses, find_radii
 from metasilvae.training import Trainer
 from metasilvae.training_options import options_for
 from metasilvae.verification import ask, find_witnesses, verify
@@ -50,6 +52,33 @@ def test_verdicts_on_trees_are_those_of_all_points(start: int) -> None:
         n_features = rng.randint(1, 4)
         model = random_model(rng, 1, 8, n_features)
         check(random_case(rng, n_features, 3), model)
+
+
+@pytest.mark.parametrize("n_trees", [1, 3])
+def test_radii_are_the_largest_multiples_at_which_all_points_agree(n_trees: int) -> None:
+    """Whole numbers, listed values, endless radii and one-hot groups; some rows change by swaps alone."""
+    n_zero = n_finite = n_infinite = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        n_features = rng.randint(1, 3)
+        model = random_model(rng, n_trees, 6, n_features)
+        case = random_case(rng, n_features, 3)
+        question = ask(model, case.dataset, case.attack, voting="max")
+        radii = find_radii(question, 1)
+        assert radii.is_exact.all()
+        for row, radius in enumerate(radii.lower.tolist()):
+            if math.isinf(radius):
+                n_infinite += 1
+                assert stable_rows(case.times(1e6), model)[row]
+                continue
+            n_zero += radius == 0
+            n_finite += radius > 0
+            # At 0 nothing moves, and the enumeration would have to know the group of the row.
+            assert radius == 0 or stable_rows(case.times(radius), model)[row], case.text
+            assert not stable_rows(case.times(math.nextafter(radius, math.inf)), model)[row], case.text
+        for witness in find_nearest_witnesses(question, radii):
+            assert elect(model, witness.point, "max") != elect(model, case.dataset.X[witness.row], "max")
+    assert min(n_zero, n_finite, n_infinite) > 20, (n_zero, n_finite, n_infinite)
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))

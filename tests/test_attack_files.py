@@ -62,7 +62,8 @@ def test_whole_numbers_have_whole_boxes() -> None:
     assert [bound[0] for bound in boxes.bounds(0)] == [28, 31]
     assert [bound[0] for bound in boxes.bounds(1)] == [48, 50]
     enlarged = Enlarged(found, 1.4).boxes(rows())
-    assert (enlarged.radius_down[0], enlarged.radius_up[0]) == (2, 1)
+    _, _, down, up, _, _ = enlarged.arrays
+    assert (down[0], up[0]) == (4, 2)
 
 
 def test_factors_of_endless_radii() -> None:

@@ -185,7 +185,9 @@ def test_an_interrupt_keeps_the_trees_that_are_done(
     found = run("train", TRAINING[0], tmp_path / "f.silva", *words, code=130)
     model = read_model(str(tmp_path / "f.silva"))
     assert 5 <= model.n_trees < 500
-    assert found.stderr == f"interrupted; the forest of {model.n_trees} trees so far was written to {tmp_path}/f.silva\n"
+    assert (
+        found.stderr == f"interrupted; the forest of {model.n_trees} trees so far was written to {tmp_path}/f.silva\n"
+    )
 
 
 def test_nobody_answers(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,9 @@ def test_radii_in_multiples_of_an_attack(tree: str, rows: str, tmp_path: Path) -
     assert run("verify", tree, rows, "--radius", "--attack", attack, "--format", "csv").stdout == expected
     assert "leave --weights out" in run("verify", tree, rows, "--attack", attack, "--weights", weights, code=2).stderr
     endless = write(tmp_path, "endless.toml", "[default]\nradius = 0.5\n[columns]\n1 = { radius = inf }\n")
-    assert "same finite radii" in run("verify", tree, rows, "--radius", "--attack", endless, code=2).stderr
+    # The second column alone changes the answer of every row.
+    found = read_csv(run("verify", tree, rows, "--radius", "--attack", endless, "--format", "csv").stdout)
+    assert {record["radius"] for record in found} == {"0.0"}
 
 
 def test_clipped_radii(tree: str, rows: str) -> None:
@@ -103,14 +105,50 @@ def test_clipped_radii(tree: str, rows: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--epsilon", "1"], "does not go with --epsilon"),
-        (["--require", "accuracy>=0"], "does not go with --require"),
-        (["--shard", "1/2"], "does not go with --shard"),
-        (["--format", "silva"], "writes text, json, jsonl, csv, not silva"),
+        (["--epsilon", "1"], "leave --epsilon out"),
+        (["--require", "accuracy>=0"], "leave --radius or --require out"),
+        (["--require", "stability>=0.5"], "leave --radius or --require out"),
+        (["--scheduler", "x:1"], "divide the rows by --shard I/N"),
+        (["--format", "silva"], "radii are written as text, json, jsonl, csv, not silva"),
+        (["--shard", "1/2", "--format", "csv"], "a shard of radii is written as jsonl, json, not csv"),
     ],
 )
 def test_what_does_not_go_with_radii(tree: str, rows: str, options: list[str], message: str) -> None:
     assert message in run("verify", tree, rows, "--radius", *options, code=2).stderr
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_shards_of_radii_are_merged(hard_forest: tuple[str, str], tmp_path: Path, suffix: str) -> None:
+    words = ["verify", *hard_forest, "--radius", "--sample-steps", 3]
+    expected = run(*words, "--format", "csv").stdout
+    assert ",steps\n" in expected
+    parts = [tmp_path / f"part-{number}.{suffix}" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        assert f"shard         {number}/2 of 6 rows\n" in run(*words, "--shard", f"{number}/2", "-o", part).stdout
+    assert run("merge", *reversed(parts), "--format", "csv").stdout == expected
+    assert "most fragile rows" in run("merge", *parts, "-o", tmp_path / "radii.csv").stdout
+    assert (tmp_path / "radii.csv").read_text() == expected
+    assert "requirements are about verdicts" in run("merge", *parts, "--require", "accuracy>=0", code=2).stderr
+    verdicts = tmp_path / "verdicts.jsonl"
+    run("verify", *hard_forest, "--epsilon", 0.1, "--sample-steps", 3, "--shard", "2/2", "-o", verdicts)
+    found = run("merge", parts[0], verdicts, code=1).stderr
+    assert f"{verdicts}: does not hold the same kind of results as {parts[0]}" in found
+    assert "1 of 2 shards are missing: 2" in run("merge", parts[0], code=1).stderr
+
+
+def test_a_curve_over_multiples_of_an_attack(tree: str, rows: str, tmp_path: Path) -> None:
+    attack = write(tmp_path, "attack.toml", "[default]\nradius = 0.5\n[columns]\n1 = { immutable = true }\n")
+    other = write(tmp_path, "other.toml", "[default]\nradius = 0.25\n")
+    radii = read_csv(run("verify", tree, rows, "--radius", "--attack", attack, "--format", "csv").stdout)
+    curve = read_csv(run("evaluate", tree, rows, "--curve", "--attack", attack, "--format", "csv").stdout)
+    assert [float(line["factor"]) for line in curve] == sorted({float(record["radius"]) for record in radii})
+    assert {line["perturbation"] for line in curve} == {f"attack {attack}"}
+    document = json.loads(
+        run("evaluate", tree, rows, "--curve", "--attack", attack, "--attack", other, "--format", "json").stdout
+    )
+    assert [each["perturbation"] for each in document["curves"]] == [f"attack {attack}", f"attack {other}"]
+    plain = json.loads(run("evaluate", tree, rows, "--curve", "--format", "json").stdout)["curves"][0]
+    assert document["curves"][1]["factor"] == pytest.approx([4 * epsilon for epsilon in plain["epsilon"]])
 
 
 def test_a_curve_fits_single_evaluations(tree: str, rows: str) -> None:

@@ -127,7 +127,7 @@ class TestWhatDoesNotFit:
         lines = Path(paths[1]).read_text().splitlines(keepends=True)
         for text in ("".join(lines[:-1]), "".join(lines)[:-30], "", "row,label\n"):
             cut = write(tmp_path, "cut.jsonl", text)
-            assert "cut.jsonl: is not a whole verdict file; expected" in self.refuse(paths[0], cut, paths[2])
+            assert "cut.jsonl: is not a whole file of a shard; expected" in self.refuse(paths[0], cut, paths[2])
 
     def test_a_row_is_gone_or_changed(self, paths: list[str], tmp_path: Path) -> None:
         lines = Path(paths[0]).read_text().splitlines(keepends=True)
@@ -139,7 +139,7 @@ class TestWhatDoesNotFit:
 
     def test_a_report_of_all_rows(self, tree: str, rows: str, tmp_path: Path) -> None:
         run("verify", tree, rows, "-o", tmp_path / "all.jsonl")
-        assert "all.jsonl: holds the verdicts of all rows, not of a shard" in self.refuse(tmp_path / "all.jsonl")
+        assert "all.jsonl: holds the results of all rows, not of a shard" in self.refuse(tmp_path / "all.jsonl")
 
     def test_the_output_is_one_of_the_shards(self, paths: list[str]) -> None:
         assert "is read by this command" in run("merge", *paths, "-o", paths[0], code=2).stderr

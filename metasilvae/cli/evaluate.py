@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,8 @@ from metasilvae.storage import write_output
     "--curve",
     "wants_curve",
     is_flag=True,
-    help="Stability and robustness for all epsilon at once: quantiles of the radii as a table, all steps as csv, json.",
+    help="Stability and robustness for all epsilon at once, or for all multiples of an --attack: quantiles of the "
+    "radii as a table, all steps as csv, json.",
 )
 @click.option("--plot", metavar="FILE", help="With --curve, draw the curves (.png, .svg or .pdf; needs matplotlib).")
 @voting_option
@@ -91,9 +93,9 @@ def evaluate(
     """
     if wants_confusion and table_format == "csv":
         raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
-    if wants_curve and (epsilons or attacks or wants_confusion):
+    if wants_curve and (epsilons or wants_confusion):
         raise click.UsageError(
-            "--curve covers every epsilon and has no confusions; leave --epsilon, --attack and --confusion out"
+            "--curve covers every epsilon and has no confusions; leave --epsilon and --confusion out"
         )
     if plot is not None and not wants_curve:
         raise click.UsageError("--plot draws curves; add --curve")
@@ -107,18 +109,19 @@ def evaluate(
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
     limits = Limits(sample_timeout, sample_steps)
+    fitted = [fit_perturbation(each, dataset) for each in rules]
     if wants_curve:
-        with _follow(loaded, dataset, 1) as work:
-            curves = _trace(loaded, dataset, voting, jobs, limits, work)
+        with _follow(loaded, dataset, len(fitted) or 1) as work:
+            curves = _trace_curves(loaded, dataset, fitted, voting, jobs, limits, work)
         if work.is_interrupted:
             n_exact = sum(int(each.curve.radii.is_exact.sum()) for each in curves)
-            n_all = dataset.n_samples * len(loaded)
+            n_all = dataset.n_samples * len(loaded) * (len(fitted) or 1)
             click.echo(f"interrupted; {n_exact} of {n_all} radii are exact", err=True)
         if plot is not None and plot_format is not None:
             write_output(plot, render(draw_curves(curves), plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
         ctx.exit(work.exit_code)
-    perturbations += [fit_perturbation(each, dataset) for each in rules]
+    perturbations += fitted
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
     with _follow(loaded, dataset, len(perturbations)) as work:
@@ -151,16 +154,23 @@ def _follow(
     return follow_rows(n_rows, is_long=is_long, name="evaluate")
 
 
-def _trace(
-    models: Sequence[Model], dataset: Dataset, voting: str | None, jobs: int | None, limits: Limits, work: RowWork
+def _trace_curves(
+    models: Sequence[Model],
+    dataset: Dataset,
+    attacks: Sequence[Perturbation],
+    voting: str | None,
+    jobs: int | None,
+    limits: Limits,
+    work: RowWork,
 ) -> list[CurveReport]:
-    """The curve of each model, as far as no signal interrupts."""
+    """A curve for each model and attack, or for balls where there is no attack, as far as no signal interrupts."""
     curves: list[CurveReport] = []
-    for model in models:
-        curve = trace_curve(
-            model, dataset, voting=voting, jobs=jobs, limits=limits, stop=work.stop, on_rows=work.advance
-        )
-        curves.append(CurveReport(model, dataset, curve))
+    scaled: Sequence[Perturbation | None] = attacks or [None]
+    for model, attack in itertools.product(models, scaled):
         if work.is_interrupted:
             break
+        curve = trace_curve(
+            model, dataset, attack, voting=voting, jobs=jobs, limits=limits, stop=work.stop, on_rows=work.advance
+        )
+        curves.append(CurveReport(model, dataset, curve, attack))
     return curves

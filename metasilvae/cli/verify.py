@@ -21,7 +21,7 @@ from metasilvae.cli.parameters import (
     shard_option,
     voting_option,
 )
-from metasilvae.cli.radius_output import choose_radius_format, report_radii
+from metasilvae.cli.radius_output import choose_radius_format, refuse_verdict_options, report_radii
 from metasilvae.cli.row_work import RowWork, follow_rows
 from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
 from metasilvae.forest_verification import Limits
@@ -137,6 +137,8 @@ def verify(
         raise click.UsageError("--attack gives each column its own radius; leave --weights out")
     inputs = [model, data, *(path for path in (attack, weights) if path is not None)]
     refuse_two_pipes(*inputs)
+    if wants_radius:
+        refuse_verdict_options(ctx.params)
     chosen = choose_perturbation(epsilon, perturbation, attack)
     if chosen is None and any(gate.metric != "accuracy" for gate in gates):
         raise click.UsageError(
@@ -149,7 +151,7 @@ def verify(
     report_path = STANDARD_STREAM if output is None else output
     check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
     if wants_radius:
-        report_format = choose_radius_format(ctx, report_format, report_path)
+        report_format = choose_radius_format(report_format, report_path, shard)
     else:
         report_format = choose_format(report_format, report_path, shard)
 
@@ -162,8 +164,9 @@ def verify(
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
         report_radii(
-            ctx, question, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs
-        )
+            ctx, question, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs,
+            shard,
+        )  # fmt: skip
     note = None
     if shard is not None:
         note = ShardNote.of(question, shard, limits.as_dict())

@@ -1,4 +1,4 @@
-"""Stability and robustness over epsilon."""
+"""Stability and robustness over epsilon, or over the factor of an attack."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def draw_curves(reports: Sequence[CurveReport], title: str | None = None) -> Fig
             shares = np.append(counts, 0)[: len(finite) + 1] / report.curve.n_samples
             axes.stairs(
                 shares, edges, baseline=None, color=colour_of(number), linestyle=line, linewidth=1.5,
-                label=f"{say(report.model.source)}: {name}",
+                label=": ".join([*map(say, report.subject.values()), name]),
             )  # fmt: skip
-    axes.set(xlabel="epsilon", ylabel="share of rows", ylim=(0, 1.02))
+    axes.set(xlabel=reports[0].axis, ylabel="share of rows", ylim=(0, 1.02))
     axes.set_title(say(title, 200) if title is not None else say(reports[0].dataset.source))
     axes.set_xlim(left=0)
     axes.grid(alpha=0.3)

@@ -28,7 +28,7 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
 
 
 def _describe_column(attack: Attack, feature: int) -> str:
-    down, up = float(attack.radius_down[feature]), float(attack.radius_up[feature])
+    down, up = attack.reach[:, feature].tolist()
     if feature in attack.domains.listed:
         return _describe_values(attack.domains.listed[feature], down, up)
     if down == up == 0:

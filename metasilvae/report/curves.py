@@ -1,4 +1,4 @@
-"""Curves of stability and robustness over epsilon as tables, CSV and JSON."""
+"""Curves of stability and robustness as tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ from dataclasses import dataclass
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
+from metasilvae.perturbation import Perturbation
 from metasilvae.report.radii import as_json_number, count_interrupted, describe_open
 from metasilvae.report.tables import TABLE_FORMATS, Record, as_csv
 
 
 @dataclass(frozen=True)
 class CurveReport:
-    """One curve of one model on one data set."""
+    """One curve of one model on one data set, over epsilon or over the factor of an attack."""
 
     model: Model
     dataset: Dataset
     curve: Curve
+    attack: Perturbation | None = None
+
+    @property
+    def axis(self) -> str:
+        return "epsilon" if self.attack is None else "factor"
+
+    @property
+    def subject(self) -> dict[str, str]:
+        attack = {} if self.attack is None else {"perturbation": self.attack.describe()}
+        return {"model": self.model.source, **attack}
 
 
 def _quantiles(report: CurveReport) -> list[Record]:
@@ -30,9 +41,9 @@ def _quantiles(report: CurveReport) -> list[Record]:
         epsilon = choose_quantile(radii, percent)
         records.append(
             {
-                "model": report.model.source,
+                **report.subject,
                 "quantile": name,
-                "epsilon": epsilon,
+                report.axis: epsilon,
                 "stability": curve.stability(epsilon),
                 "robustness": curve.robustness(epsilon),
             }
@@ -45,8 +56,8 @@ def _steps(report: CurveReport) -> list[Record]:
     n_samples = report.curve.n_samples
     return [
         {
-            "model": report.model.source,
-            "epsilon": epsilon,
+            **report.subject,
+            report.axis: epsilon,
             "stability": stable / n_samples,
             "robustness": robust / n_samples,
             **({"complete": False} if count_interrupted(report.curve.radii) else {}),
@@ -58,13 +69,13 @@ def _steps(report: CurveReport) -> list[Record]:
 def _document(report: CurveReport) -> dict[str, object]:
     radii, steps = report.curve.radii, _steps(report)
     return {
-        "model": report.model.source,
+        **report.subject,
         "data": report.dataset.source,
         "rows": report.curve.n_samples,
         "rows_exact": int(radii.is_exact.sum()),
         **({"rows_interrupted": count_interrupted(radii)} if count_interrupted(radii) else {}),
-        "quantiles": {str(record["quantile"]): _finite(record["epsilon"]) for record in _quantiles(report)},
-        "epsilon": [_finite(step["epsilon"]) for step in steps],
+        "quantiles": {str(record["quantile"]): _finite(record[report.axis]) for record in _quantiles(report)},
+        report.axis: [_finite(step[report.axis]) for step in steps],
         "stability": [step["stability"] for step in steps],
         "robustness": [step["robustness"] for step in steps],
     }

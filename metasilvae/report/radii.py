@@ -7,13 +7,14 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from metasilvae.curve import QUANTILES, choose_quantile
 from metasilvae.forest_verification import INTERRUPTED
+from metasilvae.merging import MergedQuestion, ShardNote
 from metasilvae.model import name_kind
 from metasilvae.radius import Radii
 from metasilvae.report.tables import as_text
@@ -24,9 +25,12 @@ ROWS_SHOWN = 5
 
 @dataclass(frozen=True)
 class RadiusReport:
-    question: Question
+    """Radii of all rows, or of those of a shard."""
+
+    question: Question | MergedQuestion
     perturbation: str
     radii: Radii
+    shard: ShardNote | None = None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """For each row: its number, label, answer, whether that is correct, and its radius.
@@ -73,6 +77,7 @@ class RadiusReport:
             "seconds": radii.seconds,
             "rows_exact": int(radii.is_exact.sum()),
             "rows_infinite": int(np.isinf(radii.lower).sum()),
+            **({} if self.shard is None else {"shard": asdict(self.shard)}),
             "quantiles": {
                 name: {which: as_json_number(value) for which, value in values.items()}
                 for name, values in self.quantiles().items()
@@ -104,6 +109,8 @@ def write_text(report: RadiusReport) -> Iterator[str]:
     kind = name_kind(model.is_forest, model.n_trees)
     yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
     yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
+    if report.shard is not None:
+        yield f"shard         {report.shard.number}/{report.shard.count} of {report.shard.n_rows} rows\n"
     yield f"perturbation  radius times {report.perturbation}\n\n"
     yield "largest radius at which no perturbation changes the answer\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
