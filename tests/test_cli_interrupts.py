@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 from command import run
+from remote_tasks import wait_until
 
-from metasilvae.report.row_bars import RowBar
+from metasilvae.report.row_bars import WATCHER, RowBar
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +99,32 @@ def test_explain(hard_forest: tuple[str, str], interrupt_after: object) -> None:
     interrupt_after(1)
     text = run(*words[:-2], code=130).stdout
     assert ", 5 undecided\n\npartial, because it was interrupted: " in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+HINT = "this takes long"
+
+
+def test_a_hint_where_nothing_is_done_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("metasilvae.report.row_bars.PATIENCE", 0.01)
+    with RowBar(3, hint=HINT) as bar:
+        wait_until(lambda: HINT in terminal.getvalue())
+        bar.advance(1)
+    assert terminal.getvalue().count(HINT) == 1
+
+
+def test_no_hint_while_rows_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with RowBar(3, hint=HINT) as bar:
+        watcher = next(thread for thread in threading.enumerate() if thread.name == WATCHER)
+        bar.advance(3)
+    watcher.join(60)
+    assert not watcher.is_alive()
+    assert HINT not in terminal.getvalue()

@@ -111,7 +111,7 @@ def evaluate(
     limits = Limits(sample_timeout, sample_steps)
     fitted = [fit_perturbation(each, dataset) for each in rules]
     if wants_curve:
-        with _follow(loaded, dataset, len(fitted) or 1) as work:
+        with _follow(loaded, dataset, len(fitted) or 1, limits) as work:
             curves = _trace_curves(loaded, dataset, fitted, voting, jobs, limits, work)
         if work.is_interrupted:
             n_exact = sum(int(each.curve.radii.is_exact.sum()) for each in curves)
@@ -124,7 +124,7 @@ def evaluate(
     perturbations += fitted
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
-    with _follow(loaded, dataset, len(perturbations)) as work:
+    with _follow(loaded, dataset, len(perturbations), limits) as work:
         for model in loaded:
             evaluations += evaluate_model(
                 model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits,
@@ -146,12 +146,12 @@ def evaluate(
 
 
 def _follow(
-    models: Sequence[Model], dataset: Dataset, n_perturbations: int
+    models: Sequence[Model], dataset: Dataset, n_perturbations: int, limits: Limits
 ) -> contextlib.AbstractContextManager[RowWork]:
     """A single tree is done at once; with more there is something to wait for and something to keep."""
     is_long = n_perturbations > 0 and (len(models) * n_perturbations > 1 or models[0].n_trees > 1)
     n_rows = len(models) * n_perturbations * dataset.n_samples
-    return follow_rows(n_rows, is_long=is_long, name="evaluate")
+    return follow_rows(n_rows, limits, is_long=is_long, name="evaluate")
 
 
 def _trace_curves(

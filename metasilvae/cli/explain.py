@@ -93,9 +93,9 @@ def explain(
     allowed = fit_perturbation(chosen, dataset)
     limits = Limits(sample_timeout, sample_steps)
     question = ask(loaded, dataset, allowed, voting=voting)
-    with follow_rows(dataset.n_samples, is_long=loaded.n_trees > 1) as verifying:
+    with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1) as verifying:
         outcome = verify(question, jobs, limits=limits, stop=verifying.stop, on_rows=verifying.advance)
-    with follow_rows(count_searches(question, outcome), name="explain", unit="search") as explaining:
+    with follow_rows(count_searches(question, outcome), limits, name="explain", unit="search") as explaining:
         if verifying.is_interrupted:
             explaining.stop.set()
         explanation = explain_outcome(

@@ -61,7 +61,7 @@ def report_radii(
     if shard is not None:
         note = ShardNote.of(question, shard, limits.as_dict(), RADII)
         question = question.subset(shard.take_rows(question.dataset.n_samples))
-    with follow_rows(question.dataset.n_samples, is_long=question.model.n_trees > 1, name="radius") as work:
+    with follow_rows(question.dataset.n_samples, limits, is_long=question.model.n_trees > 1, name="radius") as work:
         radii = find_radii(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
     if work.is_interrupted:
         click.echo(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact", err=True)

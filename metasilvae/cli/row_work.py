@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 from metasilvae.cli.interrupts import Interrupts
+from metasilvae.forest_verification import Limits
 from metasilvae.report.row_bars import RowBar
+
+LIMIT_HINT = "a row takes long; Ctrl-C reports what is known, --sample-timeout SECONDS limits each row"
 
 
 class RowWork:
@@ -45,9 +48,12 @@ class RowWork:
 
 
 @contextlib.contextmanager
-def follow_rows(n_rows: int, *, is_long: bool = True, name: str = "verify", unit: str = "row") -> Iterator[RowWork]:
+def follow_rows(
+    n_rows: int, limits: Limits, *, is_long: bool = True, name: str = "verify", unit: str = "row"
+) -> Iterator[RowWork]:
     """Show progress and take signals, if the work is long; else there is nothing to keep, and a signal ends it all."""
-    with Interrupts() as interrupts, RowBar(n_rows, is_long, name, unit) as bar:
+    hint = "" if limits.as_dict() else LIMIT_HINT
+    with Interrupts() as interrupts, RowBar(n_rows, is_long, name, unit, hint) as bar:
         work = RowWork(interrupts, bar)
         interrupts.stop = work.end if is_long else None
         yield work

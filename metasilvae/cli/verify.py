@@ -173,7 +173,7 @@ def verify(
         question = question.subset(shard.take_rows(dataset.n_samples))
         dataset = question.dataset
     # A tree is decided at once; there is nothing to keep when it is interrupted.
-    with follow_rows(dataset.n_samples, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
+    with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
         outcome = _verify_rows(question, jobs, scheduler, limits, work)
     if work.is_interrupted:
         n_decided = outcome.n_samples - outcome.tally.no_info

@@ -6,27 +6,56 @@ import sys
 import threading
 from typing import Any
 
+# Seconds without a row that is done, after which a hint is given.
+PATIENCE = 20.0
+WATCHER = "metasilvae-hint"
+
 
 class RowBar:
-    """A bar on standard error that counts rows, if that is a terminal and the bar is wanted."""
+    """A bar on standard error that counts rows, if that is a terminal and the bar is wanted.
 
-    def __init__(self, n_rows: int, is_wanted: bool = True, what: str = "verify", unit: str = "row") -> None:
+    Parameters
+    ----------
+    hint : str
+        Told once if nothing is done for a while; empty for none.
+    """
+
+    def __init__(
+        self, n_rows: int, is_wanted: bool = True, what: str = "verify", unit: str = "row", hint: str = ""
+    ) -> None:
         self._bar: Any = None
         self._lock = threading.Lock()
+        self._is_alive = threading.Event()
+        self._is_closed = False
         if is_wanted and sys.stderr is not None and sys.stderr.isatty():
             from tqdm import tqdm
 
             self._bar = tqdm(total=n_rows, desc=what, unit=unit, file=sys.stderr, leave=False, dynamic_ncols=True)
+            if hint:
+                threading.Thread(target=self._watch, args=(hint,), name=WATCHER, daemon=True).start()
 
     def __enter__(self) -> RowBar:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.close()
+            with self._lock:
+                self._is_closed = True
+                self._bar.close()
+            self._is_alive.set()
 
     def advance(self, n_rows: int) -> None:
         """So many more rows; threads may call this."""
         if self._bar is not None:
             with self._lock:
                 self._bar.update(n_rows)
+            self._is_alive.set()
+
+    def _watch(self, hint: str) -> None:
+        while self._is_alive.wait(PATIENCE):
+            if self._is_closed:
+                return
+            self._is_alive.clear()
+        with self._lock:
+            if not self._is_closed:
+                self._bar.write(hint, file=sys.stderr)
