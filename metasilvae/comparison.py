@@ -2,15 +2,16 @@
 
 Two trees are walked at once (cython_ext/comparison.pyx), so that every pair of leaves with a common sample is seen. Two
 forests with the same number of trees are compared tree by tree: if each contributes the same to the vote everywhere,
-the forests answer the same. If not, samples of the regions are tried; where none of them gets different answers, the
-question stays open.
+the forests answer the same. If not, samples of the regions are tried; where none of them gets different answers, a
+complete search decides, if it ends within the limits (metasilvae.forest_comparison).
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Hashable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from metasilvae._core import comparison as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
+from metasilvae.forest_comparison import search_difference
+from metasilvae.forest_verification import Limits
 from metasilvae.model import Model
 from metasilvae.prediction import predict
 from metasilvae.voting import choose_voting
@@ -97,6 +100,10 @@ class Region:
     first: tuple[str, ...]
     second: tuple[str, ...]
 
+    @property
+    def is_difference(self) -> bool:
+        return set(self.first) != set(self.second)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -108,6 +115,8 @@ class Comparison:
         Number of all regions with different answers; None for forests, of which only samples are known.
     regions : list of Region
         Some of them.
+    reason : str or None
+        Why the question is undecided, if it is.
     """
 
     first: Model
@@ -116,6 +125,7 @@ class Comparison:
     result: Result
     n_regions: int | None
     regions: list[Region]
+    reason: str | None = None
 
 
 def compare(
@@ -126,6 +136,9 @@ def compare(
     voting: str | None = None,
     max_regions: int = 10,
     samples: NDArray[np.float64] | None = None,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_share: Callable[[float], object] = lambda share: None,
 ) -> Comparison:
     """Compare the answers of two models for all samples of a domain.
 
@@ -138,7 +151,13 @@ def compare(
     max_regions : int
         Number of regions to hand out; all are counted.
     samples : float64 array, shape (n_samples, n_features), or None
-        Samples to try where there is no proof.
+        Samples of forests to try before the search.
+    limits : Limits or None
+        What the search in forests may take; None means whatever it takes.
+    stop : threading.Event or None
+        Once set, the search ends.
+    on_share : function
+        Called with the part of the search that is done, from 0 to 1.
     """
     if first.n_features != second.n_features:
         raise ModelError(
@@ -153,22 +172,37 @@ def compare(
         regions = _answer_in(first, second, votings, lowers, uppers)
         return Comparison(first, second, domain, Result.DIFFERENT if n_found else Result.EQUAL, n_found, regions)
 
-    is_proved = first.n_trees == second.n_trees and votings[0] == votings[1]
+    equal: set[int] = set()
     regions = []
-    if is_proved:
+    if votings[0] == votings[1]:
         classes = number_classes((first, second), votings[0])
-        for position in range(first.n_trees):
+        for position in range(min(first.n_trees, second.n_trees)):
             n_found, lowers, uppers = find_regions((first, second), position, classes, domain, TRIED_REGIONS)
-            is_proved &= n_found == 0
+            if n_found == 0:
+                equal.add(position)
             regions += _answer_in(first, second, votings, lowers, uppers)
-    if is_proved:
+    if first.n_trees == second.n_trees == len(equal):
         return Comparison(first, second, domain, Result.EQUAL, None, [])
     if samples is not None:
         inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
         regions += _answer_in(first, second, votings, inside, inside)
-    regions = [region for region in regions if set(region.first) != set(region.second)]
-    result = Result.DIFFERENT if regions else Result.UNDECIDED
-    return Comparison(first, second, domain, result, None, regions[:max_regions])
+    regions = [region for region in regions if region.is_difference]
+    if regions:
+        return Comparison(first, second, domain, Result.DIFFERENT, None, regions[:max_regions])
+
+    def look_at(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> list[Region]:
+        return [
+            region for region in _answer_in(first, second, votings, lower[None], upper[None]) if region.is_difference
+        ]
+
+    found = search_difference(
+        first, second, votings, domain.lower, domain.upper, equal.__contains__, lambda *box: bool(look_at(*box)),
+        limits=limits or Limits(), stop=stop, on_share=on_share,
+    )  # fmt: skip
+    if found.box is not None:
+        return Comparison(first, second, domain, Result.DIFFERENT, None, look_at(*found.box)[:max_regions])
+    result = Result.EQUAL if found.reason is None else Result.UNDECIDED
+    return Comparison(first, second, domain, result, None, [], found.reason)
 
 
 def find_regions(

@@ -15,7 +15,7 @@ LAYERS = [
      "fingerprints"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
-        "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
+        "forest_comparison", "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
         "finalists", "first_generation", "fitness", "individuals", "rehearsal", "seed_study", "training",
         "training_options", "execution", "parcel", "sharding", "row_pieces", "merging",
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",

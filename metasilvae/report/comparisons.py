@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from metasilvae.comparison import LARGEST, Comparison, Region, Result
 from metasilvae.dataset import Dataset
+from metasilvae.forest_verification import INTERRUPTED, STEPS, TIMEOUT
 from metasilvae.model import Model, name_kind
 
 
@@ -29,6 +30,13 @@ class ComparisonReport:
         for feature, (lower, upper) in enumerate(zip(region.lower.tolist(), region.upper.tolist(), strict=True)):
             if lower != domain.lower[feature] or upper != domain.upper[feature]:
                 yield feature, lower, upper
+
+
+_REASONS = {
+    TIMEOUT: "the time limit was reached (--time-limit)",
+    STEPS: "the number of steps was reached (--max-steps)",
+    INTERRUPTED: "the search was interrupted",
+}
 
 
 def _describe(model: Model) -> str:
@@ -63,7 +71,8 @@ def write_text(report: ComparisonReport) -> str:
         lines.append("the answers differ, for these samples and maybe for others")
     else:
         lines.append(
-            "undecided: the trees differ; no sample with different answers was found, nor a proof that none exists"
+            f"undecided, {_REASONS.get(comparison.reason or '', 'the search ended early')}: no sample with different "
+            "answers was found, nor a proof that none exists"
         )
     for number, region in enumerate(comparison.regions, start=1):
         lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
@@ -94,6 +103,7 @@ def write_json(report: ComparisonReport) -> str:
         "second": comparison.second.source,
         "domain": comparison.domain.description,
         "result": comparison.result.value,
+        **({} if comparison.reason is None else {"reason": comparison.reason}),
         "n_regions": comparison.n_regions,
         "regions": [
             {
