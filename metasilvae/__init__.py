@@ -10,19 +10,27 @@ from metasilvae._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from metasilvae import scorers
-    from metasilvae.api import choose_options, find_radii, find_witnesses, make_dataset, train, verify
+    from metasilvae.api import (
+        choose_options,
+        evaluate,
+        find_radii,
+        find_witnesses,
+        make_dataset,
+        predict,
+        train,
+        train_pareto,
+        verify,
+    )
     from metasilvae.attack import load_attack
     from metasilvae.dataset import Dataset
     from metasilvae.errors import MetasilvaeError
     from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
-    from metasilvae.evaluation import evaluate
     from metasilvae.forest_verification import Limits
     from metasilvae.formats.datasets import read_dataset, write_dataset
     from metasilvae.formats.silva_models import read_model, write_model
     from metasilvae.imports import import_file, import_object
     from metasilvae.model import Model
     from metasilvae.perturbation import Ball, BoxFile
-    from metasilvae.prediction import predict
 
 # Where each name lives.
 _HOMES = {
@@ -35,18 +43,19 @@ _HOMES = {
     "Model": "model",
     "RobustForestClassifier": "estimators",
     "choose_options": "api",
-    "evaluate": "evaluation",
+    "evaluate": "api",
     "find_radii": "api",
     "find_witnesses": "api",
     "import_file": "imports",
     "import_object": "imports",
     "load_attack": "attack",
     "make_dataset": "api",
-    "predict": "prediction",
+    "predict": "api",
     "read_dataset": "formats.datasets",
     "read_model": "formats.silva_models",
     "scorers": "scorers",
     "train": "api",
+    "train_pareto": "api",
     "verify": "api",
     "write_dataset": "formats.datasets",
     "write_model": "formats.silva_models",
@@ -75,6 +84,7 @@ __all__ = [
     "read_model",
     "scorers",
     "train",
+    "train_pareto",
     "verify",
     "write_dataset",
     "write_model",

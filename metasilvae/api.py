@@ -10,19 +10,24 @@ from numbers import Real
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
+from metasilvae.evaluation import Evaluation
+from metasilvae.evaluation import evaluate as _evaluate
 from metasilvae.fitness import fitness_from_weights
 from metasilvae.forest_options import ForestOptions, forest_options_for
 from metasilvae.forest_verification import Limits
 from metasilvae.imports.naming import name_classes
-from metasilvae.model import Model
+from metasilvae.model import AnswerTable, Model
 from metasilvae.outcome import Outcome
+from metasilvae.pareto import Figures, TreeCollector
 from metasilvae.perturbation import Ball, Perturbation
+from metasilvae.prediction import predict as _predict
 from metasilvae.radius import Radii
 from metasilvae.radius import find_radii as _find_radii
+from metasilvae.rehearsal import make_trainer as make_tree_trainer
 from metasilvae.trainers import make_trainer
 from metasilvae.training_options import PRESETS, TrainingOptions, options_for
 from metasilvae.verification import Witness, ask
@@ -45,19 +50,38 @@ def make_dataset(
     source : str
         Name for messages and reports.
     """
-    values, labels = np.ascontiguousarray(X, dtype=np.float64), np.asarray(y)
+    values, labels = _as_numbers(X, source), np.asarray(y)
     if values.ndim != 2 or labels.shape != values.shape[:1] or not values.size:
         raise DataError(
             f"{source}: X has the shape {values.shape} and y {labels.shape}; expected (n_samples, n_features) and "
             "(n_samples,), with at least one sample and one feature"
         )
-    if not np.isfinite(values).all():
-        raise DataError(f"{source}: X holds values that are infinite or no numbers")
+    _refuse_infinite(values, source)
     texts = name_classes(labels)
     names = tuple(dict.fromkeys(texts))
     code = {name: number for number, name in enumerate(names)}
     codes = np.array([code[text] for text in texts], dtype=np.int32)
     return Dataset(values, codes, names, None if feature_names is None else tuple(feature_names), source)
+
+
+def _as_numbers(X: ArrayLike, source: str) -> NDArray[np.float64]:
+    try:
+        return np.ascontiguousarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{source}: X is no array of numbers: {error}") from None
+
+
+def _refuse_infinite(values: NDArray[np.float64], source: str) -> None:
+    if not np.isfinite(values).all():
+        raise DataError(f"{source}: X holds values that are infinite or no numbers")
+
+
+def _finite_table(X: ArrayLike, source: str) -> NDArray[np.float64]:
+    values = _as_numbers(X, source)
+    if values.ndim != 2:
+        raise DataError(f"{source}: has the shape {values.shape}; expected (n_samples, n_features)")
+    _refuse_infinite(values, source)
+    return values
 
 
 def as_perturbation(epsilon: float | Perturbation) -> Perturbation:
@@ -95,6 +119,15 @@ def choose_options(
         raise RequestError(str(error)) from None
 
 
+def _expect(**arguments: object) -> None:
+    """Refuse arguments of a wrong type where they are given, instead of somewhere inside."""
+    kinds = {"model": Model, "dataset": Dataset, "limits": Limits}
+    makers = {"model": "read_model or train", "dataset": "read_dataset or make_dataset", "limits": "Limits(seconds=1)"}
+    for name, value in arguments.items():
+        if not isinstance(value, kinds[name]) and not (name == "limits" and value is None):
+            raise RequestError(f"{name} is a {type(value).__name__}; expected what {makers[name]} gives")
+
+
 def train(
     dataset: Dataset,
     epsilon: float | Perturbation,
@@ -116,13 +149,82 @@ def train(
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
-    if options is not None and choices:
-        raise RequestError(f"options are given, and so are {', '.join(choices)}; give one of them")
-    chosen = choose_options(**choices) if options is None else options
-    trainer = make_trainer(dataset, as_perturbation(epsilon), chosen, jobs)
+    _expect(dataset=dataset)
+    trainer = make_trainer(dataset, as_perturbation(epsilon), _options_of(options, choices), jobs)
     for _ in trainer.run():
         pass
     return trainer.model
+
+
+def train_pareto(
+    dataset: Dataset,
+    epsilon: float | Perturbation,
+    options: TrainingOptions | None = None,
+    *,
+    jobs: int | None = None,
+    **choices: Any,
+) -> list[tuple[Figures, Model]]:
+    """Train a tree, and keep all trees of the run that no other one beats in accuracy, stability and size.
+
+    Parameters are those of `train`. The most accurate tree comes first. The figures are exact, for the rows that
+    `validation` holds out if it does, else for the training samples.
+    """
+    _expect(dataset=dataset)
+    chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
+    if isinstance(chosen, ForestOptions):
+        raise RequestError("an archive holds the trees of one run for a single tree; leave the number of trees out")
+    collector = TreeCollector(dataset, perturbation, chosen)
+    trainer = make_tree_trainer(dataset, perturbation, chosen, jobs)
+    trainer.observe = collector.observe
+    for _ in trainer.run():
+        pass
+    return collector.entries
+
+
+def _options_of(
+    options: TrainingOptions | ForestOptions | None, choices: dict[str, Any]
+) -> TrainingOptions | ForestOptions:
+    if options is not None and choices:
+        raise RequestError(f"options are given, and so are {', '.join(choices)}; give one of them")
+    return choose_options(**choices) if options is None else options
+
+
+def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None) -> AnswerTable:
+    """Answer of the model for each sample: a set of labels, because votes and counts can tie.
+
+    Parameters
+    ----------
+    X : array of numbers, shape (n_samples, n_features)
+        Finite.
+    voting : str or None
+        ``max``, ``average`` or ``softargmax``; None chooses by the kind of leaves.
+    """
+    _expect(model=model)
+    values = _finite_table(X, "X")
+    if values.shape[1] != model.n_features:
+        raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
+    return _predict(model, values, voting, jobs)
+
+
+def evaluate(
+    model: Model,
+    dataset: Dataset,
+    epsilons: Sequence[float | Perturbation] = (),
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    limits: Limits | None = None,
+) -> list[Evaluation]:
+    """Evaluate under each perturbation, or accuracy alone where none is given.
+
+    Parameters
+    ----------
+    limits : Limits or None
+        What may be spent on one sample by a forest; None decides every one, however long it takes.
+    """
+    _expect(model=model, dataset=dataset, limits=limits)
+    perturbations = [as_perturbation(epsilon) for epsilon in epsilons]
+    return _evaluate(model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits)
 
 
 def verify(
@@ -141,6 +243,7 @@ def verify(
     limits : Limits or None
         What may be spent on one sample by a forest; None decides every one, however long it takes.
     """
+    _expect(model=model, dataset=dataset, limits=limits)
     return _verify(ask(model, dataset, as_perturbation(epsilon), voting=voting), jobs, limits=limits)
 
 
@@ -154,6 +257,7 @@ def find_witnesses(
     limits: Limits | None = None,
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that gets another answer."""
+    _expect(model=model, dataset=dataset, limits=limits)
     question = ask(model, dataset, as_perturbation(epsilon), voting=voting)
     return _find_witnesses(question, _verify(question, jobs, limits=limits), jobs)
 
@@ -161,12 +265,13 @@ def find_witnesses(
 def find_radii(
     model: Model,
     dataset: Dataset,
-    perturbation: Perturbation | None = None,
+    perturbation: float | Perturbation | None = None,
     *,
     voting: str | None = None,
     jobs: int | None = None,
     limits: Limits | None = None,
 ) -> Radii:
     """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
-    unit = Ball(1.0) if perturbation is None else perturbation
+    _expect(model=model, dataset=dataset, limits=limits)
+    unit = as_perturbation(1.0 if perturbation is None else perturbation)
     return _find_radii(ask(model, dataset, unit, voting=voting), jobs, limits=limits)

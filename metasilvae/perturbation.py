@@ -189,7 +189,8 @@ class Ball:
 
     def __post_init__(self) -> None:
         if not (0 <= self.epsilon < np.inf):
-            raise RequestError(f"epsilon is {self.epsilon:g}; it must be a number that is not negative")
+            hint = "; an --attack file with radius = inf lets columns take any value" if self.epsilon == np.inf else ""
+            raise RequestError(f"epsilon is {self.epsilon:g}; it must be a finite number that is not negative{hint}")
         if not self.minimum <= self.maximum:
             raise RequestError(
                 f"the range to cut to, [{self.minimum:g}, {self.maximum:g}], is empty; give the smaller bound first"

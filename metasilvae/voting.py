@@ -161,6 +161,8 @@ def choose_voting(model: Model, requested: str | None) -> str:
     """The voting scheme to use: the one asked for if it fits the leaves, or the usual one for them."""
     if requested is None:
         return DEFAULT_VOTING[model.leaf_kind]
+    if requested not in VOTINGS:
+        raise RequestError(f"voting {requested!r}: choose among {', '.join(VOTINGS)}")
     if VOTINGS[requested].leaf_kind is not model.leaf_kind:
         fitting = " or ".join(name for name, scheme in VOTINGS.items() if scheme.leaf_kind is model.leaf_kind)
         raise RequestError(

@@ -134,3 +134,55 @@ def test_an_epsilon_that_is_neither_number_nor_perturbation_is_refused() -> None
     rows = read_dataset("builtin:iris/test")
     with pytest.raises(RequestError, match="epsilon is 'x'; expected a number"):
         metasilvae.train(rows, "x")  # type: ignore[arg-type]
+
+
+class TestWrongArguments:
+    rows = read_dataset("builtin:iris/test")
+    model = metasilvae.read_model("builtin:iris/tree.silva")
+
+    @pytest.mark.parametrize("name", ["verify", "find_witnesses", "find_radii", "evaluate"])
+    def test_types(self, name: str) -> None:
+        function = getattr(metasilvae, name)
+        epsilon = [0.1] if name == "evaluate" else 0.1
+        with pytest.raises(RequestError, match="model is a str; expected what read_model or train gives"):
+            function("tree.silva", self.rows, epsilon)
+        with pytest.raises(RequestError, match="dataset is a ndarray; expected what read_dataset or make_dataset"):
+            function(self.model, self.rows.X, epsilon)
+        with pytest.raises(RequestError, match=r"limits is a float; expected what Limits\(seconds=1\) gives"):
+            function(self.model, self.rows, epsilon, limits=1.0)
+        with pytest.raises(RequestError, match="voting 'loud': choose among max, average, softargmax"):
+            function(self.model, self.rows, epsilon, voting="loud")
+        with pytest.raises(RequestError, match="epsilon is 'x'"):
+            function(self.model, self.rows, ["x"] if name == "evaluate" else "x")
+
+    def test_training(self) -> None:
+        for function in (metasilvae.train, metasilvae.train_pareto):
+            with pytest.raises(RequestError, match="dataset is a ndarray"):
+                function(self.rows.X, 0.1)  # type: ignore[operator]
+
+    @pytest.mark.parametrize(
+        ("X", "message"),
+        [
+            ([1.0, 2.0], r"has the shape \(2,\); expected"),
+            ([[1.0, 2.0]], "X has 2 features, builtin:iris/tree.silva has 4"),
+            ([[1.0, 2.0, np.nan, 4.0]], "infinite or no numbers"),
+            ([["a", "b", "c", "d"]], "is no array of numbers"),
+        ],
+    )
+    def test_rows_to_predict(self, X: list, message: str) -> None:
+        with pytest.raises(DataError, match=message):
+            metasilvae.predict(self.model, X)
+
+
+def test_archives() -> None:
+    rows = read_dataset("builtin:iris/train")
+    archive = metasilvae.train_pareto(rows, 0.3, preset="fast", seed=1, jobs=1)
+    assert len(archive) > 1
+    accuracies = [figures.accuracy for figures, _ in archive]
+    assert accuracies == sorted(accuracies, reverse=True)
+    for figures, model in archive:
+        tally = metasilvae.verify(model, rows, 0.3).tally
+        assert (figures.correct, figures.stable, figures.leaves) == (tally.correct, tally.stable, model.n_leaves)
+        assert not any(other.covers(figures) for other, _ in archive if other is not figures)
+    with pytest.raises(RequestError, match="leave the number of trees out"):
+        metasilvae.train_pareto(rows, 0.1, trees=3)

@@ -122,7 +122,8 @@ def test_what_is_given_is_not_rehearsed(arguments: list[str], rehearses: bool) -
 
 
 @pytest.mark.parametrize(
-    ("text", "seeds"), [("1..3", (1, 2, 3)), ("1,2,5", (1, 2, 5)), ("7", (7,)), ("3,1..3", (3, 1, 2)), ("4..4", (4,))]
+    ("text", "seeds"),
+    [("1..3", (1, 2, 3)), ("1,2,5", (1, 2, 5)), ("7", (7,)), ("4,1..3", (4, 1, 2, 3)), ("4..4", (4,))],
 )
 def test_seed_lists(text: str, seeds: tuple[int, ...]) -> None:
     assert SeedList().convert(text, None, None) == seeds
@@ -245,7 +246,10 @@ def test_a_time_limit_ends_training(tmp_path: Path) -> None:
 def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "t.silva", *SHORT)
     assert result.stderr.startswith("warning: no --epsilon is given")
+    assert "the tree is trained for accuracy alone" in result.stderr
     assert "perturbation  l_inf 0\n" in result.stdout
+    result = run("train", IRIS, tmp_path / "f.silva", "--trees", "2", "--preset", "fast", "--no-rehearse")
+    assert "the forest is trained for accuracy alone" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -254,6 +258,8 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
         (["--epsilon", "0.1", "--fitness", "linear", *"0123456789"], "leave --epsilon or --fitness out"),
         (["--weight", "accuracy=1", "--fitness", "linear", *"0123456789"], "leave --weight or --fitness out"),
         (["--perturbation", "l_inf", "1", "--fitness", "linear", *"0123456789"], "leave --perturbation or --fitness"),
+        (["--epsilon", "1", "--seeds", "1,1"], "'1,1': names seed 1 twice; the same seed gives the same model"),
+        (["--epsilon", "1", "--seeds", "1..5,3"], "names seed 3 twice"),
         (["--rehearse", "--caution", "0.1"], "--rehearse and --caution exclude each other"),
         (["--rehearse", "--population-generator", "blank"], "--rehearse and --population-generator blank exclude"),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing"),

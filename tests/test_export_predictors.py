@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import math
 import random
 import shutil
 import subprocess
@@ -117,7 +118,16 @@ def test_python_source_as_a_program(tmp_path: Path) -> None:
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist())
     found = subprocess.run([sys.executable, path], input=text, capture_output=True, text=True, check=True)
     assert found.stdout.split() == [",".join(labels) for labels in answers(SAMPLES[2], rows, "average")]
-    for line, message in {"1": "1 numbers, expected", "1,x": "could not convert string to float: 'x'"}.items():
+    refusals = {
+        "1": "1 numbers, expected 3",
+        "1,x,2": "could not convert string to float: 'x'",
+        "1,nan,2": "nan is not a finite number",
+        "1,2,-inf": "-inf is not a finite number",
+        "1,,2,3": "could not convert string to float: ''",
+        "1 2,3": "could not convert string to float: '1 2'",
+        "1_0,2,3": "'1_0,2,3' holds an underscore",
+    }
+    for line, message in refusals.items():
         refused = subprocess.run(
             [sys.executable, path], input=f"\n{line}\n", capture_output=True, text=True, check=False
         )
@@ -171,19 +181,56 @@ def test_c_source_with_long_weights(tmp_path: Path) -> None:
 
 
 @needs_compiler
+def test_exported_functions_refuse_what_is_not_finite(tmp_path: Path) -> None:
+    model = make_model([(0, 0.5, [1, 0], [0, 1])], 2)
+    library = compile_c(PREDICTOR_EXPORTERS["c"](model, None, "max"), tmp_path)
+    module = run_python(PREDICTOR_EXPORTERS["python"](model, None, "max"))
+    for row in ([math.nan, 0.0], [0.0, math.inf], [-math.inf, 0.0]):
+        assert ask_c(library, model, np.array([row])) == [[]]
+        with pytest.raises(ValueError, match="is not a finite number"):
+            module["predict"](row)
+    with pytest.raises(ValueError, match="1 numbers, expected 2"):
+        module["predict"]([0.0])
+
+
+@needs_compiler
 def test_c_source_as_a_program(tmp_path: Path) -> None:
     model = make_model([(1, 0.1, [3, 1], (0, -2.5, [1, 1], [0, 4]))], 2, ('q"uo\\te??/', "ümläut"))
     source = PREDICTOR_EXPORTERS["c"](model, ["*/ evil", "b"], "max")
     assert isinstance(source, str)
     (tmp_path / "model.c").write_text(source)
-    subprocess.run([COMPILER, "-std=c99", "-DMODEL_MAIN", "model.c", "-o", "model"], cwd=tmp_path, check=True)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-DMODEL_MAIN"]
+    subprocess.run([COMPILER, *flags, "model.c", "-o", "model"], cwd=tmp_path, check=True)
     rows = rows_for(model)
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist()) + "\n"
     found = subprocess.run([tmp_path / "model"], input=text.encode(), capture_output=True, check=True)
     assert found.stdout.decode().split("\n")[:-1] == [",".join(labels) for labels in answers(model, rows, "max")]
-    refused = subprocess.run([tmp_path / "model"], input=b"1,2\n3,x\n", capture_output=True, check=False)
-    assert refused.returncode == 1
-    assert refused.stderr == b"row 2: 1 numbers, expected 2\n"
+    spaced = text.replace(",", " \t ").replace("\n", "\r\n \n").encode()
+    assert subprocess.run([tmp_path / "model"], input=spaced, capture_output=True, check=True).stdout == found.stdout
+    unended = subprocess.run([tmp_path / "model"], input=text.rstrip().encode(), capture_output=True, check=True)
+    assert unended.stdout == found.stdout
+    refusals = {
+        "3,x": "'x' is not a finite number",
+        "3": "1 numbers, expected 2",
+        "3,4,5": "3 numbers, expected 2",
+        "3,": "'' is not a finite number",
+        ",3": "'' is not a finite number",
+        "3,,4": "'' is not a finite number",
+        "3 4,5": "'3 4' is not a finite number",
+        "nan,4": "'nan' is not a finite number",
+        "3,-inf": "'-inf' is not a finite number",
+        "3,1e999": "'1e999' is not a finite number",
+        "0x10 4": "'0x10' is not a finite number",
+        "3 4y": "'4y' is not a finite number",
+        "9" * 5000: "is not a finite number",
+    }
+    for line, message in refusals.items():
+        refused = subprocess.run(
+            [tmp_path / "model"], input=f"1,2\n{line}\n6,7\n".encode(), capture_output=True, check=False
+        )
+        assert refused.returncode == 1
+        assert refused.stderr.decode().startswith("line 2: ")
+        assert refused.stderr.decode().endswith(f"{message}\n")
 
 
 # ONNX

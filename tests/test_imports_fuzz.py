@@ -7,7 +7,9 @@ import json
 import struct
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from test_imports_boosted import CATBOOST, LIGHTGBM, xgboost_document
 
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import format_model, parse_model, same_model
-from metasilvae.imports import Imported, ImportOptions
+from metasilvae.imports import Imported, ImportOptions, compare, import_file, import_object
 from metasilvae.imports.catboost import read_catboost
 from metasilvae.imports.lightgbm import read_lightgbm
 from metasilvae.imports.ubjson import load_ubjson
@@ -187,3 +189,30 @@ def test_absurd_sizes(content: bytes, message: str) -> None:
 def test_json_nested_without_end() -> None:
     with pytest.raises(ModelError, match=r"nested too deeply|not a JSON document"):
         read_xgboost(b'{"a":' + b"[" * 200_000, "model", ImportOptions())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "model.bin: the file is empty; save the model again"),
+        (b"classifier-forest 1\n", "model.bin: this is silva's format already; it needs no import"),
+        (b"CBM1", "model.bin: this is CatBoost's binary format; save the model with format='json'"),
+        (b"hello", "model.bin: begins with 'hello', which is no model known here; --from names the library"),
+    ],
+)
+def test_a_file_that_is_not_recognized_gets_advice_that_fits(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(content)
+    with pytest.raises(ModelError) as refusal:
+        import_file(str(tmp_path / "model.bin"))
+    assert message in str(refusal.value)
+    assert "--from" in message or "--from" not in str(refusal.value)
+
+
+def test_the_part_that_is_compared_is_told() -> None:
+    sklearn = pytest.importorskip("sklearn.tree", reason="needs scikit-learn")
+    X = np.arange(40.0).reshape(20, 2)
+    fitted = sklearn.DecisionTreeClassifier().fit(X, np.arange(20) % 3)
+    shares: list[float] = []
+    compare(import_object(fitted), X, on_share=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1

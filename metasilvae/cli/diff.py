@@ -33,10 +33,6 @@ EXIT_CODES = {
 }
 
 
-# Of a search, as its bar counts it.
-WHOLE = 100
-
-
 @click.command()
 @click.argument("first")
 @click.argument("second")
@@ -109,17 +105,10 @@ def diff(
     samples = None if dataset is None else dataset.X
     limits = Limits(time_limit, max_steps)
     is_long = max(model.n_trees for model in models) > 1
-    with follow_rows(WHOLE, limits, is_long=is_long, name="compare", unit="%") as work:
-        n_shown = 0
-
-        def show(share: float) -> None:
-            nonlocal n_shown
-            work.advance(int(WHOLE * share) - n_shown)
-            n_shown = int(WHOLE * share)
-
+    with follow_rows(100, limits, is_long=is_long, name="compare", unit="%") as work:
         comparison = compare(
             *models, within, voting=voting, max_regions=max_regions, samples=samples,
-            limits=limits, stop=work.stop, on_share=show,
+            limits=limits, stop=work.stop, on_share=work.reach,
         )  # fmt: skip
     write_output(output, COMPARISON_FORMATS[report_format](ComparisonReport(comparison, dataset, unequal)))
     ctx.exit(work.exit_code or (EXIT_CODES[comparison.result] if exit_code else 0))

@@ -14,6 +14,7 @@ from metasilvae.formats.silva_models import write_model
 from metasilvae.imports import READERS, ImportOptions, compare, import_file
 from metasilvae.matching import check_width
 from metasilvae.report.imports import describe_import
+from metasilvae.report.row_bars import RowBar
 from metasilvae.storage import STANDARD_STREAM
 
 
@@ -68,7 +69,10 @@ def import_(
     if data is not None:
         dataset = load_data_for(imported.model, data, data_options, needs_labels=False)
         check_width(imported.model, dataset)
-    comparison = compare(imported, None if dataset is None else dataset.X) if is_compared else None
+    comparison = None
+    if is_compared:
+        with RowBar(100, name="compare", unit="%") as bar:
+            comparison = compare(imported, None if dataset is None else dataset.X, on_share=bar.reach)
     if is_compared and comparison is None:
         warnings.warn(
             f"{source}: not compared with its library, which is not installed; pip install "

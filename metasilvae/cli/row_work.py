@@ -34,6 +34,10 @@ class RowWork:
         """So many more rows; threads may call this."""
         self._bar.advance(n_rows)
 
+    def reach(self, share: float) -> None:
+        """So much of the whole is done, from 0 to 1."""
+        self._bar.reach(share)
+
     def end(self) -> None:
         self.stop.set()
         self.on_stop()

@@ -65,7 +65,10 @@ class SeedList(click.ParamType):
             last = int(found[2] or first)
             if not 0 <= last - first < MOST_SEEDS:
                 self.fail(f"{part.strip()!r}: a range goes from a number to a larger one.", param, ctx)
-            seeds |= dict.fromkeys(range(first, last + 1))
+            for seed in range(first, last + 1):
+                if seed in seeds:
+                    self.fail(f"{value!r}: names seed {seed} twice; the same seed gives the same model.", param, ctx)
+                seeds[seed] = None
         return tuple(seeds)
 
 
@@ -244,7 +247,7 @@ def read_request(
     """Turn the values of `training_options` into a request; contradictions are wrong usage."""
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
-    to_withstand, goal = _read_goal(epsilon, perturbation, attack, weights, fitness)
+    to_withstand, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
     generator, *path = population_generator or (None,)
     fixed = [f"--{name.replace('_', '-')}" for name in sorted(REHEARSED) if changes[name] is not None]
     if generator not in (None, "greedy"):
@@ -283,6 +286,7 @@ def _forest_options(
 
 
 def _read_goal(
+    is_forest: bool,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
     attack: str | None,
@@ -300,7 +304,8 @@ def _read_goal(
     chosen = choose_perturbation(epsilon, perturbation, attack)
     if chosen is None:
         warnings.warn(
-            "no --epsilon is given: the tree is trained for accuracy alone, as if every value were exact",
+            f"no --epsilon is given: the {'forest' if is_forest else 'tree'} is trained for accuracy alone, as if "
+            "every value were exact",
             MetasilvaeWarning,
             stacklevel=2,
         )

@@ -16,6 +16,7 @@ LIMB_BITS = 32
 _SHORTEST = 62
 
 _BODY = """\
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -40,11 +41,16 @@ static const int64_t weights[][MODEL_LABELS][MODEL_LIMBS] = {{
 {weights}
 }};
 
-/* Marks the labels that the model answers for a row x, and returns how many they are: several if they tie. */
+/* Marks the labels that the model answers for a row x, and returns how many they are: several if they tie, none if x
+   holds a value that is infinite or no number. */
 int model_predict(const double x[MODEL_FEATURES], unsigned char is_answer[MODEL_LABELS])
 {{
     int64_t sums[MODEL_LABELS][MODEL_LIMBS];
     int best = 0, n_answers = 0;
+    memset(is_answer, 0, MODEL_LABELS);
+    for (int feature = 0; feature < MODEL_FEATURES; feature++)
+        if (!isfinite(x[feature]))
+            return 0;
     memset(sums, 0, sizeof sums);
     for (int tree = 0; tree < MODEL_TREES; tree++) {{
         int32_t node = roots[tree];
@@ -75,20 +81,73 @@ int model_predict(const double x[MODEL_FEATURES], unsigned char is_answer[MODEL_
 
 #ifdef MODEL_MAIN
 #include <stdio.h>
+#include <stdlib.h>
 
-/* Reads rows of MODEL_FEATURES numbers from standard input and prints the answer of each, as `predict` does. */
+/* The next line of standard input without its end, NULL if there is none. */
+static char *read_line(void)
+{{
+    static char *line = NULL;
+    static size_t capacity = 0;
+    size_t length = 0;
+    int c = getchar();
+    if (c == EOF)
+        return NULL;
+    for (; c != EOF && c != '\\n'; c = getchar()) {{
+        if (length + 2 > capacity) {{
+            capacity = 2 * capacity + 256;
+            line = realloc(line, capacity);
+            if (line == NULL) {{
+                fprintf(stderr, "not enough memory\\n");
+                exit(1);
+            }}
+        }}
+        line[length++] = (char)c;
+    }}
+    if (line == NULL && (line = malloc(capacity = 256)) == NULL)
+        exit(1);
+    line[length] = 0;
+    return line;
+}}
+
+/* Reads rows from standard input, one on each line, separated by commas or by blanks, and prints the answer of each. */
 int main(void)
 {{
     static double x[MODEL_FEATURES];
     unsigned char is_answer[MODEL_LABELS];
-    for (long row = 1;; row++) {{
-        for (int feature = 0; feature < MODEL_FEATURES; feature++)
-            if (scanf(" %lf%*[,]", &x[feature]) < 1) {{
-                if (feature == 0 && feof(stdin))
-                    return 0;
-                fprintf(stderr, "row %ld: %d numbers, expected %d\\n", row, feature, MODEL_FEATURES);
+    const char *const blanks = " \\t\\r";
+    char *line;
+    for (long row = 1; (line = read_line()) != NULL; row++) {{
+        const int has_commas = strchr(line, ',') != NULL;
+        char *place = line + strspn(line, blanks), *end;
+        int n_values = 0;
+        if (*place == 0)
+            continue;
+        while (*place) {{
+            const size_t width = strcspn(place, has_commas ? "," : blanks);
+            const double value = strtod(place, &end);
+            end += strspn(end, blanks);
+            if (end == place || (has_commas ? end != place + width : end < place + width) || !isfinite(value)
+                || strcspn(place, "xX") < width) {{
+                fprintf(stderr, "line %ld: '%.*s' is not a finite number\\n", row, (int)width, place);
                 return 1;
             }}
+            if (n_values < MODEL_FEATURES)
+                x[n_values] = value;
+            n_values++;
+            place = end;
+            if (*place == ',') {{
+                place++;
+                place += strspn(place, blanks);
+                if (*place == 0) {{
+                    fprintf(stderr, "line %ld: '' is not a finite number\\n", row);
+                    return 1;
+                }}
+            }}
+        }}
+        if (n_values != MODEL_FEATURES) {{
+            fprintf(stderr, "line %ld: %d numbers, expected %d\\n", row, n_values, MODEL_FEATURES);
+            return 1;
+        }}
         model_predict(x, is_answer);
         const char *separator = "";
         for (int label = 0; label < MODEL_LABELS; label++)
@@ -98,6 +157,7 @@ int main(void)
             }}
         printf("\\n");
     }}
+    return 0;
 }}
 #endif
 """

@@ -10,6 +10,8 @@ from metasilvae.model import Model, name_kind
 _BODY = '''\
 """A {kind}; exported by metasilvae."""
 
+from math import isfinite
+
 FEATURES = {features}
 LABELS = {labels}
 # A split is (feature, threshold, position of the right child), its left child is the next node; a leaf is a number.
@@ -24,7 +26,12 @@ WEIGHTS = [
 
 
 def predict(x):
-    """The labels that the model answers for a row of {n_features} numbers: several if they tie."""
+    """The labels that the model answers for a row of {n_features} finite numbers: several if they tie."""
+    if len(x) != {n_features}:
+        raise ValueError("%d numbers, expected {n_features}" % len(x))
+    for value in x:
+        if not isfinite(value):
+            raise ValueError("%r is not a finite number" % value)
     scores = [0] * len(LABELS)
     for node in ROOTS:
         entry = NODES[node]
@@ -43,12 +50,12 @@ if __name__ == "__main__":
     for number, line in enumerate(sys.stdin, 1):
         if line.strip():
             try:
-                row = [float(value) for value in line.replace(",", " ").split()]
+                if "_" in line:
+                    raise ValueError("%r holds an underscore" % line.strip())
+                answer = predict([float(cell) for cell in (line.split(",") if "," in line else line.split())])
             except ValueError as error:
                 sys.exit("line %d: %s" % (number, error))
-            if len(row) != {n_features}:
-                sys.exit("line %d: %d numbers, expected {n_features}" % (number, len(row)))
-            print(",".join(predict(row)))
+            print(",".join(answer))
 '''
 
 

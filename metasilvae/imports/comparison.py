@@ -8,7 +8,7 @@ not change the answer. A different answer is an error, unless the scores of both
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,8 @@ from metasilvae.voting import count_votes
 RANDOM_ROWS = 2000
 _PARTS = {"data": "row of the data", "random": "random row", "thresholds": "row beside a threshold"}
 _CELLS_AT_ONCE = 1 << 21
+# Few enough that a bar moves while a library with many trees is asked.
+_MOST_ROWS_AT_ONCE = 1 << 14
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -53,7 +55,12 @@ class Comparison:
         return self.n_data + self.n_random + self.n_thresholds
 
 
-def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int = 0) -> Comparison | None:
+def compare(
+    imported: Imported,
+    X: NDArray[np.float64] | None = None,
+    seed: int = 0,
+    on_share: Callable[[float], object] = lambda share: None,
+) -> Comparison | None:
     """Ask the model and its library the same questions; a difference is a `ModelError`.
 
     None if the library is not installed.
@@ -62,6 +69,8 @@ def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int 
     ----------
     X : float64 array, shape (n_samples, n_features), or None
         Rows of data.
+    on_share : function
+        Called with the part of the rows that is compared, from 0 to 1.
     """
     model, judge = imported.model, imported.find_judge()
     if judge is None:
@@ -71,6 +80,8 @@ def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int 
     rng = np.random.default_rng(seed)
     sizes = {"data": 0, "random": 0, "thresholds": 0}
     n_ties = n_rounded = 0
+    n_sides = 8 if judge.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
+    n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * int((model.nodes["feature"] >= 0).sum())
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
         ("random", random_rows(model, RANDOM_ROWS, rng)),
@@ -86,6 +97,7 @@ def compare(imported: Imported, X: NDArray[np.float64] | None = None, seed: int 
             sizes[part] += len(piece)
             n_ties += ties
             n_rounded += rounded
+            on_share(sum(sizes.values()) / n_all)
     return Comparison(judge.name, sizes["data"], sizes["random"], sizes["thresholds"], n_ties, n_rounded)
 
 
@@ -216,7 +228,7 @@ def _ranges(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _piece_sizes(n_rows: int, n_columns: int) -> Iterator[int]:
-    most = max(1, _CELLS_AT_ONCE // n_columns)
+    most = max(1, min(_CELLS_AT_ONCE // n_columns, _MOST_ROWS_AT_ONCE))
     for start in range(0, n_rows, most):
         yield min(most, n_rows - start)
 

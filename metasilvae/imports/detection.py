@@ -34,7 +34,7 @@ def detect_kind(content: bytes, name: str) -> str:
         return "lightgbm"
     if content.startswith(_ONNX_START):
         return "onnx"
-    raise ModelError(f"{name}: {_explain(content)}; --from names the library it comes from")
+    raise ModelError(f"{name}: {_explain(content)}")
 
 
 def _is_skops(content: bytes) -> bool:
@@ -48,11 +48,12 @@ def _is_skops(content: bytes) -> bool:
 
 def _explain(content: bytes) -> str:
     if not content:
-        return "the file is empty"
+        return "the file is empty; save the model again"
     if content.startswith(b"classifier-"):
-        return "this is silva's format already"
+        return "this is silva's format already; it needs no import"
     if content.startswith((b"binf", b"bs64")):
         return "this is XGBoost's old binary format; save the model as .json or .ubj"
     if content.startswith(b"CBM1"):
         return "this is CatBoost's binary format; save the model with format='json'"
-    return f"begins with {shorten(content[:20].decode('utf-8', 'backslashreplace'))}, which is no model known here"
+    start = shorten(content[:20].decode("utf-8", "backslashreplace"))
+    return f"begins with {start}, which is no model known here; --from names the library it comes from"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 from metasilvae.imports import Comparison, Imported
 from metasilvae.model import name_kind
+from metasilvae.storage import STANDARD_STREAM
+from metasilvae.voting import DEFAULT_VOTING
 
 
 def describe_import(imported: Imported, comparison: Comparison | None, output: str) -> str:
@@ -15,8 +19,11 @@ def describe_import(imported: Imported, comparison: Comparison | None, output: s
         f"model     {output} ({kind}, {model.n_leaves} leaves, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
-        hint = "" if imported.voting == "softargmax" else f"; use --voting {imported.voting} with other commands"
-        lines.append(f"voting    {imported.voting}{hint}")
+        is_usual = imported.voting == DEFAULT_VOTING[model.leaf_kind]
+        lines.append(f"voting    {imported.voting}" + ("" if is_usual else ", which other commands must be told:"))
+        if not is_usual:
+            name = "MODEL" if output == STANDARD_STREAM else output
+            lines.append(f"          metasilvae verify {shlex.quote(name)} DATA --epsilon E --voting {imported.voting}")
     if comparison is None:
         lines.append("compared  no")
     else:

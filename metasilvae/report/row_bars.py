@@ -27,6 +27,7 @@ class RowBar:
         self._lock = threading.Lock()
         self._is_alive = threading.Event()
         self._is_closed = False
+        self._n_rows, self._n_reached = n_rows, 0
         if is_wanted and sys.stderr is not None and sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -50,6 +51,12 @@ class RowBar:
             with self._lock:
                 self._bar.update(n_rows)
             self._is_alive.set()
+
+    def reach(self, share: float) -> None:
+        """So much of the whole is done, from 0 to 1."""
+        n_done = int(self._n_rows * share)
+        self.advance(n_done - self._n_reached)
+        self._n_reached = n_done
 
     def _watch(self, hint: str) -> None:
         while self._is_alive.wait(PATIENCE):
