@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from metasilvae.execution import should_stop
 from metasilvae.fitness import Fitness
 from metasilvae.forest_options import ForestOptions
 from metasilvae.model import Model
+from metasilvae.outcome import Stability
 from metasilvae.perturbation import Perturbation
 from metasilvae.trainers import AnyTrainer, make_trainer
 from metasilvae.training_options import TrainingOptions
 from metasilvae.training_progress import StopReason
+from metasilvae.verification import ask, verify
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,26 @@ def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
         return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
     tally = bound(model, dataset, perturbation, jobs).tally
     return Evaluation(model, dataset, tally.correct, perturbation, tally)
+
+
+def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
+    """The figures of a forest decided row by row where its votes prove nothing; those of a tree are exact as they are.
+
+    Parameters
+    ----------
+    **control
+        `stop` and `on_rows` of `verify`; rows that are left when work is stopped count as not stable.
+    """
+    model, dataset, perturbation = evaluation.model, evaluation.dataset, evaluation.perturbation
+    if not model.is_forest or perturbation is None:
+        return evaluation
+    proved = bound(model, dataset, perturbation, jobs)
+    rows = np.flatnonzero(proved.stability == Stability.UNKNOWN)
+    if not len(rows):
+        return evaluation
+    stability = proved.stability.copy()
+    stability[rows] = verify(ask(model, dataset, perturbation).subset(rows), jobs, **control).stability
+    return replace(evaluation, tally=replace(proved, stability=stability).tally)
 
 
 def finish(

@@ -21,8 +21,29 @@ def test_a_forest_is_written_and_described(tmp_path: Path) -> None:
     model = read_model(str(output))
     assert (model.n_trees, model.is_forest) == (6, True)
     assert f"(forest of 6 trees, {model.n_leaves} leaves" in result.stdout
-    assert "metasilvae verify" in result.stdout
+    figures = [line.split() for line in result.stdout.splitlines()[-2:]]
+    for name, _, _, accuracy, stability, robustness in figures:
+        verified = run("evaluate", output, f"builtin:iris/{name.replace('training', 'train')}", "--epsilon", "0.1",
+                       "--format", "json")  # fmt: skip
+        record = json.loads(verified.stdout)["evaluations"][0]
+        expected = [f"{record[each]:.4g}" for each in ("accuracy", "stability", "robustness")]
+        assert [accuracy, stability, robustness] == expected
+    assert "at least" not in result.stdout
     assert [json.loads(line)["phase"] for line in log.read_text().splitlines()] == ["tree"] * 6
+
+
+def test_figures_that_take_too_long_are_lower_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metasilvae.cli.train.REPORT_SECONDS", 1e-9)
+    monkeypatch.setattr("threading.Timer.start", lambda timer: timer.function())
+    words = ["--epsilon", "0.4", "--trees", "6", "--no-rehearse", "--seed", "2"]
+    told = run("train", IRIS, str(tmp_path / "f.silva"), *words).stdout
+    assert "stability and robustness are at least as shown: " in told
+    monkeypatch.undo()
+    again = run("train", IRIS, str(tmp_path / "g.silva"), *words).stdout
+    assert "at least" not in again
+    bounds, exact = (float(text.splitlines()[-1].split()[4]) for text in (told, again))
+    assert bounds <= exact
+    assert (tmp_path / "f.silva").read_bytes() == (tmp_path / "g.silva").read_bytes()
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
@@ -39,6 +60,7 @@ def test_seeds_give_a_study_of_forests(tmp_path: Path) -> None:
     result = run("train", IRIS, str(tmp_path / "f"), "--epsilon", "0.1", "--trees", "3", "--no-rehearse",
                  "--seeds", "1..3")  # fmt: skip
     assert "3 seeds" in result.stdout
+    assert "at least as shown: only what votes prove at once is counted here\n" in result.stdout
     assert read_model(str(tmp_path / "f")).n_trees == 3
 
 

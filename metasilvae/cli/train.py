@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -24,11 +25,14 @@ from metasilvae.cli.parameters import (
     scheduler_option,
     shard_option,
 )
+from metasilvae.cli.row_work import follow_rows
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
 from metasilvae.cli.training_runs import Runs
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError
+from metasilvae.evaluation import Evaluation
 from metasilvae.forest_options import ForestOptions
+from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
 from metasilvae.formats.study_tables import choose_table_format
@@ -40,10 +44,13 @@ from metasilvae.report.archives import describe_archive
 from metasilvae.report.tables import TABLE_FORMATS
 from metasilvae.report.trainings import ProgressLog, describe_study, describe_training, tabulate_study
 from metasilvae.run_description import describe_run
-from metasilvae.seed_study import TrainedModel, choose_best, finish, judge
+from metasilvae.seed_study import TrainedModel, choose_best, decide, finish, judge
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log, write_output
 from metasilvae.training_options import TrainingOptions
+
+# For exact figures of a forest in the report, on the training rows and again on the test rows.
+REPORT_SECONDS = 10.0
 
 
 @click.command(cls=PhraseCommand)
@@ -171,9 +178,13 @@ def train(
             write_output(manifest, format_manifest(document))
     finally:
         n_archived = 0 if pareto is None or collector is None else write_archive(pareto, collector)
-
     if table is not None and table_format is not None:
         write_output(table, TABLE_FORMATS[table_format](tabulate_study(runs)))
+    if len(kept) == 1 and not interrupts.received:
+        best = kept[0]
+        test_figures = None if best.test is None else _decide_rows(best.test, jobs)
+        kept = [replace(best, training=_decide_rows(best.training, jobs), test=test_figures)]
+
     to_stderr = STANDARD_STREAM in (output, log)
     if len(request.seeds) > 1:
         click.echo(describe_study(runs, kept), err=to_stderr)
@@ -247,6 +258,19 @@ def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) 
         figures = judge(part, run.training.dataset, run.training.perturbation, jobs)
         if figures.tally != run.training.tally:
             raise OutputError(f"{output}: what was written does not score as it did in training; do not use it")
+
+
+def _decide_rows(evaluation: Evaluation, jobs: int | None) -> Evaluation:
+    """Exact figures for the report, unless they take too long or a signal comes."""
+    n_rows, is_forest = evaluation.dataset.n_samples, evaluation.model.is_forest
+    with follow_rows(n_rows, Limits(REPORT_SECONDS), is_long=is_forest) as work:
+        timer = threading.Timer(REPORT_SECONDS, work.stop.set)
+        timer.daemon = True
+        timer.start()
+        try:
+            return decide(evaluation, jobs, stop=work.stop, on_rows=work.advance)
+        finally:
+            timer.cancel()
 
 
 def _as_one(runs: Sequence[TrainedModel], name: str) -> Model:

@@ -84,8 +84,13 @@ def describe_training(run: TrainedModel) -> str:
         lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
     records = [_figures(run, name, part) for name, part in parts if part is not None]
-    if model.is_forest:
-        lines += ["", "stability and robustness are at least as shown; `metasilvae verify` decides the other rows"]
+    n_open = sum(part.tally.no_info for _, part in parts if part is not None and part.tally is not None)
+    if n_open:
+        lines += [
+            "",
+            f"stability and robustness are at least as shown: {n_open} rows were not decided in time; "
+            "`metasilvae verify` decides them",
+        ]
     return "\n".join([*lines, "", as_text(records)])
 
 
@@ -129,12 +134,15 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
         {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
         for quantile in QUANTILES
     ]
+    table = as_text(records)
+    if chosen.model.is_forest:
+        table += "stability and robustness are at least as shown: only what votes prove at once is counted here\n"
     if len(kept) > 1:
-        return f"{as_text(records)}\nkept all {len(kept)} trees in {chosen.model.source}\n"
+        return f"{table}\nkept all {len(kept)} trees in {chosen.model.source}\n"
     judge = "phi on the training rows less the cost of leaves"
     if chosen.held_out_fitness is not None:
         judge = f"phi on {chosen.held_out_rows} rows held out"
-    return f"{as_text(records)}\nkept the model of seed {chosen.seed}, the best by {judge}\n"
+    return f"{table}\nkept the model of seed {chosen.seed}, the best by {judge}\n"
 
 
 def _figure(run: TrainedModel, part: str, name: str) -> float:
