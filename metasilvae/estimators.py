@@ -74,24 +74,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
-        self.epsilon = epsilon
-        self.perturbation = perturbation
-        self.preset = preset
-        self.weights = weights
-        self.max_depth = max_depth
-        self.max_leaves = max_leaves
-        self.min_samples_leaf = min_samples_leaf
-        self.leaf_cost = leaf_cost
-        self.radius_factor = radius_factor
-        self.caution = caution
-        self.rehearse = rehearse
-        self.max_iteration = max_iteration
-        self.patience = patience
-        self.time_limit = time_limit
-        self.validation = validation
-        self.options = options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._keep(locals())
 
     def _choose_options(self) -> Any:
         return choose_options(
@@ -150,25 +133,7 @@ class RobustForestClassifier(RobustClassifier):
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
-        self.n_trees = n_trees
-        self.epsilon = epsilon
-        self.method = method
-        self.row_sample = row_sample
-        self.perturbation = perturbation
-        self.preset = preset
-        self.weights = weights
-        self.max_depth = max_depth
-        self.max_leaves = max_leaves
-        self.min_samples_leaf = min_samples_leaf
-        self.leaf_cost = leaf_cost
-        self.radius_factor = radius_factor
-        self.caution = caution
-        self.rehearse = rehearse
-        self.time_limit = time_limit
-        self.validation = validation
-        self.options = options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._keep(locals())
 
     def _choose_options(self) -> Any:
         return choose_options(

@@ -12,8 +12,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from metasilvae.forest_verification import (
     number_thresholds,
 )
 from metasilvae.model import AnswerTable, Model
-from metasilvae.parallel import available_cores
+from metasilvae.parallel import run_workers
 from metasilvae.perturbation import Boxes, OneHotGroups
 from metasilvae.voting import VOTINGS
 
@@ -128,21 +127,8 @@ def find_breaking_radii(
             searcher.search(row, Budget(limits, stop, time.perf_counter()))
             on_rows(1)
 
-    jobs = min(available_cores() if jobs is None else jobs, n_samples)
-    if jobs <= 1:
-        work()
-    else:
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                for done in [pool.submit(work) for _ in range(jobs)]:
-                    done.result()
-            except BaseException:
-                stop.set()
-                raise
-    in_order = sorted(found.reasons.items())
-    found.reasons.clear()
-    found.reasons.update(in_order)
-    return found
+    run_workers(work, n_samples, jobs, stop)
+    return replace(found, reasons=dict(sorted(found.reasons.items())))
 
 
 class _Searcher:
@@ -164,12 +150,7 @@ class _Searcher:
         thresholds, starts, numbers = number_thresholds(model, n_features)
         self.thresholds = thresholds
         self.features = np.repeat(np.arange(n_features, dtype=np.int32), np.diff(starts))
-        leaf_nodes = np.flatnonzero(model.nodes["feature"] < 0)
-        self.leaf_nodes = np.full(model.n_leaves, -1, dtype=np.int32)
-        self.leaf_nodes[model.nodes["leaf"][leaf_nodes]] = leaf_nodes
-        is_member = np.zeros((len(answers.sets), model.n_labels), dtype=np.uint8)
-        for number, label_set in enumerate(answers.sets):
-            is_member[number, list(label_set)] = 1
+        is_member = answers.memberships(model.n_labels).astype(np.uint8)
         # The box that is looked at, and the answer that is expected there; the search reads them when it begins.
         self.lower, self.upper = np.zeros((1, n_features)), np.zeros((1, n_features))
         self.expected = np.zeros(1, dtype=np.int32)
@@ -252,6 +233,12 @@ class _Searcher:
             # Where the leaves meet, a point may need more to have one-hot groups.
             return np.inf
         radius: float = kernel.find_radius_of_leaves(
-            self.model.nodes, self.model.parents, self.leaf_nodes, self.found.leaves[row], self.X, *self.scale, row
+            self.model.nodes,
+            self.model.parents,
+            self.model.leaf_nodes,
+            self.found.leaves[row],
+            self.X,
+            *self.scale,
+            row,
         )
         return radius

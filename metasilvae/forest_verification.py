@@ -11,8 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from metasilvae._core import forest_search
 from metasilvae.model import AnswerTable, Model
 from metasilvae.outcome import Stability
-from metasilvae.parallel import available_cores
+from metasilvae.parallel import run_workers
 from metasilvae.perturbation import Boxes, OneHotGroups
 from metasilvae.voting import VOTINGS, Scores
 
@@ -109,9 +108,7 @@ def decide_rows(
         np.zeros(n_samples),
         {},
     )
-    is_member = np.zeros((len(answers.sets), model.n_labels), dtype=np.uint8)
-    for number, label_set in enumerate(answers.sets):
-        is_member[number, list(label_set)] = 1
+    is_member = answers.memberships(model.n_labels).astype(np.uint8)
     scores = VOTINGS[voting].score(model)
     tables = number_thresholds(model, n_features)
     found = np.zeros(n_samples, dtype=np.uint8)
@@ -137,24 +134,11 @@ def decide_rows(
                 _search_on(search, row, limits, stop, found, findings)
                 on_rows(1)
 
-    jobs = min(available_cores() if jobs is None else jobs, n_samples)
-    if jobs <= 1:
-        work()
-    else:
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                for done in [pool.submit(work) for _ in range(jobs)]:
-                    done.result()
-            except BaseException:
-                stop.set()
-                raise
+    run_workers(work, n_samples, jobs, stop)
     findings.stability[found == forest_search.STABLE] = Stability.STABLE
     findings.stability[found == forest_search.UNSTABLE] = Stability.UNSTABLE
     findings.is_admissible[found == forest_search.NO_ADMISSIBLE_POINT] = False
-    in_order = sorted(findings.reasons.items())
-    findings.reasons.clear()
-    findings.reasons.update(in_order)
-    return findings
+    return replace(findings, reasons=dict(sorted(findings.reasons.items())))
 
 
 def _search_on(

@@ -61,6 +61,13 @@ class AnswerTable:
         sets = tuple(tuple(map(int, np.flatnonzero(is_best[item]))) for item in first)
         return cls(sets, inverse.reshape(-1).astype(np.int32))
 
+    def memberships(self, n_labels: int) -> NDArray[np.bool_]:
+        """Which labels belong to each set, shape (n_sets, n_labels)."""
+        is_member = np.zeros((len(self.sets), n_labels), dtype=np.bool_)
+        for number, label_set in enumerate(self.sets):
+            is_member[number, list(label_set)] = True
+        return is_member
+
     @cached_property
     def only_label(self) -> NDArray[np.int32]:
         """For each set its label if it is the only one, else -1."""
@@ -127,6 +134,14 @@ class Model:
         parents[self.nodes["left"][inner]] = inner
         parents[self.nodes["right"][inner]] = inner
         return parents
+
+    @cached_property
+    def leaf_nodes(self) -> NDArray[np.int32]:
+        """Node of each leaf, -1 for leaves that no tree leads to."""
+        leaf_nodes = np.full(self.n_leaves, -1, dtype=np.int32)
+        nodes = np.flatnonzero(self.nodes["feature"] < 0)
+        leaf_nodes[self.nodes["leaf"][nodes]] = nodes
+        return leaf_nodes
 
     @cached_property
     def depths(self) -> NDArray[np.int32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -47,6 +48,29 @@ def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None 
             done.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def run_workers(work: Callable[[], object], n_items: int, jobs: int | None, stop: threading.Event) -> None:
+    """Call ``work()`` on several threads, each of which takes items until none is left.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Number of threads; None means one for each available core. There are never more of them than items.
+    stop : threading.Event
+        Set when one of them fails, so that the others end early.
+    """
+    jobs = min(available_cores() if jobs is None else jobs, n_items)
+    if jobs <= 1:
+        work()
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for done in [pool.submit(work) for _ in range(jobs)]:
+                done.result()
+        except BaseException:
+            stop.set()
+            raise
 
 
 def wait_for(task: futures.Future[T], deadline: float, hurry: Callable[[], object]) -> T:

@@ -204,6 +204,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     # What the methods share
 
+    def _keep(self, parameters: dict[str, Any]) -> None:
+        """Keep the parameters of `__init__` as they are, under their names; scikit-learn looks for them there."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
         values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, order="C", reset=False)

@@ -237,13 +237,10 @@ def _fill_regions(
 ) -> None:
     forest = question.searched
     right_starts = question.boxes.domains.right_starts(forest)
-    leaf_nodes = np.full(forest.n_leaves, -1, dtype=np.int32)
-    nodes = np.flatnonzero(forest.nodes["feature"] < 0)
-    leaf_nodes[forest.nodes["leaf"][nodes]] = nodes
 
     def fill(first: int, last: int) -> None:
         leaf_regions.fill_regions(
-            forest.nodes, forest.parents, leaf_nodes, *question.boxes.arrays,
+            forest.nodes, forest.parents, forest.leaf_nodes, *question.boxes.arrays,
             question.groups.members, question.groups.starts, right_starts,
             question.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
         )  # fmt: skip

@@ -44,17 +44,9 @@ class Scores:
     exact: ExactTerm
 
 
-def _is_member(model: Model) -> NDArray[np.bool_]:
-    """Which labels belong to each answer of a leaf, shape (n_answers, n_labels)."""
-    is_member = np.zeros((len(model.leaf_answers.sets), model.n_labels), dtype=np.bool_)
-    for number, label_set in enumerate(model.leaf_answers.sets):
-        is_member[number, list(label_set)] = True
-    return is_member
-
-
 def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree gives one vote to each label of its answer."""
-    is_member = _is_member(model)
+    is_member = model.leaf_answers.memberships(model.n_labels)
     votes = np.zeros((len(leaves), model.n_labels), dtype=np.int32)
     for tree in range(leaves.shape[1]):
         votes += is_member[model.leaf_answers.ids[leaves[:, tree]]]
@@ -62,7 +54,7 @@ def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _score_votes(model: Model) -> Scores:
-    units = _is_member(model)[model.leaf_answers.ids].astype(np.int64)
+    units = model.leaf_answers.memberships(model.n_labels)[model.leaf_answers.ids].astype(np.int64)
     return Scores(units, 0, lambda leaf, label: Fraction(int(units[leaf, label])))
 
 

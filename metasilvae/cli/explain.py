@@ -8,21 +8,20 @@ import click
 
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
-    Phrase,
     PhraseCommand,
-    attack_option,
     check_outputs,
     data_options,
     jobs_option,
     limit_options,
     output_option,
+    perturbation_options,
     refuse_two_pipes,
     voting_option,
 )
 from metasilvae.cli.row_work import follow_rows
 from metasilvae.explanation import count_searches, explain_outcome
 from metasilvae.forest_verification import Limits
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile
+from metasilvae.perturbation import BoxFile
 from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
 from metasilvae.storage import write_output
 from metasilvae.verification import ask, verify
@@ -31,14 +30,7 @@ from metasilvae.verification import ask, verify
 @click.command(cls=PhraseCommand)
 @click.argument("model")
 @click.argument("data")
-@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
-@click.option(
-    "--perturbation",
-    type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
-    help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
-    "from a file.",
-)
-@attack_option
+@perturbation_options()
 @click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=5, help="Rows to show one by one.")
 @click.option(
     "--format",

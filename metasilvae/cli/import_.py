@@ -71,7 +71,7 @@ def import_(
         check_width(imported.model, dataset)
     comparison = None
     if is_compared:
-        with RowBar(100, name="compare", unit="%") as bar:
+        with RowBar(100, what="compare", unit="%") as bar:
             comparison = compare(imported, None if dataset is None else dataset.X, on_share=bar.reach)
     if is_compared and comparison is None:
         warnings.warn(

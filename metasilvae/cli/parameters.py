@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from metasilvae.errors import RequestError
+from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, check_output, is_same_file
 from metasilvae.voting import VOTINGS
@@ -183,6 +184,23 @@ data_options = shared_options(
     reading_options,
     click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
 )
+
+
+def perturbation_options(default: str = "") -> Callable[[Any], Any]:
+    """The three ways to say what may be perturbed; `default` stands in the help."""
+    return shared_options(
+        click.option(
+            "--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E)."
+        ),
+        click.option(
+            "--perturbation",
+            type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
+            help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each "
+            f"row from a file.{default}",
+        ),
+        attack_option,
+    )
+
 
 attack_option = click.option(
     "--attack",

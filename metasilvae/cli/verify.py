@@ -9,13 +9,12 @@ import click
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
     CountedList,
-    Phrase,
     PhraseCommand,
-    attack_option,
     check_outputs,
     data_options,
     jobs_option,
     limit_options,
+    perturbation_options,
     refuse_two_pipes,
     scheduler_option,
     shard_option,
@@ -29,7 +28,7 @@ from metasilvae.formats.weights import read_weights
 from metasilvae.gates import Gate, combine
 from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, Ball, BoxFile, Weighted
+from metasilvae.perturbation import Ball, BoxFile, Weighted
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.verdicts import VerificationReport
 from metasilvae.sharding import Shard
@@ -41,14 +40,7 @@ from metasilvae.verification import verify as verify_rows
 @click.command(cls=PhraseCommand)
 @click.argument("model")
 @click.argument("data")
-@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
-@click.option(
-    "--perturbation",
-    type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
-    help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
-    "from a file.  [default: l_inf 0]",
-)
-@attack_option
+@perturbation_options("  [default: l_inf 0]")
 @click.option(
     "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from metasilvae.comparison import LARGEST, Comparison, Region, Result
 from metasilvae.dataset import Dataset
 from metasilvae.forest_verification import INTERRUPTED, STEPS, TIMEOUT
-from metasilvae.model import Model, name_kind
+from metasilvae.report.headings import describe_model
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,6 @@ _REASONS = {
 }
 
 
-def _describe(model: Model) -> str:
-    kind = name_kind(model.is_forest, model.n_trees)
-    return f"{model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})"
-
-
 def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
     domain = report.comparison.domain
     for feature, lower, upper in report.bounds(region):
@@ -57,8 +52,8 @@ def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
 def write_text(report: ComparisonReport) -> str:
     comparison = report.comparison
     lines = [
-        f"first   {_describe(comparison.first)}",
-        f"second  {_describe(comparison.second)}",
+        f"first   {describe_model(comparison.first)}",
+        f"second  {describe_model(comparison.second)}",
         f"domain  {comparison.domain.description}",
         "",
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from metasilvae.explanation import Explanation, UnstableRow
 from metasilvae.forest_verification import INTERRUPTED
-from metasilvae.model import name_kind
+from metasilvae.report.headings import describe_subject
 from metasilvae.report.radii import as_json_number
 from metasilvae.report.tables import Record, as_text
 
@@ -36,13 +36,9 @@ class ExplanationReport:
 def write_text(report: ExplanationReport) -> str:
     explanation = report.explanation
     question, outcome, rows = explanation.question, explanation.outcome, explanation.rows
-    model, dataset = question.model, question.dataset
-    kind = name_kind(model.is_forest, model.n_trees)
     parts = [
-        f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
-        f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
-        f"perturbation  {report.perturbation}\n",
-        f"{len(rows)} of {dataset.n_samples} rows are unstable"
+        describe_subject(question, report.perturbation),
+        f"{len(rows)} of {question.dataset.n_samples} rows are unstable"
         + (f", {outcome.tally.no_info} undecided\n" if outcome.tally.no_info else "\n"),
     ]
     if report.is_partial:

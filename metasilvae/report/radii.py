@@ -14,11 +14,10 @@ import numpy as np
 
 from metasilvae.curve import QUANTILES, choose_quantile
 from metasilvae.forest_verification import INTERRUPTED
-from metasilvae.merging import MergedQuestion, ShardNote
-from metasilvae.model import name_kind
+from metasilvae.merging import ShardNote
 from metasilvae.radius import Radii
+from metasilvae.report.headings import Subject, describe_subject
 from metasilvae.report.tables import as_text
-from metasilvae.verification import Question
 
 ROWS_SHOWN = 5
 
@@ -27,7 +26,7 @@ ROWS_SHOWN = 5
 class RadiusReport:
     """Radii of all rows, or of those of a shard."""
 
-    question: Question | MergedQuestion
+    question: Subject
     perturbation: str
     radii: Radii
     shard: ShardNote | None = None
@@ -105,13 +104,8 @@ def as_json_number(value: float) -> float | None:
 
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
-    model, dataset, radii = report.question.model, report.question.dataset, report.radii
-    kind = name_kind(model.is_forest, model.n_trees)
-    yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
-    yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
-    if report.shard is not None:
-        yield f"shard         {report.shard.number}/{report.shard.count} of {report.shard.n_rows} rows\n"
-    yield f"perturbation  radius times {report.perturbation}\n\n"
+    radii = report.radii
+    yield describe_subject(report.question, f"radius times {report.perturbation}", report.shard) + "\n"
     yield "largest radius at which no perturbation changes the answer\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
     fragile = np.argsort(radii.lower, kind="stable")[:ROWS_SHOWN]

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from metasilvae.evaluation import Evaluation
 from metasilvae.formats.study_tables import TEST_PREFIX
-from metasilvae.model import name_kind
+from metasilvae.report.headings import describe_model
 from metasilvae.report.tables import Cell, Record, as_text
 from metasilvae.seed_study import QUANTILES, TrainedModel, spread
 from metasilvae.training_progress import Progress
@@ -73,10 +73,9 @@ def describe_training(run: TrainedModel) -> str:
     """The model and its figures on the training rows and on the test rows."""
     model, reason = run.model, run.stop_reason
     assert run.training.perturbation is not None
-    kind = name_kind(model.is_forest, model.n_trees)
     how = [f"seed {run.seed}", f"{run.seconds:.2f} s", *([f"end: {reason.value}"] if reason else [])]
     lines = [
-        f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})",
+        f"model         {describe_model(model)}",
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]

@@ -9,32 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
-from metasilvae.dataset import Dataset
 from metasilvae.gates import Gate, GateResult
-from metasilvae.merging import ModelFacts, ShardNote
-from metasilvae.model import name_kind
+from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome, Verdict
+from metasilvae.report.headings import Subject, describe_subject
 
 # Rows formatted at a time, so that a long report needs little memory.
 ROWS_PER_PIECE = 4096
 DEFAULT_PRINT_LENGTH = 32
 # silva takes a smaller --max-print-length for this one.
 SHORTEST_PRINT_LENGTH = 8
-
-
-class Subject(Protocol):
-    """What was verified, as far as reports want to know; a `metasilvae.verification.Question` will do."""
-
-    @property
-    def model(self) -> ModelFacts: ...
-
-    @property
-    def dataset(self) -> Dataset: ...
-
-    @property
-    def voting(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -111,13 +97,8 @@ def _in_pieces(lines: Iterator[str]) -> Iterator[str]:
 
 def write_text(report: VerificationReport) -> Iterator[str]:
     """A short summary for people."""
-    model, dataset, tally = report.question.model, report.question.dataset, report.outcome.tally
-    kind = name_kind(model.is_forest, model.n_trees)
-    yield f"model         {model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})\n"
-    yield f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)\n"
-    if report.shard is not None:
-        yield f"shard         {report.shard.number}/{report.shard.count} of {report.shard.n_rows} rows\n"
-    yield f"perturbation  {report.perturbation}\n\n"
+    tally = report.outcome.tally
+    yield describe_subject(report.question, report.perturbation, report.shard) + "\n"
     for name, count in (
         ("accuracy", tally.correct),
         ("stability", tally.stable),
