@@ -15,6 +15,7 @@ from libc.stdlib cimport free, malloc
 from ms_box cimport lower_bound, upper_bound
 from ms_groups cimport fill_nearest, groups_admit
 from ms_node cimport Node, reaches_left, reaches_right
+from ms_walk cimport RowBox, descend
 
 # What find_witnesses can say about a row; metasilvae.verification has the same names.
 NO_WITNESS, WITNESS, NO_ADMISSIBLE_POINT = 0, 1, 2
@@ -48,9 +49,9 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_s
 
     Stops at the first leaf that answers differently.
     """
-    cdef Py_ssize_t row, top, f
+    cdef Py_ssize_t row, top
     cdef int32_t node
-    cdef double threshold
+    cdef RowBox box
     cdef bint is_stable
     # Right children that wait while the left subtree is searched: at most one for each split on the path.
     cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
@@ -59,28 +60,16 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_s
     try:
         with nogil:
             for row in range(start, stop):
-                is_stable = True
-                node = 0
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
                 top = 0
+                node = descend(&nodes[0], 0, box, waiting, &top)
                 while True:
-                    f = nodes[node].feature
-                    if f < 0:
-                        if leaf_answers[nodes[node].leaf] != expected[row]:
-                            is_stable = False
-                            break
-                        if top == 0:
-                            break
-                        top -= 1
-                        node = waiting[top]
-                        continue
-                    threshold = nodes[node].threshold
-                    if reaches_left(lower_bound(low_center[row, f], radius_down[f], minimum[f]), threshold):
-                        if reaches_right(upper_bound(high_center[row, f], radius_up[f], maximum[f]), threshold):
-                            waiting[top] = nodes[node].right
-                            top += 1
-                        node = nodes[node].left
-                    else:
-                        node = nodes[node].right
+                    is_stable = leaf_answers[nodes[node].leaf] == expected[row]
+                    if not is_stable or top == 0:
+                        break
+                    top -= 1
+                    node = descend(&nodes[0], waiting[top], box, waiting, &top)
                 stable[row] = is_stable
     finally:
         free(waiting)
