@@ -188,12 +188,19 @@ class TestAttacks:
         (number,) = page.find("input", type="number")
         assert number.attributes["value"] == "1"
 
-    def test_no_radii_no_curve(self, tree: str, tmp_path: Path) -> None:
+    def test_whole_numbers_have_a_curve(self, tree: str, tmp_path: Path) -> None:
         attack = write(tmp_path, "a.toml", "[default]\nradius = 1\ninteger = true\n")
-        page = make_page(tree, write(tmp_path, "whole.csv", "a,0,0\nbb,1,1\n"), "--attack", attack)
-        assert not page.find("script", id="curve-data")
-        assert "no curve. a radius needs" in " ".join(p.text for p in page.find("p"))
+        rows = write(tmp_path, "whole.csv", "a,0,0\nbb,1,1\n")
+        page = make_page(tree, rows, "--attack", attack)
+        wanted = answer_of("verify", tree, rows, "--attack", attack, "--radius")
+        assert page.data("curve-data")["sets"][0]["epsilon"] == sorted({row["radius"] for row in wanted["rows"]})
         assert int(page.texts("verdicts-table")[3][1]) > 0
+
+    def test_no_radii_no_curve(self, tree: str, tmp_path: Path) -> None:
+        boxes = write(tmp_path, "boxes.txt", "[0;1] [0;1]\n[0;1] [0;1]\n")
+        page = make_page(tree, write(tmp_path, "r.csv", "a,0,0\nbb,1,1\n"), "--perturbation", "from-file", boxes)
+        assert not page.find("script", id="curve-data")
+        assert "no curve. boxes from a file have no radii" in " ".join(p.text for p in page.find("p"))
 
 
 class TestUsage:
@@ -203,7 +210,7 @@ class TestUsage:
             (["-o", "page.html"], "say what may be perturbed"),
             (["--epsilon", "0.1"], "Missing option '--output'"),
             (["--epsilon", "0.1", "--attack", "x.toml", "-o", "page.html"], "give one of them"),
-            (["--epsilon", "-1", "-o", "page.html"], "must be a number that is not negative"),
+            (["--epsilon", "-1", "-o", "page.html"], "must be a finite number that is not negative"),
         ],
     )
     def test_wrong_options(self, tree: str, rows: str, options: list[str], message: str) -> None:

@@ -16,14 +16,13 @@ from metasilvae.assessment import Assessment, assess
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
-    Phrase,
     PhraseCommand,
-    attack_option,
     check_outputs,
     command_line,
     data_options,
     jobs_option,
     limit_options,
+    perturbation_options,
     refuse_two_pipes,
     voting_option,
 )
@@ -31,7 +30,7 @@ from metasilvae.forest_verification import Limits
 from metasilvae.formats.silva_models import read_model
 from metasilvae.page.content import PageContent
 from metasilvae.page.document import write_page
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile
+from metasilvae.perturbation import BoxFile
 from metasilvae.report.row_bars import RowBar
 from metasilvae.storage import STANDARD_STREAM, write_output
 from metasilvae.verification import ask
@@ -40,14 +39,7 @@ from metasilvae.verification import ask
 @click.command(cls=PhraseCommand)
 @click.argument("model")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E).")
-@click.option(
-    "--perturbation",
-    type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
-    help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each row "
-    "from a file.",
-)
-@attack_option
+@perturbation_options()
 @click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the page, - for standard output.")
 @click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=10, help="Rows to show one by one.")
 @voting_option
