@@ -139,7 +139,7 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
 @pytest.fixture
 def endless_search(tmp_path: Path) -> tuple[str, str]:
     """A forest whose second half of rows takes more steps than anyone can wait for, and the rows."""
-    n_features = 24
+    n_features = 64
     head = f"classifier-decision-tree {n_features} 2 a b\n"
     trees = [head + "LEAF 1 0\n"]
     for feature in range(n_features):
@@ -154,16 +154,17 @@ def test_an_interrupt_keeps_the_rows_that_are_decided(
     cluster: Cluster, observer: Any, endless_search: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("metasilvae.row_pieces.ROWS_PER_PIECE", 1)
-    calls = iter([None, signal.SIGINT])
-    monkeypatch.setattr(
-        RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in [next(calls, None)] if s]
-    )
-    words = ["--epsilon", "0.2", "--format", "csv", "--scheduler", cluster.address]
+    signals = iter([signal.SIGINT])
+    monkeypatch.setattr(RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in signals])
+    # The limit is for a failure of this test only.
+    words = ["--epsilon", "0.2", "--format", "csv", "--scheduler", cluster.address, "--sample-timeout", "100"]
     found = run("verify", *endless_search, *words, code=130)
-    assert found.stderr == "interrupted; 2 of 4 rows are decided\n"
-    assert [line.split(",")[3:] for line in found.stdout.splitlines()[1:]] == [
-        ["ROBUST", ""], ["ROBUST", ""], ["NO-INFO", "interrupted"], ["NO-INFO", "interrupted"],
-    ]  # fmt: skip
+    verdicts = [line.split(",")[3:] for line in found.stdout.splitlines()[1:]]
+    assert verdicts[0] == ["ROBUST", ""]
+    # The second row may be done at the same time as the first.
+    assert verdicts[1] in (["ROBUST", ""], ["NO-INFO", "interrupted"])
+    assert verdicts[2:] == [["NO-INFO", "interrupted"]] * 2
+    assert found.stderr == f"interrupted; {verdicts.count(['ROBUST', ''])} of 4 rows are decided\n"
     # The workers, each with one thread, have ended their searches.
     workers = list(observer.processing())
     answers = [observer.submit(os.getpid, workers=[worker], pure=False) for worker in workers]

@@ -229,7 +229,11 @@ def test_rows_are_chosen_evenly(tmp_path: Path) -> None:
         (["builtin:wine/test", "--features", "0", "13"], 2, "a number from 0 to 12"),
         (["builtin:wine/test", "--features", "0", "0000000000013"], 2, "a number from 0 to 12"),
         (["builtin:wine/test"], 2, "tests 3 features (alcohol, malic_acid, ash), a plane has two; choose them with"),
-        (["builtin:wine/test", "--features", "0", "1", "--epsilon", "-1"], 2, "must be a number that is not negative"),
+        (
+            ["builtin:wine/test", "--features", "0", "1", "--epsilon", "-1"],
+            2,
+            "must be a finite number that is not negative",
+        ),
         (["builtin:circle/test"], 1, "has 2 features"),
     ],
 )
