@@ -136,36 +136,50 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
     assert "2 seeds" in found.stdout
 
 
-@pytest.fixture
-def endless_search(tmp_path: Path) -> tuple[str, str]:
-    """A forest whose second half of rows takes more steps than anyone can wait for, and the rows."""
+def write_endless_search(folder: Path, values: list[float]) -> tuple[str, str]:
+    """A forest, and for each value a row; with epsilon 0.2 those above 0.3 take more steps than anyone can wait for."""
     n_features = 64
     head = f"classifier-decision-tree {n_features} 2 a b\n"
     trees = [head + "LEAF 1 0\n"]
     for feature in range(n_features):
         for left, right in (("1 0", "0 1"), ("0 1", "1 0")):
             trees.append(f"{head}SPLIT {feature} 0.5\nLEAF {left}\nLEAF {right}\n")
-    rows = "".join("a" + f",{value}" * n_features + "\n" for value in (0.1, 0.2, 0.4, 0.45))
-    forest = write(tmp_path, "endless.silva", f"classifier-forest {len(trees)}\n" + "".join(trees))
-    return forest, write(tmp_path, "endless.csv", rows)
+    forest = write(folder, "endless.silva", f"classifier-forest {len(trees)}\n" + "".join(trees))
+    return forest, write(folder, "endless.csv", "".join("a" + f",{value}" * n_features + "\n" for value in values))
 
 
-def test_an_interrupt_keeps_the_rows_that_are_decided(
-    cluster: Cluster, observer: Any, endless_search: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_keeps_the_rows_that_are_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker takes the pieces in turn; the third one ends because it is told to, the fourth is not begun."""
+
+    @contextlib.contextmanager
+    def open_executor(scheduler: str) -> Iterator[LocalExecutor]:
+        assert scheduler == "x:1"
+        yield LocalExecutor(1)
+
+    monkeypatch.setattr("metasilvae.execution.open_executor", open_executor)
     monkeypatch.setattr("metasilvae.row_pieces.ROWS_PER_PIECE", 1)
-    signals = iter([signal.SIGINT])
-    monkeypatch.setattr(RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in signals])
-    # The limit is for a failure of this test only.
-    words = ["--epsilon", "0.2", "--format", "csv", "--scheduler", cluster.address, "--sample-timeout", "100"]
-    found = run("verify", *endless_search, *words, code=130)
-    verdicts = [line.split(",")[3:] for line in found.stdout.splitlines()[1:]]
-    assert verdicts[0] == ["ROBUST", ""]
-    # The second row may be done at the same time as the first.
-    assert verdicts[1] in (["ROBUST", ""], ["NO-INFO", "interrupted"])
-    assert verdicts[2:] == [["NO-INFO", "interrupted"]] * 2
-    assert found.stderr == f"interrupted; {verdicts.count(['ROBUST', ''])} of 4 rows are decided\n"
-    # The workers, each with one thread, have ended their searches.
+    signals = iter([None, signal.SIGINT])
+    monkeypatch.setattr(
+        RowBar, "advance", lambda self, n_rows: [signal.raise_signal(s) for s in [next(signals, None)] if s]
+    )
+    search = write_endless_search(tmp_path, [0.1, 0.2, 0.4, 0.45])
+    found = run("verify", *search, "--epsilon", "0.2", "--format", "csv", "--scheduler", "x:1", code=130)
+    assert [line.split(",")[3:] for line in found.stdout.splitlines()[1:]] == [
+        ["ROBUST", ""], ["ROBUST", ""], ["NO-INFO", "interrupted"], ["NO-INFO", "interrupted"],
+    ]  # fmt: skip
+    assert found.stderr == "interrupted; 2 of 4 rows are decided\n"
+
+
+def test_an_interrupt_ends_searches_on_a_cluster(cluster: Cluster, observer: Any, tmp_path: Path) -> None:
+    search = write_endless_search(tmp_path, [0.4] * 64)
+    words = ["--epsilon", "0.2", "--format", "csv", "--scheduler", cluster.address]
+    process = start("verify", *search, *words, cwd=tmp_path)
+    wait_until(lambda: all(observer.processing().values()))
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert (code, err) == (130, "interrupted; 0 of 64 rows are decided\n")
+    assert out.splitlines()[1:] == [f"{row},a,a,NO-INFO,interrupted" for row in range(64)]
+    # Each worker has one thread; that it answers shows that its search has ended.
     workers = list(observer.processing())
     answers = [observer.submit(os.getpid, workers=[worker], pure=False) for worker in workers]
     assert len({answer.result(timeout=120) for answer in answers}) == len(workers)
