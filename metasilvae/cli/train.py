@@ -180,7 +180,7 @@ def train(
         n_archived = 0 if pareto is None or collector is None else write_archive(pareto, collector)
     if table is not None and table_format is not None:
         write_output(table, TABLE_FORMATS[table_format](tabulate_study(runs)))
-    if len(kept) == 1 and not interrupts.received:
+    if len(kept) == 1 and kept[0].model.is_forest and not interrupts.received:
         best = kept[0]
         test_figures = None if best.test is None else _decide_rows(best.test, jobs)
         kept = [replace(best, training=_decide_rows(best.training, jobs), test=test_figures)]
@@ -261,9 +261,8 @@ def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) 
 
 
 def _decide_rows(evaluation: Evaluation, jobs: int | None) -> Evaluation:
-    """Exact figures for the report, unless they take too long or a signal comes."""
-    n_rows, is_forest = evaluation.dataset.n_samples, evaluation.model.is_forest
-    with follow_rows(n_rows, Limits(REPORT_SECONDS), is_long=is_forest) as work:
+    """Exact figures of a forest for the report, unless they take too long or a signal comes."""
+    with follow_rows(evaluation.dataset.n_samples, Limits(REPORT_SECONDS)) as work:
         timer = threading.Timer(REPORT_SECONDS, work.stop.set)
         timer.daemon = True
         timer.start()
