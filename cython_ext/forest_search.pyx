@@ -26,6 +26,7 @@ from ms_bounding cimport (
 from ms_box cimport lower_bound, upper_bound
 from ms_choosing cimport MAX_CANDIDATES, first_meeting, is_left, propose_between_best
 from ms_contest cimport Contest, bound_contests, list_contests, sort_open
+from ms_descent cimport descend
 from ms_meeting cimport (
     Cut, Meeting, Part, begin_meeting, free_meeting, join_meeting, meets, propose_between, reserve_meeting,
 )
@@ -86,7 +87,7 @@ cdef class ForestSearch:
     cdef object referee
     cdef int32_t n_features, n_labels, n_trees
     # By tree.
-    cdef int32_t[::1] choice, order
+    cdef int32_t[::1] choice, order, starts
     # Nodes, by depth.
     cdef int32_t[::1] waiting
     cdef Space space
@@ -121,7 +122,7 @@ cdef class ForestSearch:
         self.n_features = <int32_t> threshold_starts.shape[0] - 1
         self.n_labels = <int32_t> scores.shape[1]
         self.n_trees = <int32_t> roots.shape[0]
-        self.choice = np.zeros(self.n_trees, dtype=np.int32)
+        self.choice, self.starts = np.zeros((2, self.n_trees), dtype=np.int32)
         self.order = np.arange(self.n_trees, dtype=np.int32)
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
         self.slack = 2 * error * self.n_trees
@@ -226,7 +227,8 @@ cdef class ForestSearch:
         """All contests that the sum of the best leads does not decide, the most promising first."""
         reserve(<void**> &self.contests, &self.contest_capacity, 2 * <size_t> self.n_labels, sizeof(Contest))
         self.n_contests = list_contests(&self.is_member[self.answers[row], 0], self.n_labels, self.contests)
-        bound_contests(self.contests, self.n_contests, &self.nodes[0], &self.roots[0], self.n_trees,
+        descend(&self.nodes[0], &self.roots[0], self.n_trees, self.space.lower, self.space.upper, &self.starts[0])
+        bound_contests(self.contests, self.n_contests, &self.nodes[0], &self.starts[0], self.n_trees,
                        &self.scores[0, 0], self.n_labels, self.space.lower, self.space.upper, &self.waiting[0])
         self.n_contests = sort_open(self.contests, self.n_contests, self._least(False), self._least(True))
         return 0

@@ -36,13 +36,14 @@ cdef inline int32_t list_contests(const uint8_t* is_expected, int32_t n_labels, 
     return n_contests
 
 
-cdef inline void bound_contests(Contest* contests, int32_t n_contests, const Node* nodes, const int32_t* roots,
+cdef inline void bound_contests(Contest* contests, int32_t n_contests, const Node* nodes, const int32_t* starts,
                                 int32_t n_trees, const int64_t* scores, int32_t n_labels, const double* lower,
                                 const double* upper, int32_t* waiting) noexcept nogil:
     """Add up the best leads of all trees in a box.
 
     Parameters
     ----------
+    starts : for each tree the root, or where `ms_descent.descend` ended
     lower, upper : bounds of the box, by feature
     waiting : room for one node at each depth
     """
@@ -51,7 +52,7 @@ cdef inline void bound_contests(Contest* contests, int32_t n_contests, const Nod
     cdef int64_t lead
     cdef bint is_first
     for tree in range(n_trees):
-        node = roots[tree]
+        node = starts[tree]
         top = 0
         is_first = True
         while True:

@@ -18,6 +18,11 @@ cdef inline bint goes_left(double value, double threshold) noexcept nogil:
     return value <= threshold
 
 
+cdef inline int32_t child(const Node* node, bint is_left) noexcept nogil:
+    """The left or the right child, without a jump: which one it is cannot be foreseen."""
+    return node.right ^ ((node.left ^ node.right) & -<int32_t> is_left)
+
+
 cdef inline bint reaches_left(double lower, double threshold) noexcept nogil:
     """Some value of an interval that starts at `lower` goes to the left child."""
     return lower <= threshold

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int32_t
 
-from ms_node cimport Node, goes_left
+from ms_descent cimport descend
+from ms_node cimport Node
 
 
 def fill_leaves(const Node[::1] nodes, const int32_t[::1] roots, const double[:, ::1] X,
@@ -13,15 +14,10 @@ def fill_leaves(const Node[::1] nodes, const int32_t[::1] roots, const double[:,
     ----------
     leaves : shape (n_samples, n_trees), receives positions in the model's table of leaves
     """
-    cdef Py_ssize_t row, tree
-    cdef int32_t node
+    cdef Py_ssize_t row
+    cdef int32_t tree, n_trees = <int32_t> roots.shape[0]
     with nogil:
         for row in range(start, stop):
-            for tree in range(roots.shape[0]):
-                node = roots[tree]
-                while nodes[node].feature >= 0:
-                    if goes_left(X[row, nodes[node].feature], nodes[node].threshold):
-                        node = nodes[node].left
-                    else:
-                        node = nodes[node].right
-                leaves[row, tree] = nodes[node].leaf
+            descend(&nodes[0], &roots[0], n_trees, &X[row, 0], &X[row, 0], &leaves[row, 0])
+            for tree in range(n_trees):
+                leaves[row, tree] = nodes[leaves[row, tree]].leaf
