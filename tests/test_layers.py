@@ -13,6 +13,8 @@ LAYERS = [
     {"errors", "extras"},
     {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome",
      "fingerprints"},
+    {"errors", "extras", "memory"},
+    {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "forest_comparison", "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
