@@ -12,7 +12,6 @@ from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
 
-
 def is_set(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 

@@ -236,7 +236,9 @@ def test_absurd_sizes_are_refused_before_they_are_allocated(tmp_path: Path) -> N
     path = tmp_path / "broken"
     for content in (b"# 1 1 99999999999999\n" + ROW, b"a 2147483646:1\n" * 3000):
         path.write_bytes(content)
-        pattern = re.escape(str(path)) + r": \d+ rows? of \d+ features need [\d.]+ GiB of memory, [\d.]+ GiB are allowed"
+        pattern = (
+            re.escape(str(path)) + r": \d+ rows? of \d+ features need [\d.]+ GiB of memory, [\d.]+ GiB are allowed"
+        )
         with pytest.raises(DataError, match=pattern):
             read_dataset(str(path))
 
