@@ -343,19 +343,27 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
-    """Open a file that can be followed while it grows, and that keeps its first bytes; ``-`` is standard output."""
+    """Open a file that can be followed while it grows, and that keeps its first bytes; ``-`` is standard output.
+
+    Who writes to it flushes it.
+    """
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         return
     check_output(path)
     try:
-        with open(path, "r+b" if n_kept else "wb") as stream:
-            if n_kept:
-                stream.truncate(n_kept)
-                stream.seek(n_kept)
-            yield stream
+        stream = open(path, "r+b" if n_kept else "wb")
+        if n_kept:
+            stream.truncate(n_kept)
+            stream.seek(n_kept)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    try:
+        yield stream
+    finally:
+        # What could not be flushed is known to be lost.
+        with contextlib.suppress(OSError):
+            stream.close()
 
 
 def write_output(path: str, content: str | bytes | Iterable[str]) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 WORDS = [
-    *(b"", b" ", b"\t", b"\n", b"\r\n", b"\r", b"\0", b",", b";", b"|", b":", b"#", b'"', b"'", b"[", b"]", b"{}", b"="),
+    *(b"", b" ", b"\t", b"\n", b"\r\n", b"\r", b"\0", b",", b";", b"|", b":", b"#", b'"', b"'", b"[", b"]", b"="),
     *(b"0", b"1", b"-1", b"+1", b"2", b"1e400", b"1e-400", b"-0.0", b"nan", b"inf", b"-inf", b"?", b"0x10", b"1_0"),
     *(b"9" * 9, b"9" * 20, b"9" * 400, b"2147483647", b"2147483648", b"4294967296", b"9007199254740993"),
     *(b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3\xa9", b"\xe2\x80\xa8", b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\x85"),
