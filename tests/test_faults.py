@@ -141,7 +141,8 @@ def test_an_end_while_writing(number: signal.Signals, folder: Path) -> None:
     "line",
     ["info gone.silva", "predict TREE gone.csv", "verify TREE ROWS --perturbation from-file gone.txt",
      "verify TREE ROWS --attack gone.toml", "verify TREE ROWS --epsilon 0.1 --weights gone.txt",
-     "train gone.csv out.silva --epsilon 0.1", "train ROWS out.silva --epsilon 0.1 --test gone.csv", "data check gone.csv"],
+     "train gone.csv out.silva --epsilon 0.1", "train ROWS out.silva --epsilon 0.1 --test gone.csv",
+     "data check gone.csv"],
 )  # fmt: skip
 def test_a_vanished_input(line: str, tree: str, rows: str, folder: Path) -> None:
     before = sorted(os.listdir(folder))

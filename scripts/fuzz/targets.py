@@ -26,6 +26,8 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.idx_files import read_idx
 from metasilvae.formats.silva_models import format_model, parse_model, same_model
 from metasilvae.formats.weights import read_weights
+from metasilvae.merging import merge_shards, read_shard
+from metasilvae.scaling import Scale
 from metasilvae.storage import STANDARD_STREAM
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -105,6 +107,19 @@ def fuzz_weights(content: bytes) -> None:
         require(np.isfinite(read_weights(source)).all(), "a weight that is not finite")
 
 
+def fuzz_scale(content: bytes) -> None:
+    with standard_input(content) as source:
+        scale = Scale.load(source)
+    require((scale.minimum <= scale.maximum).all(), "a minimum above its maximum")
+
+
+def fuzz_shard(content: bytes) -> None:
+    with standard_input(content) as source:
+        shard = read_shard(source)
+    _, _, outcome = merge_shards([shard])
+    require(len(outcome.stability) == shard.note.n_rows, "not one verdict for each row")
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "csv": fuzz_dataset("csv"),
     "libsvm": fuzz_dataset("libsvm"),
@@ -115,6 +130,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "attack": fuzz_attack,
     "boxes": fuzz_boxes,
     "weights": fuzz_weights,
+    "scale": fuzz_scale,
+    "shard": fuzz_shard,
 }
 
 
