@@ -29,6 +29,8 @@ cdef class Walk:
     cdef const int32_t* second_classes
     cdef double* low
     cdef double* high
+    # Nodes below each node of both trees, to look at the smaller side of a split first; NULL: the left side first.
+    cdef const int32_t* sizes
     cdef Frame* stack
     cdef Py_ssize_t top
     # Where the walk has found a difference.
@@ -37,6 +39,7 @@ cdef class Walk:
     def __cinit__(self, Py_ssize_t n_features, Py_ssize_t depth):
         self.low = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.high = <double*> malloc(max(n_features, 1) * sizeof(double))
+        self.sizes = NULL
         # Each split leaves at most two frames behind while the walk is below it.
         self.stack = <Frame*> malloc((3 * depth + 4) * sizeof(Frame))
         if self.low == NULL or self.high == NULL or self.stack == NULL:
@@ -56,6 +59,7 @@ cdef class Walk:
         cdef Frame frame
         cdef const Node* node
         cdef int32_t f, left_first, left_second, right_first, right_second
+        cdef Py_ssize_t sooner, later
         while self.top > 0:
             self.top -= 1
             frame = self.stack[self.top]
@@ -96,9 +100,12 @@ cdef class Walk:
                 self.stack[self.top] = Frame(right_first, right_second, -1, 0.0, 0.0)
                 self.top += 1
             else:
+                later, sooner = self.top + 1, self.top + 2
+                if self.sizes != NULL and self.sizes[node.right] < self.sizes[node.left]:
+                    later, sooner = sooner, later
                 self.stack[self.top] = Frame(-1, -1, f, self.low[f], self.high[f])
-                self.stack[self.top + 1] = Frame(right_first, right_second, f, just_above(node.threshold), self.high[f])
-                self.stack[self.top + 2] = Frame(left_first, left_second, f, self.low[f], node.threshold)
+                self.stack[later] = Frame(right_first, right_second, f, just_above(node.threshold), self.high[f])
+                self.stack[sooner] = Frame(left_first, left_second, f, self.low[f], node.threshold)
                 self.top += 3
         return False
 
@@ -206,6 +213,8 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     cdef int64_t n_dropped = 0
     walk.first_nodes = walk.second_nodes = &nodes[0]
     walk.first_classes = walk.second_classes = &classes[0]
+    # A difference is often found in a leaf beside a long chain.
+    walk.sizes = &sizes[0]
     with nogil:
         for f in range(lower.shape[0]):
             walk.low[f], walk.high[f] = lower[f], upper[f]
