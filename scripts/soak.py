@@ -149,7 +149,7 @@ def end_by_signal(work: Round) -> None:
     rng = work.rng
     data = work.write_rows(work.rows(3, "abc", 200))
     before = set(os.listdir(work.folder))
-    words = ["train", data, work.path("model.silva"), "--epsilon", "0.1", "--max-iteration", "100000"]
+    words = ["train", data, work.path("model.silva"), "--epsilon", "0.1", "--max-iteration", "100000", "--no-manifest"]
     process = subprocess.Popen(
         [sys.executable, "-m", "metasilvae", *words, "--time-limit", "60"],
         stdout=subprocess.DEVNULL,
@@ -165,11 +165,36 @@ def end_by_signal(work: Round) -> None:
         read_model(work.path("model.silva"))
 
 
+def resume_training(work: Round) -> None:
+    """A training that is killed at any moment and resumed: the bytes of the one that was left alone."""
+    rng = work.rng
+    data = work.write_rows(work.rows(rng.choice([2, 3]), "abc", rng.randint(30, 150)))
+    words = ["--epsilon", rng.choice([0.0, 0.25]), "--seed", rng.randrange(1000), "--max-iteration", rng.randint(5, 60)]
+    words += ["--trees", 3] if rng.random() < 0.3 else []
+    work.run("train", data, work.path("whole.silva"), *words, "--no-manifest")
+    keeping = [work.path("resumed.silva"), *words, "--no-manifest", "--checkpoint", work.path("run.checkpoint")]
+    keeping += ["--every", rng.choice([1, 3]), "--resume", "auto"]
+    for _ in range(rng.randint(1, 3)):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "metasilvae", "train", data, *map(str, keeping)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0.2, 3))
+        process.kill()
+        process.wait()
+    work.run("train", data, *keeping)
+    whole, resumed = (Path(work.path(name)).read_bytes() for name in ("whole.silva", "resumed.silva"))
+    require(whole == resumed, "the resumed training ends with another model")
+
+
 ROUNDS: dict[str, tuple[Callable[[Round], None], int]] = {
     "verify": (verify_model, 10),
     "train": (train_model, 6),
     "convert": (convert_data, 3),
     "signal": (end_by_signal, 1),
+    "resume": (resume_training, 2),
 }
 
 

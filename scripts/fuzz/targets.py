@@ -6,6 +6,7 @@ A further reader needs a function, an entry in `TARGETS`, and a few small files 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import sys
 import warnings
@@ -22,6 +23,7 @@ from metasilvae.errors import MetasilvaeError
 from metasilvae.formats import chunks
 from metasilvae.formats.attack_files import parse_attack
 from metasilvae.formats.boxes import read_boxes
+from metasilvae.formats.checkpoint_files import unpack
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.idx_files import read_idx
 from metasilvae.formats.silva_models import format_model, parse_model, same_model
@@ -120,6 +122,14 @@ def fuzz_shard(content: bytes) -> None:
     require(len(outcome.stability) == shard.note.n_rows, "not one verdict for each row")
 
 
+def fuzz_checkpoint(content: bytes) -> None:
+    """With the right digest, as hostile files have it too."""
+    title, _, rest = content.partition(b"\n")
+    _, _, body = rest.partition(b"\n")
+    document = unpack(b"\n".join([title, hashlib.sha256(body).hexdigest().encode(), body]))
+    require(type(document) is dict, "a document that is no table")
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "csv": fuzz_dataset("csv"),
     "libsvm": fuzz_dataset("libsvm"),
@@ -132,6 +142,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "weights": fuzz_weights,
     "scale": fuzz_scale,
     "shard": fuzz_shard,
+    "checkpoint": fuzz_checkpoint,
 }
 
 
