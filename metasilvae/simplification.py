@@ -69,7 +69,7 @@ def _add_counts(model: Model, absorbed: NDArray[np.int32]) -> np.ndarray:
     """Values of the leaves, with the counts of absorbed leaves added as far as files can hold them."""
     if model.leaf_kind is not LeafKind.COUNTS:
         return model.leaf_values
-    values = model.leaf_values.copy()
+    values: np.ndarray = model.leaf_values.copy()
     targets = np.where(absorbed >= 0, absorbed, np.arange(len(absorbed)))
     # A leaf that took over samples may have been taken over itself; each round doubles the steps, for long chains.
     while not np.array_equal(further := targets[targets], targets):

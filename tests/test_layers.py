@@ -10,11 +10,9 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
-    {"errors", "extras"},
+    {"errors", "extras", "memory"},
     {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome",
      "fingerprints"},
-    {"errors", "extras", "memory"},
-    {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "forest_comparison", "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",

@@ -42,8 +42,8 @@ def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np
             f"{name}: holds {n_found} intervals, {wanted} were expected ({n_samples} samples of {n_features} "
             "features); write one interval for each feature of each sample"
         )
-    bounds = bounds.reshape(n_samples, n_features, 2)
-    lower, upper = np.ascontiguousarray(bounds[:, :, 0]), np.ascontiguousarray(bounds[:, :, 1])
+    boxes = bounds.reshape(n_samples, n_features, 2)
+    lower, upper = np.ascontiguousarray(boxes[:, :, 0]), np.ascontiguousarray(boxes[:, :, 1])
     empty = np.argwhere(~(lower <= upper) | (lower == np.inf) | (upper == -np.inf))
     if len(empty):
         row, feature = empty[0]
