@@ -66,7 +66,7 @@ KERNEL_TESTS ?= ranking number_text prediction model silva_models csv_files libs
 test-asan: $(ASAN_VENV)/.built ## run the tests of the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc METASILVAE_EXAMPLES=30 \
-	$(ASAN_VENV)/bin/python -m pytest $(foreach name,$(KERNEL_TESTS),tests/test_$(name).py)
+	$(ASAN_VENV)/bin/pytest $(foreach name,$(KERNEL_TESTS),tests/test_$(name).py)
 
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)

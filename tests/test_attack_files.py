@@ -181,6 +181,7 @@ def test_other_columns_are_refused() -> None:
         ("default.radius = " + "9" * 5000, "is not TOML: Exceeds the limit"),
         ("default.radius = 0x" + "f" * 5000, "the number is too large"),
         ("default.radius = 1" + "0" * 400, "the number is too large"),
+        ("x" * 3000 + " = 1", "unknown key"),
     ],
 )
 def test_absurd_files(text: str, message: str) -> None:

@@ -24,6 +24,10 @@ def _small_limits() -> Iterator[None]:
         yield
 
 
+def test_every_target_has_seeds() -> None:
+    assert {path.name for path in targets.CORPUS.iterdir()} == set(TARGETS)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_some_seeds_are_valid(target: str) -> None:
     assert any(try_one(target, content) for content in seeds(target))

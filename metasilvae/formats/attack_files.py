@@ -28,6 +28,7 @@ MOVES = ("radius", "up", "down", "immutable", "values")
 LIMITS = ("min", "max", "integer", "range")
 FLAGS = ("immutable", "integer")
 GROUP_KEYS = ("columns",)
+LONGEST_KEY = 100  # in messages
 _ADVICE = "`metasilvae attack template DATA` writes a file to start from"
 PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
 
@@ -263,7 +264,8 @@ class _Reader:
 
     def _place(self, path: tuple[str, ...], number: int = 1) -> str:
         """File, line where it can be told, and the key; `number` tells the groups apart."""
-        what = ".".join(path) + (f" {number}" if path[:1] == ("one-hot",) else "")
+        keys = (key if len(key) <= LONGEST_KEY else key[:LONGEST_KEY] + "..." for key in path)
+        what = ".".join(keys) + (f" {number}" if path[:1] == ("one-hot",) else "")
         lines = self._lines.get(path, [])
         if not lines:
             return f"{self._name}: {what}"
