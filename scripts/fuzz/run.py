@@ -18,7 +18,6 @@ import resource
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -87,8 +86,8 @@ def run_atheris(target: str, runs: int, seed: int, findings: Path) -> None:
     with atheris.instrument_imports(include=["metasilvae"]):
         from targets import try_one
 
-    findings.mkdir(parents=True, exist_ok=True)
-    corpus = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    # What it finds of use is there again for the next run.
+    corpus = findings / "corpus" / target
     shutil.copytree(CORPUS / target, corpus, dirs_exist_ok=True)
     options = [
         f"-runs={runs}",
