@@ -118,8 +118,8 @@ def fuzz_scale(content: bytes) -> None:
 def fuzz_shard(content: bytes) -> None:
     with standard_input(content) as source:
         shard = read_shard(source)
-    _, _, outcome = merge_shards([shard])
-    require(len(outcome.stability) == shard.note.n_rows, "not one verdict for each row")
+    _, _, found = merge_shards([shard])
+    require(len(found.answers.ids) == shard.note.n_rows, "not one result for each row")
 
 
 def fuzz_checkpoint(content: bytes) -> None:
