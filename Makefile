@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEBUG_VENV ?= .venv-debug
+ASAN_VENV ?= .venv-asan
 OUT ?= demo-output
 # What models come from and go to; where one of them cannot be installed, its tests skip themselves.
 LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxruntime skl2onnx
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint test-debug bench paper pictures datasets clean
+.PHONY: help build demo test lint test-debug test-asan fuzz bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -52,6 +53,24 @@ BEYOND_KERNELS := api cache cli_cluster cli_plot documents estimators execution 
 test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds checks
 	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(foreach name,$(BEYOND_KERNELS),--ignore-glob=tests/test_$(name).py)
 
+$(ASAN_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
+	test -x $(ASAN_VENV)/bin/python || $(PYTHON) -m venv $(ASAN_VENV)
+	METASILVAE_SANITIZE=1 $(ASAN_VENV)/bin/python -m pip install --quiet '.[test]'
+	@touch $@
+
+# Tests that spend their time in kernels, with few random cases each, because everything takes many times as long.
+KERNEL_TESTS ?= ranking number_text prediction model silva_models csv_files libsvm_files binary_files broken_data \
+	broken_models data_summary perturbation attack verification forest_verification radius forest_radius \
+	simplification comparison similarity operators breeding training forest_training evaluation explanation fuzz
+
+test-asan: $(ASAN_VENV)/.built ## run the tests of the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc METASILVAE_EXAMPLES=30 \
+	$(ASAN_VENV)/bin/pytest $(foreach name,$(KERNEL_TESTS),tests/test_$(name).py)
+
+fuzz: build ## give every reader broken files (RUNS for each)
+	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)
+
 bench: build ## measure loading and verifying (SILVA=path/to/silva adds the comparison)
 	$(BIN)/python scripts/bench_load.py
 	$(BIN)/python scripts/bench_verify.py $(if $(SILVA),--silva $(SILVA))
@@ -69,6 +88,6 @@ datasets: build ## make the shipped data sets again (needs scikit-learn)
 	$(BIN)/python scripts/make_datasets.py
 
 clean: ## remove environments and build products
-	rm -rf $(VENV) $(DEBUG_VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEBUG_VENV) $(ASAN_VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find metasilvae -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Build of the compiled kernels; everything declarative is in pyproject.toml.
 
-``METASILVAE_DEBUG=1`` builds the kernels with bounds checks, without optimization, in a build folder of
-their own, so that a checked and an optimized build never share a file.
+``METASILVAE_DEBUG=1`` builds the kernels with bounds checks, without optimization, ``METASILVAE_SANITIZE=1`` with
+AddressSanitizer and UndefinedBehaviorSanitizer; each in a build folder of its own, so that a checked and an optimized
+build never share a file.
 """
 
 import os
@@ -10,15 +11,28 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-DEBUG = os.environ.get("METASILVAE_DEBUG", "") not in ("", "0")
-BUILD_FOLDER = "build/debug" if DEBUG else "build"
+
+def is_set(name: str) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
+
+
+DEBUG, SANITIZE = is_set("METASILVAE_DEBUG"), is_set("METASILVAE_SANITIZE")
+BUILD_FOLDER = "build/sanitize" if SANITIZE else "build/debug" if DEBUG else "build"
 KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
 # -ffp-contract=off: a fused multiply-add would make float64 results differ between machines.
 # -g0: a third of the time to compile would go into symbols that nobody looks at.
-COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *(["-O0", "-g"] if DEBUG else ["-O3", "-g0"])]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
+OPTIMIZATION = ["-O1", "-g1", *SANITIZERS] if SANITIZE else ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
+COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *OPTIMIZATION]
 
 extensions = [
-    Extension(f"metasilvae._core.{path.stem}", [path.as_posix()], extra_compile_args=COMPILER_FLAGS) for path in KERNELS
+    Extension(
+        f"metasilvae._core.{path.stem}",
+        [path.as_posix()],
+        extra_compile_args=COMPILER_FLAGS,
+        extra_link_args=SANITIZERS if SANITIZE else [],
+    )
+    for path in KERNELS
 ]
 
 setup(

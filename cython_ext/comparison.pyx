@@ -29,6 +29,8 @@ cdef class Walk:
     cdef const int32_t* second_classes
     cdef double* low
     cdef double* high
+    # Nodes below each node of both trees, to look at the smaller side of a split first; NULL: the left side first.
+    cdef const int32_t* sizes
     cdef Frame* stack
     cdef Py_ssize_t top
     # Where the walk has found a difference.
@@ -37,6 +39,7 @@ cdef class Walk:
     def __cinit__(self, Py_ssize_t n_features, Py_ssize_t depth):
         self.low = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.high = <double*> malloc(max(n_features, 1) * sizeof(double))
+        self.sizes = NULL
         # Each split leaves at most two frames behind while the walk is below it.
         self.stack = <Frame*> malloc((3 * depth + 4) * sizeof(Frame))
         if self.low == NULL or self.high == NULL or self.stack == NULL:
@@ -56,6 +59,7 @@ cdef class Walk:
         cdef Frame frame
         cdef const Node* node
         cdef int32_t f, left_first, left_second, right_first, right_second
+        cdef Py_ssize_t sooner, later
         while self.top > 0:
             self.top -= 1
             frame = self.stack[self.top]
@@ -64,6 +68,17 @@ cdef class Walk:
                 self.high[frame.feature] = frame.high
             if frame.first < 0:
                 continue
+            # Pass the tests of the second tree that the box decides, once for all leaves of the first tree below:
+            # of two chains each test is then passed a few times, not once for each leaf of the other.
+            node = &self.second_nodes[frame.second]
+            while node.feature >= 0:
+                if not reaches_right(self.high[node.feature], node.threshold):
+                    frame.second = node.left
+                elif not reaches_left(self.low[node.feature], node.threshold):
+                    frame.second = node.right
+                else:
+                    break
+                node = &self.second_nodes[frame.second]
             node = &self.first_nodes[frame.first]
             left_first, right_first = node.left, node.right
             left_second = right_second = frame.second
@@ -85,9 +100,12 @@ cdef class Walk:
                 self.stack[self.top] = Frame(right_first, right_second, -1, 0.0, 0.0)
                 self.top += 1
             else:
+                later, sooner = self.top + 1, self.top + 2
+                if self.sizes != NULL and self.sizes[node.right] < self.sizes[node.left]:
+                    later, sooner = sooner, later
                 self.stack[self.top] = Frame(-1, -1, f, self.low[f], self.high[f])
-                self.stack[self.top + 1] = Frame(right_first, right_second, f, just_above(node.threshold), self.high[f])
-                self.stack[self.top + 2] = Frame(left_first, left_second, f, self.low[f], node.threshold)
+                self.stack[later] = Frame(right_first, right_second, f, just_above(node.threshold), self.high[f])
+                self.stack[sooner] = Frame(left_first, left_second, f, self.low[f], node.threshold)
                 self.top += 3
         return False
 
@@ -139,6 +157,38 @@ cdef bint _agree(Walk walk, int32_t first, int32_t second) noexcept nogil:
     return True
 
 
+cdef enum Way:
+    WAY_RIGHT
+    WAY_LEFT
+    WAY_BACK
+
+
+cdef struct Step:
+    int32_t node
+    Way way             # where to go from the node next
+    double bound        # of the node's feature before the last step down narrowed it
+    bint is_empty       # no point of the box arrives here
+
+
+cdef class Path:
+    """The splits from a root down to the node that is visited."""
+
+    cdef Step* steps
+    cdef Py_ssize_t length
+
+    def __cinit__(self, Py_ssize_t n_steps):
+        self.steps = <Step*> malloc(n_steps * sizeof(Step))
+        if self.steps == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.steps)
+
+    cdef void append(self, int32_t node, bint is_empty) noexcept nogil:
+        self.steps[self.length] = Step(node, WAY_RIGHT, 0.0, is_empty)
+        self.length += 1
+
+
 def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] classes, Py_ssize_t depth,
                         const double[::1] lower, const double[::1] upper, int32_t[::1] sizes, int32_t[::1] absorbed):
     """Replace splits by one of their children where that changes the class of no point of a box; return their number.
@@ -157,64 +207,76 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     sizes : room for the number of nodes below each node
     absorbed : receives for each leaf the leaf that took over its samples, -1 if none did
     """
-    cdef Py_ssize_t n_features = lower.shape[0]
-    cdef Walk walk = Walk(n_features, depth)
-    cdef int32_t i, node, parent, f, left, right, kept
-    cdef double low, high, threshold
-    cdef bint has_left, has_right, is_empty, keeps_left, keeps_right
+    cdef Walk walk = Walk(lower.shape[0], depth)
+    cdef Path path = Path(depth // 2 + 1)
+    cdef int32_t i, f
     cdef int64_t n_dropped = 0
     walk.first_nodes = walk.second_nodes = &nodes[0]
     walk.first_classes = walk.second_classes = &classes[0]
+    # A difference is often found in a leaf beside a long chain.
+    walk.sizes = &sizes[0]
     with nogil:
-        for f in range(n_features):
+        for f in range(lower.shape[0]):
             walk.low[f], walk.high[f] = lower[f], upper[f]
         for i in range(absorbed.shape[0]):
             absorbed[i] = -1
-        for i in range(<int32_t> nodes.shape[0] - 1, -1, -1):
-            if nodes[i].feature < 0:
-                sizes[i] = 1
-                continue
-            left, right = nodes[i].left, nodes[i].right
-            sizes[i] = 1 + sizes[left] + sizes[right]
-            # Narrow the box to the points that arrive here.
-            node = i
-            parent = parents[node]
-            is_empty = False
-            while parent >= 0:
-                f = nodes[parent].feature
-                if nodes[parent].left == node:
-                    walk.high[f] = min(walk.high[f], nodes[parent].threshold)
-                else:
-                    walk.low[f] = max(walk.low[f], just_above(nodes[parent].threshold))
-                is_empty |= walk.low[f] > walk.high[f]
-                node = parent
-                parent = parents[node]
-            if not is_empty:
-                f, threshold = nodes[i].feature, nodes[i].threshold
-                low, high = walk.low[f], walk.high[f]
-                has_left, has_right = reaches_left(low, threshold), reaches_right(high, threshold)
-                keeps_right = keeps_left = True
-                if has_left:
-                    walk.high[f] = min(high, threshold)
-                    keeps_right = _agree(walk, left, right)
-                    walk.high[f] = high
-                if has_right:
-                    walk.low[f] = max(low, just_above(threshold))
-                    keeps_left = _agree(walk, left, right)
-                    walk.low[f] = low
-                if keeps_left or keeps_right:
-                    kept = left if keeps_left and (not keeps_right or sizes[left] <= sizes[right]) else right
-                    if has_left and has_right and nodes[left].feature < 0 and nodes[right].feature < 0:
-                        absorbed[nodes[right if kept == left else left].leaf] = nodes[kept].leaf
-                    sizes[i] = sizes[kept]
-                    nodes[i] = nodes[kept]
-                    n_dropped += 1
-            # Widen the box again.
-            node = i
-            parent = parents[node]
-            while parent >= 0:
-                f = nodes[parent].feature
-                walk.low[f], walk.high[f] = lower[f], upper[f]
-                node = parent
-                parent = parents[node]
+        for i in range(<int32_t> nodes.shape[0]):
+            if parents[i] < 0:
+                n_dropped += _drop_below(walk, path, &nodes[0], i, &sizes[0], &absorbed[0])
     return n_dropped
+
+
+cdef int64_t _drop_below(Walk walk, Path path, Node* nodes, int32_t root, int32_t* sizes,
+                         int32_t* absorbed) noexcept nogil:
+    """Visit the right side of each split, then its left side, then the split, in the box of the points that arrive."""
+    cdef int64_t n_dropped = 0
+    cdef Step* step
+    cdef int32_t f
+    path.steps[0] = Step(root, WAY_RIGHT, 0.0, False)
+    path.length = 1
+    while path.length > 0:
+        step = &path.steps[path.length - 1]
+        f = nodes[step.node].feature
+        if f < 0:
+            sizes[step.node] = 1
+            path.length -= 1
+        elif step.way == WAY_RIGHT:
+            step.way, step.bound = WAY_LEFT, walk.low[f]
+            walk.low[f] = max(walk.low[f], just_above(nodes[step.node].threshold))
+            path.append(nodes[step.node].right, step.is_empty or walk.low[f] > walk.high[f])
+        elif step.way == WAY_LEFT:
+            walk.low[f] = step.bound
+            step.way, step.bound = WAY_BACK, walk.high[f]
+            walk.high[f] = min(walk.high[f], nodes[step.node].threshold)
+            path.append(nodes[step.node].left, step.is_empty or walk.low[f] > walk.high[f])
+        else:
+            walk.high[f] = step.bound
+            sizes[step.node] = 1 + sizes[nodes[step.node].left] + sizes[nodes[step.node].right]
+            if not step.is_empty:
+                n_dropped += _drop_one(walk, nodes, step.node, sizes, absorbed)
+            path.length -= 1
+    return n_dropped
+
+
+cdef bint _drop_one(Walk walk, Node* nodes, int32_t i, int32_t* sizes, int32_t* absorbed) noexcept nogil:
+    """Replace one split by a child, if it can be; the box of the walk is that of the points that arrive at it."""
+    cdef int32_t f = nodes[i].feature, left = nodes[i].left, right = nodes[i].right, kept
+    cdef double threshold = nodes[i].threshold, low = walk.low[f], high = walk.high[f]
+    cdef bint has_left = reaches_left(low, threshold), has_right = reaches_right(high, threshold)
+    cdef bint keeps_right = True, keeps_left = True
+    if has_left:
+        walk.high[f] = min(high, threshold)
+        keeps_right = _agree(walk, left, right)
+        walk.high[f] = high
+    if has_right:
+        walk.low[f] = max(low, just_above(threshold))
+        keeps_left = _agree(walk, left, right)
+        walk.low[f] = low
+    if not (keeps_left or keeps_right):
+        return False
+    kept = left if keeps_left and (not keeps_right or sizes[left] <= sizes[right]) else right
+    if has_left and has_right and nodes[left].feature < 0 and nodes[right].feature < 0:
+        absorbed[nodes[right if kept == left else left].leaf] = nodes[kept].leaf
+    sizes[i] = sizes[kept]
+    nodes[i] = nodes[kept]
+    return True

@@ -7,8 +7,10 @@ files that do not belong together are told apart whatever their names are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,8 +39,10 @@ _STABILITY = {
 MERGEABLE_FORMATS = ("jsonl", "json")
 _MOST_LISTED = 8
 VERDICTS, RADII = "verdicts", "radii"
-# What each row must have, by what the file holds.
-_ROW_KEYS = {VERDICTS: ("row", "label", "answer", "verdict"), RADII: ("row", "label", "answer", "radius")}
+# Of rows, features, trees, shards: more than can be written down.
+_MOST = 2**53
+_ROW_KINDS = {"row": int, "label": str, "answer": list}
+_SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
 
 
 class ModelFacts(Protocol):
@@ -133,6 +137,14 @@ class MergedQuestion:
     voting: str
 
 
+_NOTE_KINDS = {
+    **dict.fromkeys(("number", "count", "n_rows", "n_features", "n_trees", "n_leaves", "max_depth"), int),
+    **dict.fromkeys(("model", "data", "perturbation", "content"), str),
+    "limits": dict,
+    "is_forest": bool,
+}
+
+
 @dataclass(frozen=True)
 class ShardFile:
     """What a shard's file holds."""
@@ -158,26 +170,52 @@ def read_shard(source: str) -> ShardFile:
         else:
             *rows, last = [json.loads(line) for line in text.splitlines()]
             summary = last["summary"]
+        _check_kinds(summary, _SUMMARY_KINDS)
+        for row in rows:
+            _check_kinds(row, _ROW_KINDS)
         note = ShardNote(**summary["shard"]) if "shard" in summary else None
-        found = [] if note is None else [[row[key] for key in _ROW_KEYS[note.content]] for row in rows]
-        expected = [] if note is None else Shard(note.number, note.count).take_rows(note.n_rows).tolist()
-    except (ValueError, KeyError, TypeError, RequestError):
+        if note is not None:
+            _check_kinds(asdict(note), _NOTE_KINDS)
+            Shard(note.number, note.count)
+        is_valid = {VERDICTS: _has_verdict, RADII: _has_radius}[VERDICTS if note is None else note.content]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, RequestError):
         raise DataError(
             f"{name}: is not a whole file of a shard; expected what `metasilvae verify --shard I/N` writes in full"
         ) from None
     if note is None:
         raise DataError(f"{name}: holds the results of all rows, not of a shard; `verify --shard I/N` writes shards")
     shard = ShardFile(name, note, summary, rows)
-    is_valid = _is_radius if note.content == RADII else _STABILITY.__contains__
-    if [number for number, *_ in found] != expected or not all(is_valid(result) for *_, result in found):
+    expected = range(note.number - 1, note.n_rows, note.count)
+    is_complete = len(rows) == len(expected) and [row["row"] for row in rows] == list(expected)
+    if not is_complete or not all(is_valid(row) and isinstance(row.get("reason", ""), str) for row in rows):
         raise DataError(
             f"{name}: its {len(rows)} rows are not those of shard {shard.shard} of {note.n_rows} rows; verify it again"
         )
     return shard
 
 
-def _is_radius(value: object) -> bool:
-    return value is None or (isinstance(value, float | int) and value >= 0)
+def _has_verdict(row: dict[str, Any]) -> bool:
+    verdict = row.get("verdict")
+    return isinstance(verdict, str) and verdict in _STABILITY
+
+
+def _has_radius(row: dict[str, Any]) -> bool:
+    """Whether a row has a radius, and none that is at most smaller; null stands for an infinite one."""
+    radius = row.get("radius", math.nan)
+    bounds = [math.inf if value is None else value for value in (radius, row.get("at_most", radius))]
+    return all(type(bound) is float or (type(bound) is int and bound <= _MOST) for bound in bounds) and (
+        0 <= bounds[0] <= bounds[1]
+    )
+
+
+def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
+    """Refuse values of another type, and numbers that nothing has so many of."""
+    for key, kind in kinds.items():
+        value: Any = document[key]
+        is_absurd = isinstance(value, int) and not 0 <= value <= _MOST
+        is_odd_list = isinstance(value, list) and not (value and all(type(item) is str for item in value))
+        if type(value) is not kind or is_absurd or is_odd_list:
+            raise TypeError(key)
 
 
 def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outcome | Radii]:
@@ -262,10 +300,9 @@ def _check_fit(shards: Sequence[ShardFile]) -> None:
                 f"{shard.name}: is shard {shard.shard} like {by_number[shard.note.number]}; give each shard once"
             )
         by_number[shard.note.number] = shard.name
-    missing = [number for number in range(1, first.note.count + 1) if number not in by_number]
-    if missing:
-        listed = ", ".join(map(str, missing[:_MOST_LISTED]))
-        listed += f" and {len(missing) - _MOST_LISTED} more" if len(missing) > _MOST_LISTED else ""
-        raise DataError(
-            f"{len(missing)} of {first.note.count} shards are missing: {listed}; verify them, then merge all"
-        )
+    n_missing = first.note.count - len(by_number)
+    if n_missing:
+        missing = (number for number in range(1, first.note.count + 1) if number not in by_number)
+        listed = ", ".join(map(str, islice(missing, _MOST_LISTED)))
+        listed += f" and {n_missing - _MOST_LISTED} more" if n_missing > _MOST_LISTED else ""
+        raise DataError(f"{n_missing} of {first.note.count} shards are missing: {listed}; verify them, then merge all")

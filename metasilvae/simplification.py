@@ -69,13 +69,14 @@ def _add_counts(model: Model, absorbed: NDArray[np.int32]) -> np.ndarray:
     """Values of the leaves, with the counts of absorbed leaves added as far as files can hold them."""
     if model.leaf_kind is not LeafKind.COUNTS:
         return model.leaf_values
-    # Python's numbers do not overflow.
-    values = model.leaf_values.astype(object)
+    values: np.ndarray = model.leaf_values.copy()
+    targets = np.where(absorbed >= 0, absorbed, np.arange(len(absorbed)))
+    # A leaf that took over samples may have been taken over itself; each round doubles the steps, for long chains.
+    while not np.array_equal(further := targets[targets], targets):
+        targets = further
     for leaf in np.flatnonzero(absorbed >= 0):
-        target = absorbed[leaf]
-        while absorbed[target] >= 0:
-            target = absorbed[target]
-        total = values[target] + model.leaf_values[leaf]
+        # The sum of two int64 counts fits into uint64.
+        total = values[targets[leaf]].astype(np.uint64) + model.leaf_values[leaf].astype(np.uint64)
         if total.max() <= LARGEST_COUNT:
-            values[target] = total
-    return values.astype(model.leaf_values.dtype)
+            values[targets[leaf]] = total
+    return values

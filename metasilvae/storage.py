@@ -24,10 +24,12 @@ from typing import IO, BinaryIO, cast
 
 from metasilvae.cache import CACHE_PREFIX, find_cached
 from metasilvae.errors import DataError, OutputError
+from metasilvae.memory import allowed_memory, describe_allowed
 
 STANDARD_STREAM = "-"
 BUILTIN_PREFIX = "builtin:"
 COMPRESSIONS = (".gz", ".bz2", ".xz")
+_PIECE_BYTES = 16 << 20
 # An installed package carries the data sets inside; a checkout has them beside the package.
 _BUILTIN_FOLDERS = (Path(__file__).parent / "_datasets", Path(__file__).parent.parent / "datasets")
 _BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -174,14 +176,28 @@ def _as_data_error(name: str, error: BaseException) -> DataError:
 def read_source(source: str) -> bytes:
     """All bytes of a source, decompressed."""
     with open_source(source) as stream:
-        return stream.read()
+        return _read_all(stream, source)
+
+
+def _read_all(stream: BinaryIO, source: str) -> bytes:
+    """What a stream holds, unless it is without end or unpacks to more than the memory can take."""
+    allowed = allowed_memory()
+    content = io.BytesIO()
+    while piece := stream.read(_PIECE_BYTES):
+        content.write(piece)
+        if content.tell() > allowed:
+            raise DataError(
+                f"{display_name(source)}: holds more than fits into memory: {describe_allowed(allowed)}; "
+                "or is it the wrong file?"
+            )
+    return content.getvalue()
 
 
 def read_packed(source: str) -> bytes:
     """All bytes of a source as they are."""
     raw = _open_raw(source)
     try:
-        return raw.read()
+        return _read_all(raw, source)
     except OSError as error:
         raise _as_data_error(display_name(source), error) from None
     finally:
@@ -192,7 +208,7 @@ def read_packed(source: str) -> bytes:
 def unpack(content: bytes, source: str) -> bytes:
     """What `read_source` makes of the bytes of `read_packed`."""
     try:
-        return _unpack(source, io.BytesIO(content)).read()
+        return _read_all(_unpack(source, io.BytesIO(content)), source)
     except _BROKEN_ARCHIVE as error:
         raise _as_data_error(display_name(source), error) from None
 
@@ -327,19 +343,27 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
-    """Open a file that can be followed while it grows, and that keeps its first bytes; ``-`` is standard output."""
+    """Open a file that can be followed while it grows, and that keeps its first bytes; ``-`` is standard output.
+
+    Who writes to it flushes it.
+    """
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         return
     check_output(path)
     try:
-        with open(path, "r+b" if n_kept else "wb") as stream:
-            if n_kept:
-                stream.truncate(n_kept)
-                stream.seek(n_kept)
-            yield stream
+        stream = open(path, "r+b" if n_kept else "wb")
+        if n_kept:
+            stream.truncate(n_kept)
+            stream.seek(n_kept)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    try:
+        yield stream
+    finally:
+        # What could not be flushed is known to be lost.
+        with contextlib.suppress(OSError):
+            stream.close()
 
 
 def write_output(path: str, content: str | bytes | Iterable[str]) -> None:

@@ -13,7 +13,13 @@ from command import FOREST, ROWS, TREE, write
 from hypothesis import HealthCheck, settings
 from remote_tasks import Cluster, running_cluster
 
-settings.register_profile("metasilvae", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "metasilvae",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # Fewer where each takes long: under sanitizers.
+    max_examples=int(os.environ.get("METASILVAE_EXAMPLES", "100")),
+)
 settings.load_profile("metasilvae")
 
 

@@ -169,3 +169,22 @@ def test_rows_that_break_the_rules(text: str, sample: list[float], message: str)
 def test_other_columns_are_refused() -> None:
     with pytest.raises(PerturbationError, match=r"has 2 features, attack\.toml was made to fit 5"):
         attack("").boxes(rows([[1, 2]], None))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("default = " + "[" * 3000, "is nested too deeply"),
+        ("default = " + "{a = " * 3000, "is nested too deeply"),
+        (".".join(["a"] * 3000) + " = 1", "is nested too deeply"),
+        ("columns = " + "[" * 900 + "]" * 900, "is nested too deeply"),
+        ("default.radius = " + "9" * 5000, "is not TOML: Exceeds the limit"),
+        ("default.radius = 0x" + "f" * 5000, "the number is too large"),
+        ("default.radius = 1" + "0" * 400, "the number is too large"),
+        ("x" * 3000 + " = 1", "unknown key"),
+    ],
+)
+def test_absurd_files(text: str, message: str) -> None:
+    with pytest.raises(PerturbationError, match=message) as caught:
+        parse_attack(text.encode(), "attack.toml")
+    assert len(str(caught.value)) < 400

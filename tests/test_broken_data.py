@@ -232,11 +232,28 @@ def test_message_and_exit_code(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_binary_data_that_end_with_their_header(tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.write_bytes(b"# 1 2 2")
+    with pytest.raises(DataError, match="no header line of binary data found"):
+        read_dataset(str(path), input_format="binary")
+
+
+def test_binary_rows_beyond_any_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METASILVAE_MEMORY", "1T")
+    path = tmp_path / "broken"
+    path.write_bytes(b"# 1 1 300000000\n" + ROW)
+    with pytest.raises(DataError, match=r":1: 300000000 features are announced, at most \d+ are supported"):
+        read_dataset(str(path))
+
+
 def test_absurd_sizes_are_refused_before_they_are_allocated(tmp_path: Path) -> None:
     path = tmp_path / "broken"
     for content in (b"# 1 1 99999999999999\n" + ROW, b"a 2147483646:1\n" * 3000):
         path.write_bytes(content)
-        pattern = re.escape(str(path)) + r": \d+ rows of \d+ features need [\d.]+ GiB of memory, this machine has"
+        pattern = (
+            re.escape(str(path)) + r": \d+ rows? of \d+ features need [\d.]+ GiB of memory, [\d.]+ GiB are allowed"
+        )
         with pytest.raises(DataError, match=pattern):
             read_dataset(str(path))
 

@@ -199,3 +199,10 @@ def test_values_are_taken_by_their_kind() -> None:
         take({"a": float("nan")}, "a", float)
     with pytest.raises(CheckpointError):
         take([], "a", int)
+
+
+def test_a_head_that_is_nested_too_deeply() -> None:
+    body = b'{"arrays":[],"content":{"a":' + b"[" * 800 + b"]" * 800 + b"}}\n"
+    digest = hashlib.sha256(body).hexdigest().encode()
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        unpack(b"metasilvae checkpoint 1\n" + digest + b"\n" + body)

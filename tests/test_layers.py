@@ -10,7 +10,7 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 LAYERS = [
     {"_version", "_core"},
-    {"errors", "extras"},
+    {"errors", "extras", "memory"},
     {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome",
      "fingerprints"},
     {

@@ -201,3 +201,29 @@ def test_fingerprints_tell_content_apart() -> None:
     }
     assert len(found) == 7
     assert fingerprint(zeros) == fingerprint(np.zeros(8)[::2])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"n_rows": 7', '"n_rows": 7000000000000000'),
+        ('"n_rows": 7', '"n_rows": 1e400'),
+        ('"n_features": 2', '"n_features": -2'),
+        ('"count": 1', '"count": true'),
+        ('"answer": ["a"]', '"answer": {"a": 1}'),
+        ('"answer": ["a"]', '"answer": []'),
+        ('"label": "a"', '"label": ["a"]'),
+        ('"seconds": ', '"seconds": null, "other": '),
+        ('{"row": 0', "[" * 100_000 + '{"row": 0'),
+        ('{"row": 0', '[]\n{"row": 0'),
+    ],
+)
+def test_mangled_shards(tree: str, rows: str, tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "shard.jsonl"
+    run("verify", tree, rows, "--epsilon", "0.1", "--shard", "1/1", "-o", path)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    result = run("merge", path, code=1)
+    assert result.stderr.startswith(f"error: {path}: ")
+    assert len(result.stderr.splitlines()) == 1

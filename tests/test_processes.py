@@ -60,6 +60,7 @@ def test_help_imports_nothing_heavy(folder: Path) -> None:
             assert end.code == 0, end.code
         heavy = {"numpy", "tqdm", "sklearn", "matplotlib"} & set(sys.modules)
         ours = {name for name in sys.modules if name.startswith(("metasilvae.cli.", "metasilvae._core."))}
+        ours -= {"metasilvae.cli.interrupts"}
         sys.exit(f"imported {sorted(heavy | ours)}" if heavy | ours else 0)
     """
     found = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=folder, capture_output=True, text=True)
@@ -140,8 +141,19 @@ def test_a_reader_who_has_seen_enough(folder: Path) -> None:
     assert process.stdout.readline().startswith("Classifier")
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=120) == 1
+    assert process.wait(timeout=120) == 128 + signal.SIGPIPE
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["verify", "-h"], ["data", "-h"], ["predict", "tree.silva", "rows.csv"]])
+def test_a_pipe_without_a_reader(folder: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        code, _, err = finish(start(*arguments, cwd=folder, stdout=writing))
+    finally:
+        os.close(writing)
+    assert (code, err) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

@@ -18,10 +18,13 @@ from typing import Any
 import click
 
 from metasilvae._version import VERSION
+from metasilvae.cli.interrupts import Terminated, raising_terminated
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 INTERRUPTED = 128 + signal.SIGINT
+# The reader of a pipe has seen enough: quiet, with the code that the shell gives to programs that this signal ends.
+UNREAD = 128 + getattr(signal, "SIGPIPE", 13)
 # Name: (module of this package, function in it, line for the overview).
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "Train a decision tree or a forest that is accurate and stable."),
@@ -99,6 +102,12 @@ class CommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in self.lazy_commands.items()])
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:  # while help is printed
+            raise click.exceptions.Exit(UNREAD) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.parent is not None:
             return super().invoke(ctx)
@@ -113,7 +122,7 @@ class CommandGroup(click.Group):
                 raise click.Abort() from None
             except Exception as error:
                 if isinstance(error, BrokenPipeError):
-                    raise  # the reader has seen enough; click leaves quietly
+                    raise click.exceptions.Exit(UNREAD) from None
                 if os.environ.get("METASILVAE_TRACEBACK"):
                     traceback.print_exc()
                 fault = _as_click_error(error)
@@ -133,7 +142,11 @@ class CommandGroup(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:
-            exit_code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            with raising_terminated():
+                exit_code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except Terminated as signalled:
+            click.echo("terminated", err=True)
+            exit_code = signalled.exit_code
         except click.ClickException as error:
             _show(error)
             exit_code = error.exit_code

@@ -1,12 +1,41 @@
-"""Ending long work on a signal without losing what was reached."""
+"""Ending on a signal: long work without losing what was reached, everything else without leaving parts of files."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+
+class Terminated(BaseException):
+    """A signal asks the program to end; raised, so that temporary files are removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+@contextlib.contextmanager
+def raising_terminated() -> Iterator[None]:
+    """Turn signals that would end the program at once into `Terminated`; those that are ignored stay so."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    changed = []
+    if threading.current_thread() is threading.main_thread():
+        fatal = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+        changed = [number for number in fatal if signal.getsignal(number) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Interrupts:

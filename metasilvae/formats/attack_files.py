@@ -28,6 +28,8 @@ MOVES = ("radius", "up", "down", "immutable", "values")
 LIMITS = ("min", "max", "integer", "range")
 FLAGS = ("immutable", "integer")
 GROUP_KEYS = ("columns",)
+LONGEST_KEY = 100  # in messages
+_ADVICE = "`metasilvae attack template DATA` writes a file to start from"
 PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
 
 
@@ -98,15 +100,14 @@ def parse_attack(content: bytes, name: str) -> AttackRules:
     """Make the rules that the content of an attack file states."""
     try:
         text = content.decode("utf-8-sig")
-        document = tomllib.loads(text)
+        return _Reader(name, text).read(tomllib.loads(text))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PerturbationError(at_line(name, line, "is not UTF-8 text; an attack file is TOML in UTF-8")) from None
-    except tomllib.TOMLDecodeError as error:
-        raise PerturbationError(
-            f"{name}: is not TOML: {error}; `metasilvae attack template DATA` writes a file to start from"
-        ) from None
-    return _Reader(name, text).read(document)
+    except RecursionError:
+        raise PerturbationError(f"{name}: is nested too deeply; {_ADVICE}") from None
+    except ValueError as error:  # of the grammar, or of a number of thousands of digits
+        raise PerturbationError(f"{name}: is not TOML: {' '.join(str(error).split())}; {_ADVICE}") from None
 
 
 class _Reader:
@@ -224,12 +225,15 @@ class _Reader:
         return self._check_number(table[key], (*path, key)) if key in table else missing
 
     def _check_number(self, value: object, path: tuple[str, ...]) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._fault(path, f"{shorten(str(value))} is not a number")
         try:
-            return float(value)
+            number = float(value)
         except OverflowError:
             raise self._fault(path, "the number is too large") from None
+        if math.isnan(number):
+            raise self._fault(path, f"{shorten(str(value))} is not a number")
+        return number
 
     def _check_flag(self, table: dict[str, Any], key: str, path: tuple[str, ...]) -> None:
         if key in table and table[key] is not True:
@@ -260,7 +264,8 @@ class _Reader:
 
     def _place(self, path: tuple[str, ...], number: int = 1) -> str:
         """File, line where it can be told, and the key; `number` tells the groups apart."""
-        what = ".".join(path) + (f" {number}" if path[:1] == ("one-hot",) else "")
+        keys = (key if len(key) <= LONGEST_KEY else key[:LONGEST_KEY] + "..." for key in path)
+        what = ".".join(keys) + (f" {number}" if path[:1] == ("one-hot",) else "")
         lines = self._lines.get(path, [])
         if not lines:
             return f"{self._name}: {what}"
@@ -288,10 +293,10 @@ def _index_lines(text: str) -> dict[tuple[str, ...], list[int]]:
         is_header = line.lstrip().startswith("[")
         try:
             found = tomllib.loads(line)
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             try:
                 found = tomllib.loads(line.partition("=")[0] + "= 0")  # the value goes on below
-            except tomllib.TOMLDecodeError:
+            except ValueError:
                 continue
         paths = list(_paths(found))
         if is_header:

@@ -12,6 +12,7 @@ from metasilvae.errors import DataError, at_line, shorten
 from metasilvae.formats.chunks import (
     BATCH_ROWS,
     CHUNK_BYTES,
+    LONGEST_LINE,
     GrowingArray,
     LabelCodes,
     Problems,
@@ -37,7 +38,8 @@ def looks_like_binary(head: bytes | bytearray) -> bool:
 def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) -> Dataset:
     """Read the rest of a binary file; problems are placed by row, counted from 1."""
     source = chunks.source
-    header = _HEADER.match(chunks.buffer[:256])
+    # Not the line feed that stands behind the text.
+    header = _HEADER.match(chunks.buffer[: min(chunks.stop, 256)])
     if header is None:
         raise DataError(at_line(source, 1, "no header line of binary data found, expected: # 1 ROWS FEATURES"))
     announcement = Announcement(1, int(header[1]), int(header[2]))
@@ -48,6 +50,9 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
         raise DataError(at_line(source, 1, f"{width} features are announced, {n_features} were asked for"))
     check_size(source, 1, width)
     row_bytes = LABEL_BYTES + 8 * width
+    if row_bytes > LONGEST_LINE:
+        most = (LONGEST_LINE - LABEL_BYTES) // 8
+        raise DataError(at_line(source, 1, f"{width} features are announced, at most {most} are supported"))
     record = np.dtype([("label", np.uint8, (LABEL_BYTES,)), ("values", np.float64, (width,))])
     chunks.advance(header.end(), 2)
     X = GrowingArray(np.float64, (width,), max(1, min(announcement.n_rows, CHUNK_BYTES // row_bytes + 1)))

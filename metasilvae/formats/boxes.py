@@ -24,27 +24,26 @@ def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np
     """
     name = display_name(source)
     text = read_source(source)
-    words: list[bytes] = []
+    wanted = n_samples * n_features
+    bounds = np.empty((wanted, 2))
+    n_found = 0
     position = 0
     for match in _INTERVAL.finditer(text):
         if text[position : match.start()].strip():
             raise _complaint(name, text, position)
-        words += match.groups()
+        if n_found < wanted:
+            bounds[n_found] = [_parse_bound(name, n_found, word) for word in match.groups()]
+        n_found += 1
         position = match.end()
     if text[position:].strip():
         raise _complaint(name, text, position)
-    wanted = n_samples * n_features
-    if len(words) != 2 * wanted:
+    if n_found != wanted:
         raise PerturbationError(
-            f"{name}: holds {len(words) // 2} intervals, {wanted} were expected ({n_samples} samples of {n_features} "
+            f"{name}: holds {n_found} intervals, {wanted} were expected ({n_samples} samples of {n_features} "
             "features); write one interval for each feature of each sample"
         )
-    for number, word in enumerate(words):
-        if not _NUMBER.fullmatch(word):
-            found = shorten(word.decode(errors="replace"))
-            raise PerturbationError(f"{name}: interval {number // 2 + 1}: {found} is not a number; {_EXPECTED}")
-    bounds = np.array(words, dtype=object).astype(np.float64).reshape(n_samples, n_features, 2)
-    lower, upper = np.ascontiguousarray(bounds[:, :, 0]), np.ascontiguousarray(bounds[:, :, 1])
+    boxes = bounds.reshape(n_samples, n_features, 2)
+    lower, upper = np.ascontiguousarray(boxes[:, :, 0]), np.ascontiguousarray(boxes[:, :, 1])
     empty = np.argwhere(~(lower <= upper) | (lower == np.inf) | (upper == -np.inf))
     if len(empty):
         row, feature = empty[0]
@@ -53,6 +52,13 @@ def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np
             "the lower bound comes first"
         )
     return lower, upper
+
+
+def _parse_bound(name: str, number: int, word: bytes) -> float:
+    if not _NUMBER.fullmatch(word):
+        found = shorten(word.decode(errors="replace"))
+        raise PerturbationError(f"{name}: interval {number + 1}: {found} is not a number; {_EXPECTED}")
+    return float(word)
 
 
 def _complaint(name: str, text: bytes, position: int) -> PerturbationError:

@@ -26,6 +26,7 @@ WORDS = b"metasilvae checkpoint "
 FORMAT = 1
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
+_LARGEST_WHOLE = 2**53
 
 
 def pack(content: dict[str, Any]) -> bytes:
@@ -75,7 +76,10 @@ def unpack(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise damaged("its head is not JSON") from None
     arrays = _read_arrays(take(document, "arrays", list), memoryview(tail))
-    content: dict[str, Any] = _put_arrays(take(document, "content", dict), arrays)
+    try:
+        content: dict[str, Any] = _put_arrays(take(document, "content", dict), arrays)
+    except RecursionError:
+        raise damaged("its head is nested too deeply") from None
     return content
 
 
@@ -87,7 +91,7 @@ def take(document: Any, key: str, kind: type[T], least: float = 0) -> T:
     """A value of a document, of the given kind; a number is not smaller than `least`."""
     value = document.get(key) if isinstance(document, dict) else None
     if kind is float and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) <= _LARGEST_WHOLE else None
     if type(value) is not kind or (isinstance(value, int | float) and not least <= value):
         raise damaged(f"{key!r} is missing or is not what it should be")
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -11,10 +10,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from metasilvae._core import csv_rows, label_codes
 from metasilvae.errors import DataError, at_line
+from metasilvae.memory import allowed_memory, describe_allowed, describe_bytes
 
 CHUNK_BYTES = 8 << 20
 LONGEST_LINE = 1 << 30
 BATCH_ROWS = 4096
+# What the first rows of an array may take without asking whether there is so much.
+FIRST_BYTES = 1 << 20
 LINE_FEED = 10
 
 
@@ -194,20 +196,12 @@ def decode_text(text: bytes) -> str:
         raise ValueError(f"not UTF-8 text (byte 0x{byte:02x}); save the file with UTF-8 encoding") from None
 
 
-def physical_memory() -> int | None:
-    """Bytes of memory of this machine, where the system tells."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
 def check_size(source: str, n_rows: int, n_features: int) -> None:
-    """Refuse an array that this machine cannot hold, before it is allocated."""
-    memory = physical_memory()
+    """Refuse an array that would take too much memory, before it is allocated."""
     needed = n_rows * n_features * 8
-    if needed > (memory or 1 << 62):
+    if needed > FIRST_BYTES and needed > (allowed := allowed_memory()):
         raise DataError(
-            f"{source}: {n_rows} rows of {n_features} features need {needed / 2**30:.1f} GiB of memory, "
-            f"this machine has {(memory or 0) / 2**30:.1f} GiB; is an index or a count in the file wrong?"
+            f"{source}: {n_rows} row{'s' * (n_rows != 1)} of {n_features} features need "
+            f"{describe_bytes(needed)} of memory, {describe_allowed(allowed)}; "
+            "or is an index or a count in the file wrong?"
         )

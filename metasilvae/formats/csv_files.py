@@ -12,13 +12,13 @@ from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, at_line, shorten
 from metasilvae.formats.chunks import (
     BATCH_ROWS,
+    FIRST_BYTES,
     GrowingArray,
     LabelCodes,
     Problems,
     TextChunks,
     check_size,
     decode_text,
-    physical_memory,
 )
 from metasilvae.formats.csv_layout import (
     Announcement,
@@ -28,6 +28,7 @@ from metasilvae.formats.csv_layout import (
     is_header,
     split_cells,
 )
+from metasilvae.memory import allowed_memory
 
 _LABEL_COLUMN_NAMES = ("label", "class", "target")
 
@@ -93,7 +94,7 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             chunks.skip_line()
         elif status == csv_rows.FULL:
             # Grow only when a further row is known to follow: an announced number of rows is usually exact.
-            check_size(chunks.source, X.n_rows, width)
+            check_size(chunks.source, X.n_rows + 1, width)
             X.room(1)
         elif chunks.at_end:
             break
@@ -105,8 +106,9 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
 def _first_capacity(layout: Layout) -> int:
     """Rows to make room for: as many as announced, if that is believable."""
     announced = layout.announcement.n_rows if layout.announcement else 0
-    believable = (physical_memory() or 1 << 32) // (16 * layout.n_columns)
-    return max(announced if announced <= believable else 0, BATCH_ROWS)
+    row_bytes = 8 * layout.n_features
+    believable = allowed_memory() // row_bytes
+    return max(announced if announced <= believable else 0, min(BATCH_ROWS, FIRST_BYTES // row_bytes), 1)
 
 
 def decode_label(text: bytes) -> str:

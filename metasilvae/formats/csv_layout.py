@@ -35,6 +35,7 @@ _MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _MISSING_VALUE_ADVICE = "fill in a value or delete the row"
 
 
@@ -115,30 +116,31 @@ def parse_announcement(line: str, number: int) -> Announcement | None:
 def split_cells(line: str, delimiter: str) -> list[str]:
     """Cells of a line without surrounding blanks and quotes; a ValueError says what is wrong with the quotes."""
     blanks = _BLANKS.replace(delimiter, "")
+    skip_blanks = re.compile(f"[{blanks}]*").match
     cells: list[str] = []
-    rest = line
+    position = 0
     while True:
-        rest = rest.lstrip(blanks)
-        if rest.startswith('"'):
-            match = re.match(r'"((?:[^"]|"")*)"', rest)
+        position = skip_blanks(line, position).end()  # type: ignore[union-attr]
+        if line.startswith('"', position):
+            match = _QUOTED.match(line, position)
             if match is None:
                 raise ValueError(
                     f"column {len(cells) + 1}: the quote is not closed on this line; close it, or remove a line break "
                     "inside the quotes"
                 )
             cells.append(match[1].replace('""', '"'))
-            rest = rest[match.end() :].lstrip(blanks)
-            if rest and rest[0] != delimiter:
+            end = skip_blanks(line, match.end()).end()  # type: ignore[union-attr]
+            if end < len(line) and line[end] != delimiter:
                 raise ValueError(
                     f"column {len(cells)}: text follows the closing quote; write a quote inside quotes twice"
                 )
-            found, rest = bool(rest), rest[1:]
         else:
-            cell, found_delimiter, rest = rest.partition(delimiter)
-            cells.append(cell.rstrip(_BLANKS))
-            found = bool(found_delimiter)
-        if not found:
+            end = line.find(delimiter, position)
+            end = len(line) if end < 0 else end
+            cells.append(line[position:end].rstrip(_BLANKS))
+        if end == len(line):
             return cells
+        position = end + 1
 
 
 def detect_delimiter(lines: Sequence[str]) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import IO, Any
 
+from metasilvae.errors import MetasilvaeWarning
 from metasilvae.evaluation import Evaluation
 from metasilvae.formats.study_tables import TEST_PREFIX
 from metasilvae.report.headings import describe_model
@@ -59,14 +61,25 @@ class ProgressBar:
 
 
 class ProgressLog:
-    """One line of JSON for each step."""
+    """One line of JSON for each step; a log that cannot be written any more does not end the training."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
+        self._is_lost = False
 
     def write(self, seed: int, progress: Progress) -> None:
-        self._stream.write(json.dumps({"seed": seed, **asdict(progress)}).encode() + b"\n")
-        self._stream.flush()
+        if self._is_lost:
+            return
+        try:
+            self._stream.write(json.dumps({"seed": seed, **asdict(progress)}).encode() + b"\n")
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._is_lost = True
+            name = getattr(self._stream, "name", "the log")
+            message = f"{name}: cannot be written: {error.strerror or error}; the training goes on without it"
+            warnings.warn(message, MetasilvaeWarning, stacklevel=2)
 
 
 def describe_training(run: TrainedModel) -> str:

@@ -1,0 +1,166 @@
+"""What is fuzzed: for each reader a function that takes any bytes and says what is wrong with what came of them.
+
+Reading must give a valid object, or an error for people: one `MetasilvaeError` of one line. Anything else is a finding.
+A further reader needs a function, an entry in `TARGETS`, and a few small files in ``corpus/NAME/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import MetasilvaeError
+from metasilvae.formats import chunks
+from metasilvae.formats.attack_files import parse_attack
+from metasilvae.formats.boxes import read_boxes
+from metasilvae.formats.checkpoint_files import unpack
+from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.idx_files import read_idx
+from metasilvae.formats.silva_models import format_model, parse_model, same_model
+from metasilvae.formats.weights import read_weights
+from metasilvae.merging import merge_shards, read_shard
+from metasilvae.scaling import Scale
+from metasilvae.storage import STANDARD_STREAM
+
+CORPUS = Path(__file__).parent / "corpus"
+LONGEST_MESSAGE = 2000
+# Small chunks are refilled often and do not have to be cleared for each input.
+CHUNK_BYTES = 512
+BOX_SHAPE = (3, 2)
+
+
+class Finding(Exception):
+    """Something that a reader must not do."""
+
+
+def require(condition: object, what: str) -> None:
+    if not condition:
+        raise Finding(what)
+
+
+@contextmanager
+def standard_input(content: bytes) -> Iterator[str]:
+    """Bytes as the source that is being read, without a file."""
+    usual = sys.stdin
+    sys.stdin = cast(io.TextIOWrapper, SimpleNamespace(buffer=io.BytesIO(content), closed=False))
+    try:
+        yield STANDARD_STREAM
+    finally:
+        sys.stdin = usual
+
+
+def check_dataset(dataset: Dataset) -> None:
+    require(dataset.X.ndim == 2 and min(dataset.X.shape) > 0, f"a data set of shape {dataset.X.shape}")
+    require(np.isfinite(dataset.X).all(), "values that are not finite")
+    require(len(dataset.y) == dataset.n_samples, "not one label for each row")
+    require(((dataset.y >= 0) & (dataset.y < dataset.n_labels)).all(), "a label that is not there")
+    require(len(set(dataset.labels)) == dataset.n_labels, "labels that are equal")
+    require(
+        dataset.feature_names is None or len(dataset.feature_names) == dataset.n_features,
+        "not one name for each feature",
+    )
+
+
+def fuzz_dataset(input_format: str) -> Callable[[bytes], None]:
+    def fuzz(content: bytes) -> None:
+        with standard_input(content) as source:
+            check_dataset(read_dataset(source, input_format=input_format))
+
+    return fuzz
+
+
+def fuzz_idx(content: bytes) -> None:
+    with standard_input(content) as source:
+        pixels = read_idx(source, 3)
+    require(pixels.ndim == 3, f"an array of shape {pixels.shape}")
+
+
+def fuzz_model(content: bytes) -> None:
+    model = parse_model(content)
+    require(same_model(model, parse_model(format_model(model).encode())), "the model is written as another one")
+    require(model.depths.min() >= 0, "a node without depth")
+    require(model.feasible.n_nodes <= model.n_nodes, "more nodes than there are")
+
+
+def fuzz_attack(content: bytes) -> None:
+    rules = parse_attack(content, "attack.toml")
+    require(rules.default.minimum <= rules.default.maximum, "limits that exclude everything")
+
+
+def fuzz_boxes(content: bytes) -> None:
+    with standard_input(content) as source:
+        lower, upper = read_boxes(source, *BOX_SHAPE)
+    require(lower.shape == upper.shape == BOX_SHAPE, f"boxes of shape {lower.shape}")
+    require((lower <= upper).all(), "an empty box")
+
+
+def fuzz_weights(content: bytes) -> None:
+    with standard_input(content) as source:
+        require(np.isfinite(read_weights(source)).all(), "a weight that is not finite")
+
+
+def fuzz_scale(content: bytes) -> None:
+    with standard_input(content) as source:
+        scale = Scale.load(source)
+    require((scale.minimum <= scale.maximum).all(), "a minimum above its maximum")
+
+
+def fuzz_shard(content: bytes) -> None:
+    with standard_input(content) as source:
+        shard = read_shard(source)
+    _, _, found = merge_shards([shard])
+    require(len(found.answers.ids) == shard.note.n_rows, "not one result for each row")
+
+
+def fuzz_checkpoint(content: bytes) -> None:
+    """With the right digest, as hostile files have it too."""
+    title, _, rest = content.partition(b"\n")
+    _, _, body = rest.partition(b"\n")
+    document = unpack(b"\n".join([title, hashlib.sha256(body).hexdigest().encode(), body]))
+    require(type(document) is dict, "a document that is no table")
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "csv": fuzz_dataset("csv"),
+    "libsvm": fuzz_dataset("libsvm"),
+    "binary": fuzz_dataset("binary"),
+    "any-data": fuzz_dataset("auto"),
+    "idx": fuzz_idx,
+    "model": fuzz_model,
+    "attack": fuzz_attack,
+    "boxes": fuzz_boxes,
+    "weights": fuzz_weights,
+    "scale": fuzz_scale,
+    "shard": fuzz_shard,
+    "checkpoint": fuzz_checkpoint,
+}
+
+
+def try_one(target: str, content: bytes) -> bool:
+    """Whether a reader takes an input; anything but a valid object or a clear error is raised."""
+    chunks.CHUNK_BYTES = CHUNK_BYTES
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            TARGETS[target](content)
+    except MetasilvaeError as error:
+        message = str(error)
+        require(message and "\n" not in message, f"a message that is not one line: {message!r}")
+        require(len(message) <= LONGEST_MESSAGE, f"a message of {len(message)} characters")
+        return False
+    return True
+
+
+def seeds(target: str) -> list[bytes]:
+    """The files to start from."""
+    return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]
