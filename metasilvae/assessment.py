@@ -6,15 +6,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
 
 from metasilvae.curve import Curve
 from metasilvae.errors import MetasilvaeError
 from metasilvae.evaluation import Evaluation, confusion
 from metasilvae.explanation import Explanation, UnstableRow, explain_in_batches
 from metasilvae.forest_verification import Limits
-from metasilvae.outcome import Outcome
+from metasilvae.outcome import Outcome, Stability
 from metasilvae.perturbation import Ball, Perturbation
 from metasilvae.radius import Radii, check_radii, find_radii, in_common_unit
 from metasilvae.verification import Question, verify
@@ -125,6 +127,9 @@ def assess(
         in_unit = in_common_unit(question) if isinstance(perturbation, Ball) else question
         with watch("radii", n_rows) as on_rows:
             radii = find_radii(in_unit, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        size = perturbation.epsilon if isinstance(perturbation, Ball) else 1.0
+        proved = np.where(outcome.stability == Stability.STABLE, size, 0.0)
+        radii = replace(radii, lower=np.minimum(np.maximum(radii.lower, proved), radii.upper))
     attribution = Attribution()
     with watch("explain", outcome.tally.unstable) as on_rows:
         for rows in explain_in_batches(question, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows):

@@ -40,6 +40,11 @@ class Curve:
     def n_samples(self) -> int:
         return self.radii.n_samples
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the curve is what it is, and not a lower bound."""
+        return bool(self.radii.is_exact.all())
+
     @cached_property
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Where the curve falls, and how many rows are stable (robust) up to there.

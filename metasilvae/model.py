@@ -31,6 +31,11 @@ class LeafKind(enum.Enum):
     SCORES = "LEAF_LOGARITHMIC"
 
 
+def count_leaves(n_leaves: int) -> str:
+    """A number of leaves in words."""
+    return f"{n_leaves} {'leaf' if n_leaves == 1 else 'leaves'}"
+
+
 def name_kind(is_forest: bool, n_trees: int) -> str:
     """What a model is, in words: a tree, or a forest of so many."""
     if not is_forest:

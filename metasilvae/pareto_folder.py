@@ -21,7 +21,7 @@ from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.model import Model
 from metasilvae.pareto import Figures, TreeCollector
 from metasilvae.run_description import as_json
-from metasilvae.storage import STANDARD_STREAM, prepare_folder, read_source, write_output
+from metasilvae.storage import STANDARD_STREAM, TEMPORARY_PREFIX, prepare_folder, read_source, write_output
 
 INDEX = "index.json"
 FORMAT = "metasilvae archive 1"
@@ -87,7 +87,8 @@ def check_folder(folder: str, may_hold_archive: bool = False) -> None:
 
 
 def _is_part(name: str) -> bool:
-    return name == INDEX or _FILE_NAME.fullmatch(name) is not None
+    """Whether a file belongs to an archive, or is what a killed run left of one."""
+    return name == INDEX or _FILE_NAME.fullmatch(name) is not None or name.startswith(TEMPORARY_PREFIX)
 
 
 def write_archive(folder: str, collector: TreeCollector) -> int:

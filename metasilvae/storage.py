@@ -28,6 +28,8 @@ from metasilvae.memory import allowed_memory, describe_allowed
 
 STANDARD_STREAM = "-"
 BUILTIN_PREFIX = "builtin:"
+# Of files that are being written; a run that is killed leaves one behind.
+TEMPORARY_PREFIX = ".metasilvae-"
 COMPRESSIONS = (".gz", ".bz2", ".xz")
 _PIECE_BYTES = 16 << 20
 # An installed package carries the data sets inside; a checkout has them beside the package.
@@ -327,7 +329,7 @@ def strip_compression(path: str) -> str:
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[IO[bytes]]:
     """A temporary file beside the target that takes its place in the end, unless something fails."""
-    handle, temporary = tempfile.mkstemp(prefix=".metasilvae-", dir=target.parent)
+    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream

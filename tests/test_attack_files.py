@@ -66,6 +66,11 @@ def test_whole_numbers_have_whole_boxes() -> None:
     assert (down[0], up[0]) == (4, 2)
 
 
+def test_numbers_that_are_too_large_are_not_endless() -> None:
+    with pytest.raises(PerturbationError, match="'1e400' is too large for a 64-bit floating point number"):
+        attack("[columns]\nage = { radius = 1e400 }")
+
+
 def test_factors_of_endless_radii() -> None:
     found = attack("[columns]\nage = { radius = inf }")
     assert Enlarged(found, 1.3).boxes(rows()).radius_up.tolist() == [math.inf, 0, 0, 0, 0]

@@ -247,3 +247,17 @@ def test_boosted_leaves_have_scores(tmp_path: Path) -> None:
     assert "rows" not in split
     assert first["values"] == [[0, 0.25], [1, -1.5]]
     assert second["values"] == []
+
+
+def test_under_limits_the_curve_keeps_what_the_verdicts_prove(tmp_path: Path) -> None:
+    forest = str(tmp_path / "forest.silva")
+    run("train", "builtin:iris/train", forest, "--epsilon", 0.3, "--trees", 20, "--preset", "cart", "--no-manifest")
+    limited = ["--sample-steps", 2]
+    page = make_page(forest, "builtin:iris/test", "--epsilon", 0.3, *limited)
+    counts = answer_of("verify", forest, "builtin:iris/test", "--epsilon", 0.3, *limited)["counts"]
+    (curve,) = page.data("curve-data")["sets"]
+    steps = zip(curve["epsilon"], curve["stable"], strict=True)
+    assert next(stable for epsilon, stable in steps if epsilon is None or epsilon >= 0.3) == counts["stable"] > 0
+    bounds = [row for row in page.texts("fragile-0") if row[3].startswith("\u2265")]
+    assert counts["unstable"] > 0
+    assert bounds

@@ -9,6 +9,7 @@ import click
 from metasilvae.cli.domains import check_domain, domain_options, read_domain
 from metasilvae.cli.parameters import check_outputs, data_options, output_option, refuse_two_pipes, voting_option
 from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.model import count_leaves
 from metasilvae.simplification import simplify as simplify_model
 from metasilvae.storage import STANDARD_STREAM
 
@@ -47,8 +48,8 @@ def simplify(
     within = read_domain(loaded, domain, margin, bounds, data_options)
     simple = simplify_model(loaded, within, voting=voting)
     write_model(simple, output)
+    before, after = (f"{count_leaves(each.n_leaves)}, depth {each.max_depth}" for each in (loaded, simple))
     click.echo(
-        f"{loaded.n_leaves} leaves, depth {loaded.max_depth} -> {simple.n_leaves} leaves, depth {simple.max_depth}; "
-        f"the answers are proved equal for {within.description}",
+        f"{before} -> {after}; the answers are proved equal for {within.description}",
         err=output == STANDARD_STREAM,
     )

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from metasilvae.errors import PerturbationError, at_line, shorten
@@ -96,11 +97,21 @@ def read_attack(source: str) -> AttackRules:
     return parse_attack(read_source(source), display_name(source))
 
 
+def _parse_float(name: str, text: str) -> float:
+    """A number; only the word inf stands for an infinite one."""
+    value = float(text)
+    if math.isinf(value) and "inf" not in text:
+        raise PerturbationError(
+            f"{name}: {shorten(text)} is too large for a 64-bit floating point number; inf allows any value"
+        )
+    return value
+
+
 def parse_attack(content: bytes, name: str) -> AttackRules:
     """Make the rules that the content of an attack file states."""
     try:
         text = content.decode("utf-8-sig")
-        return _Reader(name, text).read(tomllib.loads(text))
+        return _Reader(name, text).read(tomllib.loads(text, parse_float=partial(_parse_float, name)))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PerturbationError(at_line(name, line, "is not UTF-8 text; an attack file is TOML in UTF-8")) from None

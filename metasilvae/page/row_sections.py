@@ -61,10 +61,17 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
             cells.append(int(dataset.line_of_row[row.row]))
         cells.append(show_name(dataset.labels[dataset.y[row.row]]))
         if has_radius:
-            cells.append("-" if row.radius is None else show_number(row.radius))
+            cells.append(_show_radius(row))
         cells += [_show_answers(content, row), _show_moves(assessment, row), _show_frozen(assessment, row)]
         rows.append(cells)
     return make_table(f"fragile-{number}", caption, columns, rows)
+
+
+def _show_radius(row: UnstableRow) -> Child:
+    if row.radius is None:
+        return "-"
+    shown = show_number(row.radius)
+    return shown if row.has_exact_radius else element("span", "\u2265 ", shown)
 
 
 def _describe_extent(assessment: Assessment) -> str:

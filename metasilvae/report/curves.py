@@ -60,7 +60,7 @@ def _steps(report: CurveReport) -> list[Record]:
             report.axis: epsilon,
             "stability": stable / n_samples,
             "robustness": robust / n_samples,
-            **({"complete": False} if count_interrupted(report.curve.radii) else {}),
+            **({} if report.curve.is_exact else {"complete": False}),
         }
         for epsilon, stable, robust in zip(*(column.tolist() for column in report.curve.steps), strict=True)
     ]

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from metasilvae.dataset import Dataset
 from metasilvae.merging import ModelFacts, ShardNote
-from metasilvae.model import name_kind
+from metasilvae.model import count_leaves, name_kind
 
 
 class Subject(Protocol):
@@ -25,7 +25,7 @@ class Subject(Protocol):
 def describe_model(model: ModelFacts) -> str:
     """Name, kind and size of a model."""
     kind = name_kind(model.is_forest, model.n_trees)
-    return f"{model.source} ({kind}, {model.n_leaves} leaves, depth {model.max_depth})"
+    return f"{model.source} ({kind}, {count_leaves(model.n_leaves)}, depth {model.max_depth})"
 
 
 def describe_subject(subject: Subject, perturbation: str, shard: ShardNote | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from metasilvae.imports import Comparison, Imported
-from metasilvae.model import name_kind
+from metasilvae.model import count_leaves, name_kind
 from metasilvae.storage import STANDARD_STREAM
 from metasilvae.voting import DEFAULT_VOTING
 
@@ -13,10 +13,10 @@ from metasilvae.voting import DEFAULT_VOTING
 def describe_import(imported: Imported, comparison: Comparison | None, output: str) -> str:
     """Source, model, voting and comparison, one on each line."""
     model = imported.model
-    kind = name_kind(model.is_forest, model.n_trees)
+    kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
     lines = [
         f"source    {model.source} ({imported.origin})",
-        f"model     {output} ({kind}, {model.n_leaves} leaves, depth {model.max_depth}, {model.n_labels} labels)",
+        f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
         is_usual = imported.voting == DEFAULT_VOTING[model.leaf_kind]

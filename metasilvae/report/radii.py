@@ -108,10 +108,12 @@ def write_text(report: RadiusReport) -> Iterator[str]:
     yield describe_subject(report.question, f"radius times {report.perturbation}", report.shard) + "\n"
     yield "largest radius at which no perturbation changes the answer\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
-    fragile = np.argsort(radii.lower, kind="stable")[:ROWS_SHOWN]
+    # A row of which nothing is known but that the search for it was ended is not called fragile.
+    fragile = [row for row in np.lexsort((radii.lower, radii.upper))[:ROWS_SHOWN] if radii.upper[row] < np.inf]
     records = list(report.rows())
-    yield "\nmost fragile rows\n\n"
-    yield as_text([_in_words(records[row]) for row in fragile])
+    if fragile:
+        yield "\nmost fragile rows\n\n"
+        yield as_text([_in_words(records[row]) for row in fragile])
     n_infinite = int(np.isinf(radii.lower).sum())
     yield "\n"
     if n_infinite:
