@@ -72,6 +72,16 @@ def test_curve(hard_forest: tuple[str, str], interrupt_after: object) -> None:
     assert [(curve["rows_exact"], curve["rows_interrupted"]) for curve in document["curves"]] == [(2, 4)]
 
 
+def test_drawn_curve(hard_forest: tuple[str, str], interrupt_after: object) -> None:
+    pytest.importorskip("matplotlib")
+    words = ["plot", "curve", *hard_forest, "--jobs", 1, "-o", "-", "--format", "svg"]
+    assert "(at least)" not in run(*words).stdout
+    interrupt_after(2)
+    found = run(*words, code=130)
+    assert found.stderr == "interrupted; 2 of 6 radii are exact\n"
+    assert "stability (at least)" in found.stdout
+
+
 def test_radius(hard_forest: tuple[str, str], interrupt_after: object) -> None:
     interrupt_after(1)
     found = run("verify", *hard_forest, "--radius", "--jobs", 1, code=130)

@@ -177,3 +177,12 @@ def test_the_picture_of_the_readme_is_what_its_script_draws(tmp_path: Path, monk
         run(*("circle.svg" if "OUT" in word else word for word in plain))
     assert texts_of_svg("circle.svg") == texts_of_svg(shown)
     assert "accuracy 100 %, stability 97 %" in texts_of_svg(shown)
+
+
+def test_a_curve_over_multiples_of_an_attack(tmp_path: Path) -> None:
+    attack = tmp_path / "attack.toml"
+    attack.write_text("[default]\nradius = 0.1\n")
+    words = ["plot", "curve", IRIS[0], IRIS[1], "-o", "-", "--format", "svg"]
+    over_epsilon, over_factor = run(*words).stdout, run(*words, "--attack", attack).stdout
+    assert "epsilon" in over_epsilon
+    assert "factor" in over_factor

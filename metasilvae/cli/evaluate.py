@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from metasilvae.cli.curve_tracing import follow_models, trace_curves
 from metasilvae.cli.inputs import fit_perturbation, load_data_for
 from metasilvae.cli.parameters import (
     check_outputs,
@@ -19,19 +17,15 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
-from metasilvae.cli.row_work import RowWork, follow_rows
-from metasilvae.curve import trace_curve
-from metasilvae.dataset import Dataset
 from metasilvae.evaluation import Evaluation, classify, confusion
 from metasilvae.evaluation import evaluate as evaluate_model
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.attack_files import read_attack
 from metasilvae.formats.silva_models import read_model
-from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation, parse_perturbation
 from metasilvae.plots.canvas import choose_plot_format, render
 from metasilvae.plots.curves import draw_curves
-from metasilvae.report.curves import CURVE_FORMATS, CurveReport
+from metasilvae.report.curves import CURVE_FORMATS
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
 from metasilvae.storage import write_output
 
@@ -111,20 +105,15 @@ def evaluate(
     limits = Limits(sample_timeout, sample_steps)
     fitted = [fit_perturbation(each, dataset) for each in rules]
     if wants_curve:
-        with _follow(loaded, dataset, len(fitted) or 1, limits) as work:
-            curves = _trace_curves(loaded, dataset, fitted, voting, jobs, limits, work)
-        if work.is_interrupted:
-            n_exact = sum(int(each.curve.radii.is_exact.sum()) for each in curves)
-            n_all = dataset.n_samples * len(loaded) * (len(fitted) or 1)
-            click.echo(f"interrupted; {n_exact} of {n_all} radii are exact", err=True)
+        curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, limits)
         if plot is not None and plot_format is not None:
             write_output(plot, render(draw_curves(curves), plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
-        ctx.exit(work.exit_code)
+        ctx.exit(exit_code)
     perturbations += fitted
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
-    with _follow(loaded, dataset, len(perturbations), limits) as work:
+    with follow_models(loaded, dataset, len(perturbations), limits) as work:
         for model in loaded:
             evaluations += evaluate_model(
                 model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits,
@@ -143,34 +132,3 @@ def evaluate(
     report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations))
     write_output(output, EVALUATION_FORMATS[table_format](report))
     ctx.exit(work.exit_code)
-
-
-def _follow(
-    models: Sequence[Model], dataset: Dataset, n_perturbations: int, limits: Limits
-) -> contextlib.AbstractContextManager[RowWork]:
-    """A single tree is done at once; with more there is something to wait for and something to keep."""
-    is_long = n_perturbations > 0 and (len(models) * n_perturbations > 1 or models[0].n_trees > 1)
-    n_rows = len(models) * n_perturbations * dataset.n_samples
-    return follow_rows(n_rows, limits, is_long=is_long, name="evaluate")
-
-
-def _trace_curves(
-    models: Sequence[Model],
-    dataset: Dataset,
-    attacks: Sequence[Perturbation],
-    voting: str | None,
-    jobs: int | None,
-    limits: Limits,
-    work: RowWork,
-) -> list[CurveReport]:
-    """A curve for each model and attack, or for balls where there is no attack, as far as no signal interrupts."""
-    curves: list[CurveReport] = []
-    scaled: Sequence[Perturbation | None] = attacks or [None]
-    for model, attack in itertools.product(models, scaled):
-        if work.is_interrupted:
-            break
-        curve = trace_curve(
-            model, dataset, attack, voting=voting, jobs=jobs, limits=limits, stop=work.stop, on_rows=work.advance
-        )
-        curves.append(CurveReport(model, dataset, curve, attack))
-    return curves

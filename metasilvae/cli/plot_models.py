@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from metasilvae.cli.curve_tracing import trace_curves
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
 from metasilvae.cli.parameters import (
     attack_option,
@@ -18,8 +19,8 @@ from metasilvae.cli.parameters import (
     voting_option,
 )
 from metasilvae.cli.plot_output import Picture, plot_options
-from metasilvae.curve import trace_curve
 from metasilvae.forest_verification import Limits
+from metasilvae.formats.attack_files import read_attack
 from metasilvae.formats.silva_models import read_model
 from metasilvae.pareto_folder import INDEX, read_archive
 from metasilvae.perturbation import Ball, parse_perturbation
@@ -29,7 +30,6 @@ from metasilvae.plots.regions import choose_features, choose_plane, draw_regions
 from metasilvae.plots.tree_facts import gather_facts
 from metasilvae.plots.trees import DIRECTIONS, MOST_LEAVES_DOWN, draw_tree
 from metasilvae.report.archives import ArchiveReport
-from metasilvae.report.curves import CurveReport
 
 
 @click.command()
@@ -156,14 +156,18 @@ def regions(
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
+@click.option("--attack", "attacks", multiple=True, metavar="FILE", help="Draw over multiples of it; repeatable.")
 @voting_option
 @plot_options
 @limit_options
 @jobs_option
 @data_options
+@click.pass_context
 def curve(
+    ctx: click.Context,
     models: tuple[str, ...],
     data: str,
+    attacks: tuple[str, ...],
     voting: str | None,
     output: str,
     plot_format: str | None,
@@ -173,26 +177,26 @@ def curve(
     jobs: int | None,
     **data_options: Any,
 ) -> None:
-    """Draw stability and robustness of each MODEL on DATA, for all epsilon.
+    """Draw stability and robustness of each MODEL on DATA, for all epsilon, or for all multiples of an --attack.
 
-    The curves are exact, as those of `evaluate --curve`, which prints them; where a limit ends the search for the
-    radius of a row, they are lower bounds.
+    The curves are exact, as those of `evaluate --curve`, which prints them; where a limit or Ctrl-C ends the search for
+    the radius of a row, they are lower bounds, and the picture says so.
 
     \b
     Example:
       metasilvae plot curve cart.silva ours.silva test.csv -o curves.svg
     """
-    inputs = [*models, data]
+    inputs = [*models, data, *attacks]
     refuse_two_pipes(*inputs)
     picture = Picture(output, plot_format, inputs)
+    rules = [read_attack(attack) for attack in attacks]
     loaded = [read_model(model) for model in models]
     dataset = load_data_for(max(loaded, key=lambda each: each.n_features), data, data_options)
+    fitted = [fit_perturbation(each, dataset) for each in rules]
     limits = Limits(sample_timeout, sample_steps)
-    reports = [
-        CurveReport(model, dataset, trace_curve(model, dataset, voting=voting, jobs=jobs, limits=limits))
-        for model in loaded
-    ]
-    picture.write(draw_curves(reports, title))
+    curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, limits)
+    picture.write(draw_curves(curves, title))
+    ctx.exit(exit_code)
 
 
 @click.command()
