@@ -102,7 +102,7 @@ def test_csv() -> None:
 
 def test_text() -> None:
     assert render("text", report_of(gates=("accuracy>=60%", "stability>=0.5"))) == (
-        "model         m.silva (tree, 1 leaves, depth 0)\n"
+        "model         m.silva (tree, 1 leaf, depth 0)\n"
         "data          d.csv (5 rows, 1 features)\n"
         "perturbation  l_inf 0.5\n"
         "\n"
