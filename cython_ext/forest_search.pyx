@@ -26,7 +26,7 @@ from ms_bounding cimport (
 from ms_box cimport lower_bound, upper_bound
 from ms_choosing cimport MAX_CANDIDATES, first_meeting, is_left, propose_between_best
 from ms_contest cimport Contest, bound_contests, list_contests, sort_open
-from ms_descent cimport descend
+from ms_descent cimport descend_together
 from ms_meeting cimport (
     Cut, Meeting, Part, begin_meeting, free_meeting, join_meeting, meets, propose_between, reserve_meeting,
 )
@@ -227,7 +227,8 @@ cdef class ForestSearch:
         """All contests that the sum of the best leads does not decide, the most promising first."""
         reserve(<void**> &self.contests, &self.contest_capacity, 2 * <size_t> self.n_labels, sizeof(Contest))
         self.n_contests = list_contests(&self.is_member[self.answers[row], 0], self.n_labels, self.contests)
-        descend(&self.nodes[0], &self.roots[0], self.n_trees, self.space.lower, self.space.upper, &self.starts[0])
+        descend_together(&self.nodes[0], &self.roots[0], self.n_trees, self.space.lower, self.space.upper,
+                         &self.starts[0])
         bound_contests(self.contests, self.n_contests, &self.nodes[0], &self.starts[0], self.n_trees,
                        &self.scores[0, 0], self.n_labels, self.space.lower, self.space.upper, &self.waiting[0])
         self.n_contests = sort_open(self.contests, self.n_contests, self._least(False), self._least(True))

@@ -43,7 +43,7 @@ cdef inline void bound_contests(Contest* contests, int32_t n_contests, const Nod
 
     Parameters
     ----------
-    starts : for each tree the root, or where `ms_descent.descend` ended
+    starts : for each tree the root, or where `ms_descent.descend_together` ended
     lower, upper : bounds of the box, by feature
     waiting : room for one node at each depth
     """

@@ -19,8 +19,8 @@ cdef inline bint take_step(const Node* nodes, const double* lower, const double*
     return True
 
 
-cdef inline void descend(const Node* nodes, const int32_t* roots, int32_t n_trees, const double* lower,
-                         const double* upper, int32_t* ends) noexcept nogil:
+cdef inline void descend_together(const Node* nodes, const int32_t* roots, int32_t n_trees, const double* lower,
+                                  const double* upper, int32_t* ends) noexcept nogil:
     """Follow a box from each root as far as it goes one way.
 
     Parameters

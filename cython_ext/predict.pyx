@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from ms_descent cimport descend
+from ms_descent cimport descend_together
 from ms_node cimport Node
 
 
@@ -18,6 +18,6 @@ def fill_leaves(const Node[::1] nodes, const int32_t[::1] roots, const double[:,
     cdef int32_t tree, n_trees = <int32_t> roots.shape[0]
     with nogil:
         for row in range(start, stop):
-            descend(&nodes[0], &roots[0], n_trees, &X[row, 0], &X[row, 0], &leaves[row, 0])
+            descend_together(&nodes[0], &roots[0], n_trees, &X[row, 0], &X[row, 0], &leaves[row, 0])
             for tree in range(n_trees):
                 leaves[row, tree] = nodes[leaves[row, tree]].leaf

@@ -100,7 +100,7 @@ def describe_training(run: TrainedModel) -> str:
     if n_open:
         lines += [
             "",
-            f"stability and robustness are at least as shown: {n_open} rows were not decided in time; "
+            f"stability and robustness are at least as shown: {n_open} rows are not decided here; "
             "`metasilvae verify` decides them",
         ]
     return "\n".join([*lines, "", as_text(records)])
