@@ -7,7 +7,7 @@ reporting to metasilvae.training.
 
 import numpy as np
 
-from metasilvae._core.ranking import rank_whole_numbers
+from metasilvae._core.ranking import rank_values
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -26,40 +26,6 @@ from ms_surgery cimport collect, replace
 from ms_sweep cimport find_split
 from ms_tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree, set_ties
 from ms_workspace cimport Workspace, free_workspace, new_workspace
-
-
-# Columns that are copied at a time: a column of a matrix in row order is slow to read alone.
-COLUMNS_AT_A_TIME = 16
-
-
-def rank_values(matrix):
-    """Ranks of the values of each column of a matrix.
-
-    Returns
-    -------
-    codes : int32 array, shape (n_columns, n_rows)
-    values : float64 array
-        The distinct values of all columns, rising in each.
-    starts : int64 array, shape (n_columns + 1,)
-        Where the values of each column begin.
-    """
-    n_rows, n_columns = matrix.shape
-    codes = np.empty((n_columns, n_rows), dtype=np.int32)
-    room = np.empty(4 * n_rows + 1024, dtype=np.int32)
-    values = []
-    for start in range(0, n_columns, COLUMNS_AT_A_TIME):
-        columns = np.ascontiguousarray(matrix[:, start : start + COLUMNS_AT_A_TIME].T)
-        for column, ranks in zip(columns, codes[start:]):
-            found = rank_whole_numbers(column, room, ranks)
-            if found is not None:
-                smallest, n_places = found
-                distinct = smallest + np.flatnonzero(room[:n_places])
-            else:
-                distinct, inverse = np.unique(column, return_inverse=True)
-                ranks[:] = inverse.reshape(-1)
-            values.append(distinct)
-    starts = np.cumsum([0, *map(len, values)]).astype(np.int64)
-    return codes, np.concatenate(values) if values else np.zeros(0), starts
 
 
 cdef class TrainingSet:

@@ -12,7 +12,7 @@ from ms_criterion cimport (
 )
 from ms_events cimport FIRST_ANSWER, FREE, assign_keys, list_events, range_of, threshold_between
 from ms_samples cimport Samples
-from ms_tree cimport MIXED, Tree, known_answer
+from ms_tree cimport MIXED, Tree, known_tie
 from ms_workspace cimport Workspace, reserve_tables
 
 
@@ -144,7 +144,9 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                 left_mass += mass_change(impurity, own_left[label], count)
                 right_mass += mass_change(impurity, own_right[label], -count)
                 if own_right[label] == right_max:
-                    right_max = -1      # to be found again
+                    right_ties -= 1
+                    if right_ties <= 1:
+                        right_max = -1      # to be found again, with its label
                 own_left[label] += count
                 own_right[label] -= count
                 left_size += count
@@ -188,15 +190,15 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Workspace* 
                     elif own_right[label] == right_max:
                         right_ties += 1
             # A tie that the tree has not seen is nobody's answer outside, so it stands for no category.
-            left_answer = left_label if left_ties == 1 else known_answer(tree, own_left)
-            right_answer = right_label if right_ties == 1 else known_answer(tree, own_right)
+            left_answer = left_label if left_ties == 1 else known_tie(tree, own_left, left_max)
+            right_answer = right_label if right_ties == 1 else known_tie(tree, own_right, right_max)
             same = left_answer == right_answer
             if left_answer < 0 and right_answer < 0:
                 same = left_ties == right_ties
-                for label in range(m):
-                    if (own_left[label] == left_max) != (own_right[label] == right_max):
-                        same = False
-                        break
+                label = 0
+                while same and label < m:
+                    same = (own_left[label] == left_max) == (own_right[label] == right_max)
+                    label += 1
             correct = base_correct
             stable = base_stable + only_left[FREE] + only_right[FREE]
             robust = base_robust

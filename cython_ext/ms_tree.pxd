@@ -144,21 +144,25 @@ cdef inline bint _is_tie(const uint64_t* words, const int32_t* counts, int32_t l
     return True
 
 
+cdef inline int32_t known_tie(const Tree* tree, const int32_t* counts, int32_t largest) noexcept nogil:
+    """The answer for class counts of which several are the largest, or -1 if this tree has not seen this tie."""
+    cdef int32_t tie
+    for tie in range(tree.n_ties):
+        if _is_tie(&tree.ties[<size_t> tie * tree.n_words], counts, largest, tree.n_labels):
+            return tree.n_labels + tie
+    return -1
+
+
 cdef inline int32_t known_answer(const Tree* tree, const int32_t* counts) noexcept nogil:
     """The answer for class counts, or -1 if it is a tie that this tree has not seen."""
-    cdef int32_t label, best = 0, n_best = 1, tie
+    cdef int32_t label, best = 0, n_best = 1
     for label in range(1, tree.n_labels):
         if counts[label] > counts[best]:
             best = label
             n_best = 1
         elif counts[label] == counts[best]:
             n_best += 1
-    if n_best == 1:
-        return best
-    for tie in range(tree.n_ties):
-        if _is_tie(&tree.ties[<size_t> tie * tree.n_words], counts, counts[best], tree.n_labels):
-            return tree.n_labels + tie
-    return -1
+    return best if n_best == 1 else known_tie(tree, counts, counts[best])
 
 
 cdef inline int32_t answer_for(Tree* tree, const int32_t* counts) except -1 nogil:

@@ -240,7 +240,8 @@ def test_start_from_a_forest(tmp_path: Path) -> None:
 def test_a_time_limit_ends_training(tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "t.silva", "--epsilon", "0.1", "--time-limit", "0.0001")
     assert "end: time limit" in result.stdout
-    read_model(str(tmp_path / "t.silva"))
+    is_leaf = read_model(str(tmp_path / "t.silva")).n_leaves == 1
+    assert ("the time limit ended the training before a tree was grown" in result.stderr) == is_leaf
 
 
 def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:

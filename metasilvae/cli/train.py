@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -29,7 +30,7 @@ from metasilvae.cli.row_work import follow_rows
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
 from metasilvae.cli.training_runs import Runs
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, OutputError
+from metasilvae.errors import DataError, MetasilvaeWarning, OutputError
 from metasilvae.evaluation import Evaluation
 from metasilvae.forest_options import ForestOptions
 from metasilvae.forest_verification import Limits
@@ -48,6 +49,7 @@ from metasilvae.seed_study import TrainedModel, choose_best, decide, finish, jud
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log, write_output
 from metasilvae.training_options import TrainingOptions
+from metasilvae.training_progress import StopReason
 
 # For exact figures of a forest in the report, on the training rows and again on the test rows.
 REPORT_SECONDS = 10.0
@@ -192,6 +194,10 @@ def train(
         click.echo(describe_training(kept[0]), err=to_stderr, nl=False)
     if pareto is not None:
         click.echo(describe_archive(pareto, n_archived), err=to_stderr)
+    for each in kept:
+        if each.stop_reason is StopReason.TIME_LIMIT and each.model.n_leaves == each.model.n_trees:
+            message = f"{output}: holds one leaf only, the time limit ended the training before a tree was grown"
+            warnings.warn(f"{message}; give it more than {each.seconds:.3g} s", MetasilvaeWarning, stacklevel=1)
     if interrupts.received:
         name = "standard output" if output == STANDARD_STREAM else output
         after = f" after {len(runs)} of {len(request.seeds)} seeds" if len(request.seeds) > 1 else ""

@@ -47,12 +47,13 @@ class Runs:
                 findings.append(known)
                 continue
             options = self.request.options_of(seed)
+            started = time.perf_counter()
             trainer = make_trainer(self.dataset, self.request.perturbation, options, jobs, self.forest)
             if collector is not None and not isinstance(trainer, ForestTrainer):
                 trainer.observe, trainer.observed = collector.observe, lambda: collector.state
             if self.interrupts.received:
                 break
-            findings.append(self._follow(trainer, seed, f"seed {seed}"))
+            findings.append(self._follow(trainer, seed, f"seed {seed}", started))
             if self.interrupts.received:
                 break
         return findings
@@ -70,10 +71,11 @@ class Runs:
 
     def _train_forest(self, executor: TaskExecutor, options: ForestOptions) -> Finding:
         rows, attack = executor.share(self.dataset), self.request.perturbation
+        started = time.perf_counter()
         trainer = ForestTrainer(
             self.dataset, attack, options, None, lambda work, *rest: executor.submit(work, rows, attack, *rest)
         )
-        return self._follow(trainer, options.tree.seed, "trees")
+        return self._follow(trainer, options.tree.seed, "trees", started)
 
     def _train_seeds(self, executor: TaskExecutor, known: dict[int, Finding | None]) -> list[Finding]:
         rows, perturbation = executor.share(self.dataset), self.request.perturbation
@@ -99,9 +101,11 @@ class Runs:
         self.interrupts.stop = lambda: None
         return [found for found in known.values() if found is not None]
 
-    def _follow(self, trainer: AnyTrainer, seed: int, title: str) -> Finding:
-        """Run a trainer to its end, from where a checkpoint left it; tell and keep what it does."""
-        start = time.perf_counter()
+    def _follow(self, trainer: AnyTrainer, seed: int, title: str, started: float) -> Finding:
+        """Run a trainer to its end, from where a checkpoint left it; tell and keep what it does.
+
+        Its time counts from `started`, when its samples began to be prepared, as its time limit does.
+        """
         n_done, seconds = (0, 0.0) if self.checkpoint is None else self.checkpoint.resume(seed, trainer)
         self.interrupts.stop = trainer.stop
         self.bar.start(trainer.n_steps, title, n_done)
@@ -114,7 +118,7 @@ class Runs:
                     self.checkpoint.note(seed, progress, trainer)
         finally:
             self.bar.close()
-        found = Finding.of(trainer, seconds + time.perf_counter() - start)
+        found = Finding.of(trainer, seconds + time.perf_counter() - started)
         self._keep(seed, found, trainer)
         # Between two runs there is nothing to stop, but a result to keep.
         self.interrupts.stop = lambda: None
