@@ -10,7 +10,7 @@ LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxru
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint test-debug test-asan fuzz bench paper pictures datasets clean
+.PHONY: help build demo test lint test-debug test-asan fuzz soak bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,9 @@ test-asan: $(ASAN_VENV)/.built ## run the tests of the kernels under AddressSani
 
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)
+
+soak: $(VENV)/.tools ## random commands against the oracles of the tests (MINUTES)
+	$(BIN)/python scripts/soak.py --minutes $(or $(MINUTES),10)
 
 bench: build ## measure loading and verifying (SILVA=path/to/silva adds the comparison)
 	$(BIN)/python scripts/bench_load.py

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from bench_train import SHARED
-from paper_document import DOCUMENT, render
-from paper_figures import draw_figures
-from paper_runs import describe_origin, prepare_worker, run_task
-from paper_store import Bundle, FoundData, Store, find_all_data, list_other_sets, pack
-from paper_tasks import EXPERIMENTS, MODES, PAPER_EPSILONS, Request, Task, plan_tasks
+from experiments.document import DOCUMENT, render
+from experiments.figures import draw_figures
+from experiments.runs import describe_origin, prepare_worker, run_task
+from experiments.store import Bundle, FoundData, Store, find_all_data, list_other_sets, pack
+from experiments.tasks import EXPERIMENTS, MODES, PAPER_EPSILONS, Request, Task, plan_tasks
 from tqdm import tqdm
 
 from metasilvae.errors import DataError, MetasilvaeError, ModelError

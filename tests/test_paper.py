@@ -28,17 +28,11 @@ def paper() -> Any:
     sys.path.insert(0, str(SCRIPT.parent))
     try:
         import paper as script
-        import paper_document
-        import paper_figures
-        import paper_reader
-        import paper_runs
-        import paper_store
-        import paper_tasks
+        from experiments import document, figures, reader, runs, store, tasks
     finally:
         sys.path.remove(str(SCRIPT.parent))
     return SimpleNamespace(
-        document=paper_document, figures=paper_figures, reader=paper_reader, runs=paper_runs, store=paper_store,
-        tasks=paper_tasks, main=script.main,
+        document=document, figures=figures, reader=reader, runs=runs, store=store, tasks=tasks, main=script.main
     )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from paper_tasks import GRID, HELD_OUT, MOST_HELD_OUT, PAPER_EPSILONS, STEPS_PER_ROW, Task
 
+from experiments.tasks import GRID, HELD_OUT, MOST_HELD_OUT, PAPER_EPSILONS, STEPS_PER_ROW, Task
 from metasilvae import __version__
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paper_tasks import PAPER_WEIGHT
+from experiments.tasks import PAPER_WEIGHT
 
 
 @dataclass(frozen=True)

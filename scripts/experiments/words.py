@@ -1,4 +1,4 @@
-"""The text of the document about the paper's experiments; tables and numbers are put in by `paper_document`."""
+"""The text of the document about the paper's experiments; tables and numbers are put in by `experiments.document`."""
 
 INTRODUCTION = """
 F. Ranzato and M. Zanella, *Genetic Adversarial Training of Decision Trees*, GECCO 2021

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from paper_store import Bundle
-from paper_tasks import EXPERIMENTS, Task, choose_forest, list_grid, phi, plan_tasks, share
+
+from experiments.store import Bundle
+from experiments.tasks import EXPERIMENTS, Task, choose_forest, list_grid, phi, plan_tasks, share
 
 # Fewer figures make no box.
 FEWEST_SEEDS = 5

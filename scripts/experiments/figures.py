@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from paper_reader import FEWEST_SEEDS, Reader
-from paper_store import Bundle
-from paper_tasks import Task, phi, share
-
+from experiments.reader import FEWEST_SEEDS, Reader
+from experiments.store import Bundle
+from experiments.tasks import Task, phi, share
 from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
 from metasilvae.formats.training_logs import FIGURES, LoggedRun
 from metasilvae.plots.canvas import render

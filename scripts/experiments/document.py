@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import paper_words as words
-from paper_published import C_PROGRAM, META_SILVAE, PAPER_TEST_ROWS, ROBUST_BOOSTING, Quoted
-from paper_reader import FEWEST_SEEDS, Reader, median, show_pair
-from paper_store import Bundle
-from paper_tasks import (
+
+from experiments import words
+from experiments.published import C_PROGRAM, META_SILVAE, PAPER_TEST_ROWS, ROBUST_BOOSTING, Quoted
+from experiments.reader import FEWEST_SEEDS, Reader, median, show_pair
+from experiments.store import Bundle
+from experiments.tasks import (
     CRITERIA,
     GRID,
     MOST_HELD_OUT,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paper_tasks import MODES, OTHER_SETS, Request, Results, Task
-
+from experiments.tasks import MODES, OTHER_SETS, Request, Results, Task
 from metasilvae import __version__
 from metasilvae.errors import DataError, MetasilvaeError
 from metasilvae.remote_datasets import choose_datasets, fetch_dataset, list_remote_datasets
