@@ -4,8 +4,8 @@
 
 `make soak MINUTES=120` installs first what the oracles need (the extra `test`). Each round makes a small problem, runs
 commands on it inside this process (so that memory which is not given back adds up) and compares with plain Python. Ends
-with 1 after a wrong answer, a crash, or if memory keeps growing; the seed of a round is printed with what went wrong, and
-`--round SEED` repeats it. A further kind of round is a function in `ROUNDS`.
+with 1 after a wrong answer, a crash, or if memory keeps growing; the seed of a round is printed with what went wrong,
+and `--round SEED` repeats it. A further kind of round is a function in `ROUNDS`.
 """
 
 from __future__ import annotations
