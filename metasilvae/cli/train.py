@@ -114,7 +114,7 @@ def train(
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..20 --table seeds.csv
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --pareto trees/
       metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto
-      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
+      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..20 --scheduler tcp://host:8786
       metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..500 --shard 3/50
     """
     started = datetime.now(timezone.utc)
