@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command import run, write
 from documented import (
     BLOCK,
     DOCUMENTS,
@@ -206,6 +207,7 @@ def test_every_command_is_found() -> None:
     assert len(list_examples()) >= 60
     assert len(re.findall(r"^ *metasilvae ", read_document(REFERENCE), re.MULTILINE)) == len(list_examples())
     for document in set(DOCUMENTS) - {REFERENCE}:
+        assert not re.search(r"^ +```", read_document(document), re.MULTILINE), f"{document}: an indented block"
         for kind, content in BLOCK.findall(read_document(document).replace(HEAD_OF_A_FILE, "")):
             seen = kind in ("console", "sh", "yaml", "python")
             assert seen or not LOOKS_LIKE_A_COMMAND.search(content), f"{document}: {content}"
@@ -216,6 +218,17 @@ def test_every_session_is_run(document: str) -> None:
     text = read_document(document)
     assert bool(find_blocks(text, "console")) == (document in SESSIONS)
     assert bool(find_blocks(text, "python")) == (document in ("README.md", "docs/api.md"))
+
+
+def test_the_attack_file_of_its_guide(tmp_path: Path) -> None:
+    [block] = find_blocks(read_document("docs/attack.md"), "toml")
+    attack = write(tmp_path, "attack.toml", block)
+    columns = ["income", "age", "height", "sex", "education", "zip_code", "red", "green", "blue", "weight"]
+    rows = write(tmp_path, "rows.csv", f"label,{','.join(columns)}\nyes,30000,40,1.8,1,3,12345,0,1,0,70\n")
+    found = run("attack", "check", attack, rows).stdout
+    assert "age        whole numbers, up only, by at most 2\n" in found
+    assert "weight     up or down by at most 0.1\n" in found
+    assert "exactly one of red, green, blue is 1" in found
 
 
 def test_the_python_of_the_readme(tmp_path: Path) -> None:
