@@ -48,7 +48,8 @@ $(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae
 
 # Tests of documents, transfers, clusters and other libraries; what they ask of the kernels, others ask too.
 BEYOND_KERNELS := api cache cli_cluster cli_plot documents estimators execution export_predictors 'imports_*' layers \
-	merging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference
+	merging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference \
+	documented_commands exempt_commands command_outlines scripts
 
 test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds checks
 	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(foreach name,$(BEYOND_KERNELS),--ignore-glob=tests/test_$(name).py)

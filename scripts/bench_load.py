@@ -1,6 +1,6 @@
 """Measure how long loading CSV data takes, beside numpy.loadtxt on the same file.
 
-    python scripts/bench_load.py [--check] [--repeat N] [FILE...]
+    python scripts/bench_load.py [--check] [--repeat N] [--rows N] [FILE...]
 
 Without a file a text of 60000 x 784 whole numbers is made, most of them 0, as in a set of handwritten digits. Times are
 the best of N runs. With --check the exit code is 1 if loading takes more than 1.5 x the time of loadtxt.

@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = {"README.md": 11, "docs/fairness.md": 9, "docs/formats.md": 8, "docs/method.md": 3, "docs/tutorial.md": 16}
+DOCUMENTS = {
+    "README.md": 19, "docs/attack.md": 4, "docs/cluster.md": 6, "docs/fairness.md": 9, "docs/formats.md": 9,
+    "docs/method.md": 3, "docs/tutorial.md": 17,
+}  # fmt: skip
 SHOW_CODE = "echo $?"
 # Lines that hold measured times.
 TIMED = re.compile(r"analysed in|training      seed|^\[SUMMARY\] +\d")
@@ -43,14 +46,20 @@ def find_scripts(text: str) -> dict[str, str]:
     }
 
 
-def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[list[str]]:
-    """Lines that each command prints; a code other than 0 that no ``echo $?`` shows is added to them."""
-    programs, work = folder / "programs", folder / "work"
+def make_environment(programs: Path) -> dict[str, str]:
+    """Variables for a shell that finds this metasilvae, and this Python, in a new folder of programs."""
     programs.mkdir()
-    work.mkdir()
     for program, options in {"metasilvae": "-m metasilvae", "python3": ""}.items():
         (programs / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
         (programs / program).chmod(0o755)
+    return os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+
+
+def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[list[str]]:
+    """Lines that each command prints; a code other than 0 that no ``echo $?`` shows is added to them."""
+    work = folder / "work"
+    work.mkdir()
+    environment = make_environment(folder / "programs")
     for name, script in scripts.items():
         (work / name).write_text(script)
     lines = ["code=0"]
@@ -59,7 +68,6 @@ def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[
         if following != SHOW_CODE:
             lines += ['test $code = 0 || echo "exit code $code"']
         lines += [f"echo '{DONE}'"]
-    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     text = run_on_terminal("\n".join(lines), work, environment)
     return [part.splitlines() for part in text.split(f"{DONE}\n")[:-1]]
 

@@ -132,8 +132,8 @@ def regions(
     \b
     Examples:
       metasilvae plot regions cart.silva ours.silva builtin:circle/train --epsilon 0.02 -o circle.svg
-      metasilvae plot regions iris.silva test.csv --features petal_length petal_width --epsilon 0.1 -o iris.png
-      metasilvae plot regions wine.silva test.csv --features 0 6 --row 17 -o slice.pdf
+      metasilvae plot regions builtin:iris/tree.silva builtin:iris/test --features petal_length petal_width -o iris.png
+      metasilvae plot regions wine.silva builtin:wine/test --features 0 6 --row 17 -o slice.pdf
     """
     inputs = [*models, data, *([] if attack is None else [attack])]
     refuse_two_pipes(*inputs)
@@ -184,7 +184,7 @@ def curve(
 
     \b
     Example:
-      metasilvae plot curve cart.silva ours.silva test.csv -o curves.svg
+      metasilvae plot curve cart.silva ours.silva builtin:circle/test -o curves.svg
     """
     inputs = [*models, data, *attacks]
     refuse_two_pipes(*inputs)

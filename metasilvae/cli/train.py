@@ -113,11 +113,11 @@ def train(
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
       metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
-      metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..20 --table seeds.csv
+      metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..10 --table seeds.csv
       metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --pareto trees/
       metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto
-      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..500 --scheduler tcp://host:8786
-      metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..500 --shard 3/50
+      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --scheduler tcp://host:8786
+      metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..50 --shard 3/10
     """
     started = datetime.now(timezone.utc)
     refuse_two_pipes(training_set, test, options["attack"])
