@@ -20,6 +20,7 @@ import click
 from metasilvae._version import VERSION
 from metasilvae.cli.interrupts import Terminated, raising_terminated
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
+from metasilvae.report.terminal import tell
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 INTERRUPTED = 128 + signal.SIGINT
@@ -55,7 +56,7 @@ class FailedRun(click.ClickException):
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {self.format_message()}", file=file, err=file is None)
+        tell(f"error: {self.format_message()}")
 
 
 class WarningPrinter:
@@ -67,7 +68,7 @@ class WarningPrinter:
     def __call__(self, message: Warning | str, *args: object, **kwargs: object) -> None:
         if str(message) not in self.seen:
             self.seen.add(str(message))
-            click.echo(f"warning: {message}", err=True)
+            tell(f"warning: {message}")
 
 
 class CommandGroup(click.Group):
@@ -145,13 +146,13 @@ class CommandGroup(click.Group):
             with raising_terminated():
                 exit_code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except Terminated as signalled:
-            click.echo("terminated", err=True)
+            tell("terminated")
             exit_code = signalled.exit_code
         except click.ClickException as error:
             _show(error)
             exit_code = error.exit_code
         except click.Abort:
-            click.echo("interrupted", err=True)
+            tell("interrupted")
             exit_code = INTERRUPTED
         except OSError as error:
             _as_click_error(error).show()
@@ -168,7 +169,7 @@ def _show(error: click.ClickException) -> None:
     message = " ".join(error.format_message().split())
     stop = "" if message.endswith((".", "?")) else "."
     command = error.ctx.command_path if error.ctx is not None else "metasilvae"
-    click.echo(f"error: {message}{stop} See {command} -h", err=True)
+    tell(f"error: {message}{stop} See {command} -h")
 
 
 def _as_click_error(error: Exception) -> click.ClickException:

@@ -6,8 +6,6 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 
-import click
-
 from metasilvae.cli.row_work import RowWork, follow_rows
 from metasilvae.curve import trace_curve
 from metasilvae.dataset import Dataset
@@ -15,6 +13,7 @@ from metasilvae.forest_verification import Limits
 from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation
 from metasilvae.report.curves import CurveReport
+from metasilvae.report.terminal import tell
 
 
 def follow_models(
@@ -51,5 +50,5 @@ def trace_curves(
     if work.is_interrupted:
         n_exact = sum(int(each.curve.radii.is_exact.sum()) for each in curves)
         n_all = dataset.n_samples * len(models) * len(scaled)
-        click.echo(f"interrupted; {n_exact} of {n_all} radii are exact", err=True)
+        tell(f"interrupted; {n_exact} of {n_all} radii are exact")
     return curves, work.exit_code

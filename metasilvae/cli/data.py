@@ -22,6 +22,7 @@ from metasilvae.formats.datasets import (
 )
 from metasilvae.report.data_checks import CHECK_FORMATS, DataCheck
 from metasilvae.report.tables import TABLE_FORMATS, Record
+from metasilvae.report.terminal import tell
 from metasilvae.scaling import KIND, Scale
 from metasilvae.splitting import split_dataset
 from metasilvae.storage import BUILTIN_PREFIX, STANDARD_STREAM, display_name
@@ -193,4 +194,4 @@ def _part_name(source: str, part: str, output_format: str | None) -> str:
 def _report_written(dataset: Dataset, output: str) -> None:
     name = "<stdout>" if output == STANDARD_STREAM else output
     shape = f"{dataset.n_samples} rows x {dataset.n_features} features"
-    click.echo(f"{name}: {shape}, {dataset.n_labels} classes", err=True)
+    tell(f"{name}: {shape}, {dataset.n_labels} classes")

@@ -6,6 +6,7 @@ import click
 
 from metasilvae.remote_datasets import choose_datasets, fetch_dataset, list_remote_datasets
 from metasilvae.report.tables import TABLE_FORMATS, Record
+from metasilvae.report.terminal import tell
 from metasilvae.report.transfers import TransferBar
 
 
@@ -59,7 +60,7 @@ def fetch(
         finally:
             bar.close()
         how = "here already" if n_received is None else "fetched and checked"
-        click.echo(f"{dataset.path}: {how}", err=True)
+        tell(f"{dataset.path}: {how}")
         click.echo(dataset.source)
 
 

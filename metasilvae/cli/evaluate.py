@@ -27,6 +27,7 @@ from metasilvae.plots.canvas import choose_plot_format, render
 from metasilvae.plots.curves import draw_curves
 from metasilvae.report.curves import CURVE_FORMATS
 from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
+from metasilvae.report.terminal import tell
 from metasilvae.storage import write_output
 
 
@@ -128,7 +129,7 @@ def evaluate(
     n_wanted = len(loaded) * max(len(perturbations), 1)
     if work.is_interrupted:
         n_complete = sum(not each.is_interrupted for each in evaluations)
-        click.echo(f"interrupted; {n_complete} of {n_wanted} evaluations are complete", err=True)
+        tell(f"interrupted; {n_complete} of {n_wanted} evaluations are complete")
     report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations))
     write_output(output, EVALUATION_FORMATS[table_format](report))
     ctx.exit(work.exit_code)

@@ -23,6 +23,7 @@ from metasilvae.explanation import count_searches, explain_outcome
 from metasilvae.forest_verification import Limits
 from metasilvae.perturbation import BoxFile
 from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
+from metasilvae.report.terminal import tell
 from metasilvae.storage import write_output
 from metasilvae.verification import ask, verify
 
@@ -96,6 +97,6 @@ def explain(
     report = ExplanationReport(explanation, allowed.describe(), n_fragile)
     if verifying.is_interrupted or explaining.is_interrupted:
         n_known = len(explanation.rows) - explanation.n_interrupted
-        click.echo(f"interrupted; {n_known} of {len(explanation.rows)} unstable rows are fully explained", err=True)
+        tell(f"interrupted; {n_known} of {len(explanation.rows)} unstable rows are fully explained")
     write_output(output, EXPLANATION_FORMATS[report_format](report))
     ctx.exit(verifying.exit_code or explaining.exit_code)

@@ -39,7 +39,7 @@ def raising_terminated() -> Iterator[None]:
 
 
 class Interrupts:
-    """Turns the first SIGINT or SIGTERM into a request to stop; a second one ends the program at once.
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a request to stop; a second one ends the program at once.
 
     Attributes
     ----------
@@ -56,7 +56,11 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._usual = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+            numbers = [signal.SIGINT, signal.SIGTERM]
+            # Who starts a program with nohup wants it to outlive the terminal.
+            if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                numbers.append(signal.SIGHUP)
+            self._usual = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,6 +16,7 @@ from metasilvae.pareto_folder import INDEX, read_archive
 from metasilvae.plots.archives import draw_archive
 from metasilvae.plots.canvas import choose_plot_format, render
 from metasilvae.report.archives import ARCHIVE_FORMATS, ArchiveReport
+from metasilvae.report.terminal import tell
 from metasilvae.storage import STANDARD_STREAM, write_output
 
 
@@ -102,7 +103,7 @@ def pareto(
     if chooses and picked is None:
         wanted = " and ".join(gate.text for gate in gates)
         found = f"no tree in {folder} satisfies {wanted}" if archive.files else f"there is no tree in {folder}"
-        click.echo(found, err=True)
+        tell(found)
         ctx.exit(GateResult.VIOLATED)
     if output is not None and picked is not None:
         write_model(archive.read_tree(picked), output)

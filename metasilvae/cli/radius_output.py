@@ -14,6 +14,7 @@ from metasilvae.merging import MERGEABLE_FORMATS, RADII, ShardNote
 from metasilvae.radius import find_nearest_witnesses, find_radii
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
 from metasilvae.report.radii import RADIUS_FORMATS, RadiusReport
+from metasilvae.report.terminal import tell
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
 from metasilvae.verification import Question
@@ -64,7 +65,7 @@ def report_radii(
     with follow_rows(question.dataset.n_samples, limits, is_long=question.model.n_trees > 1, name="radius") as work:
         radii = find_radii(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
     if work.is_interrupted:
-        click.echo(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact", err=True)
+        tell(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact")
     report = RadiusReport(question, perturbation, radii, note)
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]

@@ -32,6 +32,7 @@ from metasilvae.page.content import PageContent
 from metasilvae.page.document import write_page
 from metasilvae.perturbation import BoxFile
 from metasilvae.report.row_bars import RowBar
+from metasilvae.report.terminal import tell
 from metasilvae.storage import STANDARD_STREAM, write_output
 from metasilvae.verification import ask
 
@@ -103,7 +104,7 @@ def report(
     content = PageContent(loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received))
     write_output(output, write_page(content))
     if interrupts.received:
-        click.echo("interrupted; the page shows what is known", err=True)
+        tell("interrupted; the page shows what is known")
     if output != STANDARD_STREAM:
         for assessment in assessments:
             click.echo(_summarize(assessment))

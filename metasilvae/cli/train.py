@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ from metasilvae.pareto import TreeCollector
 from metasilvae.pareto_folder import check_folder, write_archive
 from metasilvae.report.archives import describe_archive
 from metasilvae.report.tables import TABLE_FORMATS
+from metasilvae.report.terminal import tell
 from metasilvae.report.trainings import ProgressLog, describe_study, describe_training, tabulate_study
 from metasilvae.run_description import describe_run
 from metasilvae.seed_study import TrainedModel, choose_best, decide, finish, judge
@@ -172,12 +174,15 @@ def train(
     # Which one is the best, only all shards together could tell.
     kept = runs if shard is not None else [choose_best(runs)]
     try:
-        write_model(_as_one(kept, output), output)
+        _write_or_rescue(_as_one(kept, output), output)
         _check_figures(kept, output, jobs)
         if manifest is not None:
             n_starts = 1 if kept_run is None else kept_run.n_starts
             document = describe_models(output, run, runs, kept, test_rows, command_line(ctx), started, n_starts)
             write_output(manifest, format_manifest(document))
+        elif (former := name_manifest(output)) is not None and os.path.exists(former):
+            message = f"{former}: tells of the model that was here before; remove it, or leave --no-manifest out"
+            warnings.warn(message, MetasilvaeWarning, stacklevel=1)
     finally:
         n_archived = 0 if pareto is None or collector is None else write_archive(pareto, collector)
     if table is not None and table_format is not None:
@@ -205,7 +210,7 @@ def train(
         if len(kept) == 1 and kept[0].model.is_forest:
             what = f"the {name_kind(True, kept[0].model.n_trees)} so far was"
         onward = "" if kept_run is None else f"; --resume {kept_run.path} goes on"
-        click.echo(f"interrupted{after}; {what} written to {name}{onward}", err=True)
+        tell(f"interrupted{after}; {what} written to {name}{onward}")
     ctx.exit(interrupts.exit_code)
 
 
@@ -252,6 +257,25 @@ def _read_test(source: str, dataset: Dataset, reading: dict[str, Any]) -> Datase
             f"{test.source}: none of its labels occurs in {dataset.source}; check that they belong together"
         )
     return test
+
+
+def _write_or_rescue(model: Model, output: str) -> None:
+    """Write a model; where that has become impossible during the training, write it elsewhere and say where."""
+    try:
+        write_model(model, output)
+    except OutputError as error:
+        rescued = _rescue(model, "model.silva" if output == STANDARD_STREAM else Path(output).name)
+        if rescued is None:
+            raise
+        raise OutputError(f"{error}; the model was saved as {rescued}") from None
+
+
+def _rescue(model: Model, name: str) -> str | None:
+    with contextlib.suppress(OSError, OutputError):
+        path = Path(tempfile.mkdtemp(prefix="metasilvae-")) / name
+        write_model(model, str(path))
+        return str(path)
+    return None
 
 
 def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) -> None:

@@ -9,6 +9,7 @@ import click
 
 from metasilvae.cli.parameters import shared_options
 from metasilvae.merging import MERGEABLE_FORMATS
+from metasilvae.report.terminal import tell
 from metasilvae.report.verdicts import DEFAULT_PRINT_LENGTH, VERDICT_FORMATS, VerificationReport
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, strip_compression, write_output
@@ -60,4 +61,4 @@ def write_verdicts(report: VerificationReport, report_format: str, path: str, is
         write_output(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
     elif report_format != "text" or path != STANDARD_STREAM:
         for gate, result in report.gates:
-            click.echo(f"required {gate.explain(report.outcome, result)}", err=True)
+            tell(f"required {gate.explain(report.outcome, result)}")

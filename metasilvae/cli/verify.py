@@ -30,6 +30,7 @@ from metasilvae.merging import ShardNote
 from metasilvae.outcome import Outcome
 from metasilvae.perturbation import Ball, BoxFile, Weighted
 from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
+from metasilvae.report.terminal import tell
 from metasilvae.report.verdicts import VerificationReport
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, display_name, write_output
@@ -169,7 +170,7 @@ def verify(
         outcome = _verify_rows(question, jobs, scheduler, limits, work)
     if work.is_interrupted:
         n_decided = outcome.n_samples - outcome.tally.no_info
-        click.echo(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided", err=True)
+        tell(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided")
     checked = [(gate, gate.check(outcome)) for gate in gates]
     report = VerificationReport(question, described, outcome, checked, max_print_length, note)
 

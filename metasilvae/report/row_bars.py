@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
+
+from metasilvae.report.terminal import open_bar
 
 # Seconds without a row that is done, after which a hint is given.
 PATIENCE = 20.0
@@ -28,11 +29,9 @@ class RowBar:
         self._is_alive = threading.Event()
         self._is_closed = False
         self._n_rows, self._n_reached = n_rows, 0
-        if is_wanted and sys.stderr is not None and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=n_rows, desc=what, unit=unit, file=sys.stderr, leave=False, dynamic_ncols=True)
-            if hint:
+        if is_wanted:
+            self._bar = open_bar(total=n_rows, desc=what, unit=unit)
+            if hint and self._bar is not None:
                 threading.Thread(target=self._watch, args=(hint,), name=WATCHER, daemon=True).start()
 
     def __enter__(self) -> RowBar:
@@ -65,4 +64,4 @@ class RowBar:
             self._is_alive.clear()
         with self._lock:
             if not self._is_closed:
-                self._bar.write(hint, file=sys.stderr)
+                self._bar.write(hint, file=self._bar.fp)

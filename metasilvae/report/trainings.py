@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from metasilvae.evaluation import Evaluation
 from metasilvae.formats.study_tables import TEST_PREFIX
 from metasilvae.report.headings import describe_model
 from metasilvae.report.tables import Cell, Record, as_text
+from metasilvae.report.terminal import open_bar
 from metasilvae.seed_study import QUANTILES, TrainedModel, spread
 from metasilvae.training_progress import Progress
 
@@ -28,18 +28,7 @@ class ProgressBar:
         self._bar: Any = None
 
     def start(self, n_steps: int, title: str, n_done: int = 0) -> None:
-        if sys.stderr is not None and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=n_steps,
-                initial=n_done,
-                desc=title,
-                file=sys.stderr,
-                leave=False,
-                dynamic_ncols=True,
-                mininterval=self._min_seconds,
-            )
+        self._bar = open_bar(total=n_steps, initial=n_done, desc=title, mininterval=self._min_seconds)
 
     def show(self, progress: Progress) -> None:
         if self._bar is not None:
@@ -73,8 +62,6 @@ class ProgressLog:
         try:
             self._stream.write(json.dumps({"seed": seed, **asdict(progress)}).encode() + b"\n")
             self._stream.flush()
-        except BrokenPipeError:
-            raise
         except OSError as error:
             self._is_lost = True
             name = getattr(self._stream, "name", "the log")

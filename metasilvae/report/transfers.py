@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from metasilvae.report.terminal import open_bar
 from metasilvae.transfer import Received
 
 
@@ -16,24 +16,14 @@ class TransferBar:
         self._bar: Any = None
 
     def show(self, received: Received) -> None:
-        if sys.stderr is None or not sys.stderr.isatty():
-            return
         bar = self._bar
         if bar is None or bar.total != received.total or bar.n > received.n_bytes:
-            from tqdm import tqdm
-
             self.close()
-            self._bar = bar = tqdm(
-                total=received.total,
-                initial=received.n_bytes,
-                desc=self._title,
-                unit="B",
-                unit_scale=True,
-                file=sys.stderr,
-                leave=False,
-                dynamic_ncols=True,
+            self._bar = bar = open_bar(
+                total=received.total, initial=received.n_bytes, desc=self._title, unit="B", unit_scale=True
             )
-        bar.update(received.n_bytes - bar.n)
+        if bar is not None:
+            bar.update(received.n_bytes - bar.n)
 
     def close(self) -> None:
         if self._bar is not None:
