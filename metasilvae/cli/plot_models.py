@@ -26,7 +26,8 @@ from metasilvae.pareto_folder import INDEX, read_archive
 from metasilvae.perturbation import Ball, parse_perturbation
 from metasilvae.plots.archives import draw_archive
 from metasilvae.plots.curves import draw_curves
-from metasilvae.plots.regions import choose_features, choose_plane, draw_regions, survey
+from metasilvae.plots.region_facts import choose_features, choose_plane, survey
+from metasilvae.plots.regions import draw_regions
 from metasilvae.plots.tree_facts import gather_facts
 from metasilvae.plots.trees import DIRECTIONS, MOST_LEAVES_DOWN, draw_tree
 from metasilvae.report.archives import ArchiveReport
@@ -144,12 +145,14 @@ def regions(
     features = choose_features(loaded, dataset, wanted)
     allowed = None if chosen is None else fit_perturbation(chosen, dataset)
     plane = choose_plane(dataset, features, row, allowed or Ball(0.0))
-    drawn = dataset
+    drawn = None
     if dataset.n_samples > max_rows:
         rows = np.linspace(0, dataset.n_samples - 1, max_rows).round().astype(np.intp)
-        drawn = dataset.subset(np.unique([*rows, *([] if row is None else [row])]))
+        drawn = np.unique([*rows, *([] if row is None else [row])])
     limits = Limits(sample_timeout, sample_steps)
-    panels = [survey(model, drawn, plane, allowed, voting=voting, jobs=jobs, limits=limits) for model in loaded]
+    panels = [
+        survey(model, dataset, plane, allowed, drawn=drawn, voting=voting, jobs=jobs, limits=limits) for model in loaded
+    ]
     picture.write(draw_regions(panels, row, title))
 
 

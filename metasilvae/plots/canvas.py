@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -122,9 +121,9 @@ def wrap(text: str, width: float, size: float, is_bold: bool = False) -> list[st
 
 
 def _find_break(word: str, width: float, size: float, is_bold: bool) -> int:
-    """How much of a word fits into a line: up to a sign that parts it, if it has one in the second half of that."""
+    """How much of a word fits into a line: up to a sign that parts it, if there is one not far from its end."""
     most = max((end for end in range(1, len(word)) if measure_text(word[:end], size, is_bold) <= width), default=1)
-    signs = [place + 1 for place in range(most // 2, most) if not word[place].isalnum()]
+    signs = [place + 1 for place in range(most // 3, most) if not word[place].isalnum()]
     return signs[-1] if signs else most
 
 
@@ -224,10 +223,10 @@ def _shorten(name: str, others: Sequence[str], most: int) -> str:
     """Cut a long name where it begins and ends as those others do that resemble it most."""
     if len(name) <= most or not others:
         return say(name, most)
-    starts = [len(os.path.commonprefix([name, other])) for other in others]
+    starts = [_count_shared(name, other) for other in others]
     n_start = max(starts)
     nearest = [other[n_start:][::-1] for other, start in zip(others, starts, strict=True) if start == n_start]
-    n_end = min(len(os.path.commonprefix([name[n_start:][::-1], other])) for other in nearest)
+    n_end = min(_count_shared(name[n_start:][::-1], other) for other in nearest)
     start, middle, end = name[:n_start], name[n_start : len(name) - n_end], name[len(name) - n_end :]
     room = max(most - len(middle), 0)
     # What the one does not need, the other one may take.
@@ -238,3 +237,10 @@ def _shorten(name: str, others: Sequence[str], most: int) -> str:
     if n_end > for_end:
         end = end[: max(for_end - 3, 0)] + "..."
     return say(start + middle + end, most)
+
+
+def _count_shared(one: str, other: str) -> int:
+    """How many characters two names have in common at their beginning."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
