@@ -16,6 +16,7 @@ from oracles import coordinates, data_of, elect, make_model, models
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
 from command import HARD_FOREST, ROWS, TREE, run, write
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 from pictures import texts_of_figure, texts_of_svg
@@ -242,7 +243,7 @@ def test_headings_stay_inside_of_the_picture() -> None:
     words = "A title that is much too long for a single line above a picture with one panel only, " * 2
     for title in (words.strip(), "x" * 200):
         figure = draw_regions([panel], title=title)
-        figure.canvas.draw()
+        FigureCanvasAgg(figure).draw()
         box = next(each for each in figure.texts if each.get_text() == figure.get_suptitle()).get_window_extent()
         assert box.x0 >= 0
         assert box.x1 <= figure.bbox.x1

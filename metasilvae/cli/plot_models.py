@@ -84,7 +84,8 @@ def tree(
         raise click.UsageError(f"--tree {position}: {loaded.source} has the trees 0 to {loaded.n_trees - 1}")
     dataset = None if data is None else load_data_for(loaded, data, data_options)
     radius = ball.epsilon if isinstance(ball, Ball) else None
-    facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth)
+    place = None if loaded.n_trees == 1 else (position or 0, loaded.n_trees)
+    facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth, place)
     picture.write(draw_tree(facts, direction, title))
 
 

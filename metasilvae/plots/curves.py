@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from metasilvae.report.curves import CurveReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINES = {"stability": "-", "robustness": "--"}
+LINES: dict[str, Literal["-", "--"]] = {"stability": "-", "robustness": "--"}
 
 
 @style()
