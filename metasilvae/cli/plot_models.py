@@ -128,8 +128,10 @@ def regions(
     """Draw what each MODEL answers in the plane of two features, with rows of DATA and what may become of them.
 
     The regions are exact, and so is what is said of a row: a cross if its answer is wrong, a thick box if a
-    perturbation can change it. Where a model tests other features too, the picture is a slice: those are fixed, at a
-    row or at the medians. Rows are judged with all their own values, and stand where the two features put them.
+    perturbation can change it; where boxes are crowded they are thin, and such rows have a black edge. Where a model
+    tests other features too, the picture is a slice: those are fixed, at a row or at the medians. Rows are judged with
+    all their own values, and stand where the two features put them. Accuracy and stability are those of all rows; of a
+    forest, those of the rows that are drawn, and the picture says so.
 
     \b
     Examples:
