@@ -139,7 +139,15 @@ def test_a_tree_of_a_forest(tmp_path: Path) -> None:
     assert "has the trees 0 to 1" in run("plot", "tree", forest, "--tree", "2", "-o", "x.svg", code=2).stderr
     for number, test in ((0, True), (1, False)):
         run("plot", "tree", forest, "--tree", number, "-o", tmp_path / "x.svg")
-        assert ("x[0] \u2264 0.5" in texts_of_svg(tmp_path / "x.svg")) == test
+        texts = texts_of_svg(tmp_path / "x.svg")
+        assert ("x[0] \u2264 0.5" in texts) == test
+        assert any(f"forest.silva, tree {number} of 2 (from 0): " in text for text in texts)
+
+
+@pytest.mark.parametrize("name", ["tree", "regions"])
+def test_what_is_refused_names_the_help_of_its_command(name: str, tmp_path: Path) -> None:
+    for arguments in (["--epsilon", "x", "-o", tmp_path / "x.svg"], ["-o", "x.gif"], ["-o", "-"]):
+        assert run("plot", name, *IRIS, *arguments, code=2).stderr.endswith(f" See metasilvae plot {name} -h\n")
 
 
 def test_an_input_is_not_overwritten(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -15,10 +16,12 @@ from oracles import coordinates, data_of, elect, make_model, models
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
 from command import HARD_FOREST, ROWS, TREE, run, write
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 from pictures import texts_of_figure, texts_of_svg
 
+from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
@@ -27,9 +30,12 @@ from metasilvae.model import LeafKind, Model
 from metasilvae.perturbation import Ball
 from metasilvae.plots import slices
 from metasilvae.plots.palette import blend, colour_of
-from metasilvae.plots.regions import Panel, choose_features, choose_plane, draw_regions, survey
+from metasilvae.plots.region_facts import Panel, choose_features, choose_plane, survey
+from metasilvae.plots.regions import MOST_ENTRIES, draw_regions
 from metasilvae.plots.slices import Plane, slice_model
 from metasilvae.verification import ask, verify
+
+IRIS = ("builtin:iris/tree.silva", "builtin:iris/test")
 
 
 def patches_of(figure: object, start: str) -> dict[str, PathPatch]:
@@ -178,7 +184,89 @@ def test_models_side_by_side_share_their_colours(tmp_path: Path) -> None:
     assert colours[0, "region a"] == colours[1, "region a"] != colours[0, "region b"] == colours[1, "region b"]
 
 
+def many_labels(n_labels: int) -> tuple[Model, Dataset]:
+    """A stripe for each label."""
+    labels = [f"class-number-{number}" for number in range(n_labels)]
+    leaves = [f"LEAF {' '.join('1' if other == label else '0' for other in labels)}\n" for label in labels]
+    tests = "".join(f"SPLIT 0 {number + 0.5}\n{leaf}" for number, leaf in enumerate(leaves[:-1]))
+    head = f"classifier-decision-tree 2 {n_labels} {' '.join(labels)}\n"
+    rows = data_of([[float(number), float(number % 2)] for number in range(n_labels)], labels)
+    return parse_model((head + tests + leaves[-1]).encode(), "many.silva"), rows
+
+
+@pytest.mark.parametrize("n_labels", [16, 18, 60])
+def test_every_region_can_be_identified(n_labels: int) -> None:
+    """By the legend, or by a name in it where there are too many for a legend, if they have room."""
+    model, rows = many_labels(n_labels)
+    panel = survey(model, rows, choose_plane(rows, (1, 0), None, Ball(0.1)), Ball(0.1))
+    figure = draw_regions([panel])
+    in_regions = ["".join(each.get_text().split("\n")) for each in figure.axes[0].texts]
+    in_legend = [each.get_text() for each in figure.legends[0].get_texts()]
+    if n_labels < 60:
+        assert in_regions == ([] if n_labels <= MOST_ENTRIES else list(model.labels))
+        assert {*in_regions, *in_legend} >= {*model.labels}
+    else:
+        assert "44 more without room for a name" in in_legend
+
+
+def test_long_labels_are_not_cut() -> None:
+    labels = ["a" * 30 + "1", "a" * 30 + "2"]
+    text = f"classifier-decision-tree 2 2 {' '.join(labels)}\nSPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n"
+    rows = data_of([[0.0, 0.0], [1.0, 1.0]], labels)
+    panel = survey(parse_model(text.encode(), "m"), rows, choose_plane(rows, (0, 1), None, Ball(0.0)), None)
+    assert {*labels} <= {*texts_of_figure(draw_regions([panel]))}
+
+
+def test_crowded_boxes_let_regions_through() -> None:
+    model = make_model([(0, 0.5, [1, 0], [0, 1])])
+    points = np.random.default_rng(1).random((400, 2))
+    rows = data_of(points.tolist(), [model.labels[int(x > 0.5)] for x, _ in points])
+    for epsilon, is_crowded in ((0.01, False), (0.3, True)):
+        panel = survey(model, rows, choose_plane(rows, (0, 1), None, Ball(epsilon)), Ball(epsilon))
+        figure = draw_regions([panel])
+        assert ("unstable row" in texts_of_figure(figure)) == is_crowded
+        for patch in patches_of(figure, "boxes ").values():
+            assert ((patch.get_alpha() or 1.0) < 0.6) == is_crowded
+        (dots,) = (each for each in figure.axes[0].collections if each.get_label() == "rows right")
+        # In a crowd, rows that can be fooled have dark edges.
+        dark = [to_hex(edge) == "#000000" for edge in dots.get_edgecolors()]
+        assert sum(dark) == (panel.tally.unstable if is_crowded else 0)
+
+
+def test_the_row_of_a_slice_is_in_the_legend() -> None:
+    (panel,) = panels_of(None)
+    assert "row 1" in texts_of_figure(draw_regions([panel], 1))
+
+
+def test_headings_stay_inside_of_the_picture() -> None:
+    (panel,) = panels_of()
+    words = "A title that is much too long for a single line above a picture with one panel only, " * 2
+    for title in (words.strip(), "x" * 200):
+        figure = draw_regions([panel], title=title)
+        FigureCanvasAgg(figure).draw()
+        box = next(each for each in figure.texts if each.get_text() == figure.get_suptitle()).get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert figure.get_suptitle().replace("\n", "" if title[0] == "x" else " ") == title
+
+
 # The command
+
+
+def test_all_rows_are_judged_of_which_some_are_drawn(tmp_path: Path) -> None:
+    """A forest, which may take long, is judged on those that are drawn; the title says so."""
+    picture = tmp_path / "x.svg"
+    run("plot", "regions", *IRIS, "--epsilon", "0.1", "--max-rows", "7", "-o", picture)
+    figures = json.loads(run("evaluate", *IRIS, "--epsilon", "0.1", "--format", "json").stdout)["evaluations"][0]
+    percent = [f"{name} {100 * figures[name]:.4g} %" for name in ("accuracy", "stability")]
+    assert {", ".join(percent), "epsilon 0.1, 7 of 30 rows are drawn"} <= {*texts_of_svg(picture)}
+    forest = write(tmp_path, "forest.silva", HARD_FOREST)
+    rows = write(tmp_path, "rows.csv", "label,p,q\na,0,0\nb,0.2,1\na,0.3,0.4\na,1,1\n")
+    attack = write(tmp_path, "attack.toml", "[default]\nradius = 0.1\n")
+    run("plot", "regions", forest, rows, "--attack", attack, "--max-rows", "2", "-o", picture)
+    texts = " ".join(texts_of_svg(picture))
+    assert "attack" in texts
+    assert "for 2 of 4 rows" in texts
 
 
 def test_the_only_two_features_that_are_tested_are_chosen(tmp_path: Path) -> None:

@@ -111,19 +111,19 @@ def test_lines_follow_the_figures(x_axis: str, tmp_path: Path) -> None:
         # A mark where each of the three phases of each run starts.
         assert len(axes.lines) == 2 + 2 * 3
     assert list(figure.axes[3].lines[0].get_ydata()) == [3, 4, 5, 4]
-    assert {"start of seed", "start of generation", "start of polish"} <= set(texts_of_figure(figure))
+    assert {"start of first trees", "start of generation", "start of polish"} <= set(texts_of_figure(figure))
 
 
 def test_the_phases_of_one_run_are_bands(tmp_path: Path) -> None:
     (one, _) = read_log(write(tmp_path, "log.jsonl", LOG))
     figure = draw_convergence([one])
     bands = [patch for patch in figure.axes[0].patches if patch.get_label().startswith("phase")]
-    assert [band.get_label() for band in bands] == ["phase seed", "phase generation", "phase polish"]
+    assert [band.get_label() for band in bands] == ["phase first trees", "phase generation", "phase polish"]
     assert [(band.get_x(), band.get_x() + band.get_width()) for band in bands] == [(0, 2), (2, 3), (3, 4)]
     texts = texts_of_figure(figure)
-    assert {"seed", "generation", "polish"} <= set(texts)
+    assert {"first trees", "generation", "polish"} <= set(texts)
     # Those without room for a name are listed at least.
-    assert any(text.endswith("log.jsonl, seed 1: seed, generation, polish") for text in texts)
+    assert any(text.endswith("log.jsonl, seed 1: first trees, generation, polish") for text in texts)
 
 
 def test_many_seeds_have_the_colour_of_their_log(tmp_path: Path) -> None:
@@ -199,18 +199,53 @@ def test_one_training_for_each_weight_has_no_band(tmp_path: Path) -> None:
 
 
 def test_boxes_of_seeds(tmp_path: Path) -> None:
+    """A box for each set and each of its weights, in the order of the table."""
     table = read_table(write(tmp_path, "t.csv", TABLE))
     figure = draw_variance([table], "training")
-    assert {"wine", "iris", "9 seeds", "leaves", "phi, training rows"} <= set(texts_of_figure(figure))
+    assert {"wine, w_acc 0.9", "iris, w_acc 0.1", "3 seeds", "leaves", "phi, training rows"} <= {
+        *texts_of_figure(figure)
+    }
     for axes, name in zip(figure.axes, ("accuracy", "stability", "phi", "leaves"), strict=True):
         values = np.array(table.column(name))
-        assert len(axes.patches) == 2
-        assert [len(dots.get_offsets()) for dots in axes.collections] == [9, 9]
-        for dots, numbers in zip(axes.collections, values.reshape(2, -1), strict=True):
+        assert len(axes.patches) == 6
+        assert [len(dots.get_offsets()) for dots in axes.collections] == [3] * 6
+        for dots, numbers in zip(axes.collections, values.reshape(6, -1), strict=True):
             assert dots.get_offsets()[:, 1].tolist() == numbers.tolist()
-        low, high = np.quantile(values[:9], (0.25, 0.75))
+        low, high = np.quantile(values[:3], (0.25, 0.75))
         box = axes.patches[0].get_path().vertices[:, 1]
         assert (box.min(), box.max()) == pytest.approx((low, high))
+
+
+def test_what_is_not_a_seed_is_not_called_one(tmp_path: Path) -> None:
+    """All weights are named where that of accuracy is not enough; the same seed twice is two trainings."""
+    head, figures = "set,seed,w_acc,w_st,w_rob,accuracy,stability,phi,leaves\n", "0.9,0.8,0.89,4"
+    lines = [f"s,{seed},0.5,{w_st},{w_rob},{figures}\n" for seed in (1, 2) for w_st, w_rob in ((0.5, 0), (0, 0.5))]
+    figure = draw_variance([read_table(write(tmp_path, "t.csv", head + "".join(lines)))], "training")
+    assert {"s, w_acc 0.5 w_st 0.5 w_rob 0", "2 seeds"} <= {*texts_of_figure(figure)}
+    figure = draw_variance([read_table(write(tmp_path, "t.csv", head + 3 * lines[0]))], "training")
+    assert {"s", "3 trainings"} <= {*texts_of_figure(figure)}
+
+
+def test_the_dot_of_a_single_seed_is_in_the_middle(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "t.csv", "accuracy,stability,phi,leaves\n1,1,1,4\n"))
+    for axes in draw_variance([table], "training").axes:
+        (dots,) = axes.collections
+        assert dots.get_offsets()[0, 0] == pytest.approx(1)
+
+
+def test_there_is_no_room_for_shares_above_one(tmp_path: Path) -> None:
+    """Unless phi has weights of its own, whose sum is above 1."""
+    table = "accuracy,stability,phi,leaves\n1,1,{0},4\n1,1,{0},4\n"
+    log = "".join(step(seconds=second, fitness=1.0) for second in (1, 2))
+    pictures = [
+        draw_variance([read_table(write(tmp_path, "t.csv", table.format(1)))], "training"),
+        draw_convergence(read_log(write(tmp_path, "log.jsonl", log))),
+    ]
+    for figure in pictures:
+        (axes,) = (each for each in figure.axes if each.get_ylabel().startswith("phi"))
+        assert 1 < axes.get_ylim()[1] < 1.01
+    above = draw_variance([read_table(write(tmp_path, "t.csv", table.format(3)))], "training").axes[2]
+    assert above.get_ylim()[1] > 3
 
 
 def test_one_seed_and_equal_sets(tmp_path: Path) -> None:

@@ -200,3 +200,10 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     assert {"_$x^2$ \u2264 0.5", "a <b> & c \u2264 0.5", "$a$", "_b"} <= set(texts)
     assert texts.count("_b") == 3
     assert any(text.startswith("ggg") and "..." in text and text.endswith("\u2264 0.333333") for text in texts)
+
+
+def test_long_labels_are_not_cut() -> None:
+    labels = ["a" * 30 + "1", "a" * 30 + "2"]
+    text = f"classifier-decision-tree 1 2 {' '.join(labels)}\nSPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n"
+    texts = texts_of_figure(draw_tree(gather_facts(parse_model(text.encode(), "m"))))
+    assert all(texts.count(label) == 2 for label in labels)

@@ -26,6 +26,8 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True,
 INTERRUPTED = 128 + signal.SIGINT
 # The reader of a pipe has seen enough: quiet, with the code that the shell gives to programs that this signal ends.
 UNREAD = 128 + getattr(signal, "SIGPIPE", 13)
+# Where the context of the innermost command is kept that refused a request.
+REFUSING = f"{__name__}.refusing"
 # Name: (module of this package, function in it, line for the overview).
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "Train a decision tree or a forest that is accurate and stable."),
@@ -111,7 +113,11 @@ class CommandGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.parent is not None:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except RequestError:
+                ctx.meta[REFUSING] = self._context_below(ctx)
+                raise
         with warnings.catch_warnings():
             warnings.simplefilter("always", MetasilvaeWarning)
             warnings.showwarning = WarningPrinter()
@@ -127,10 +133,14 @@ class CommandGroup(click.Group):
                 if os.environ.get("METASILVAE_TRACEBACK"):
                     traceback.print_exc()
                 fault = _as_click_error(error)
-                command = self.get_command(ctx, ctx.invoked_subcommand) if ctx.invoked_subcommand else None
-                if isinstance(fault, click.UsageError) and command is not None:
-                    fault.ctx = click.Context(command, parent=ctx, info_name=ctx.invoked_subcommand)
+                if isinstance(fault, click.UsageError):
+                    fault.ctx = ctx.meta.get(REFUSING) or self._context_below(ctx)
                 raise fault from None
+
+    def _context_below(self, ctx: click.Context) -> click.Context | None:
+        """A context of the command that was called, which knows its name."""
+        command = self.get_command(ctx, ctx.invoked_subcommand) if ctx.invoked_subcommand else None
+        return None if command is None else click.Context(command, parent=ctx, info_name=ctx.invoked_subcommand)
 
     def main(
         self,

@@ -8,6 +8,7 @@ import click
 
 from metasilvae.attack import fit_attack
 from metasilvae.attack_templates import DEFAULT_NOISE, TEMPLATES, join_rows, write_template
+from metasilvae.cli import CommandGroup
 from metasilvae.cli.parameters import check_outputs, data_options, output_option, refuse_two_pipes
 from metasilvae.formats.attack_files import parse_attack, read_attack
 from metasilvae.formats.datasets import read_dataset
@@ -32,7 +33,7 @@ class ColumnList(click.ParamType):
         return columns
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def attack() -> None:
     """Write and check attack files, which say column by column what may be perturbed.
 

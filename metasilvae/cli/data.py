@@ -8,6 +8,7 @@ import click
 
 from metasilvae.builtin_datasets import list_builtin_datasets
 from metasilvae.cache import CACHE_PREFIX
+from metasilvae.cli import CommandGroup
 from metasilvae.cli.data_fetch import fetch
 from metasilvae.cli.parameters import check_outputs, data_options, refuse_two_pipes
 from metasilvae.data_summary import summarize
@@ -32,7 +33,7 @@ to_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def data() -> None:
     """Check, convert, split, list and fetch data sets.
 

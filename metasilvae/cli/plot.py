@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from metasilvae.cli import CommandGroup
 from metasilvae.cli.plot_models import curve, pareto, regions, tree
 from metasilvae.cli.plot_studies import convergence, variance, weights
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def plot() -> None:
     """Draw models, trainings and studies, as SVG, PNG or PDF.
 

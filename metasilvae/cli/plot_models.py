@@ -26,7 +26,8 @@ from metasilvae.pareto_folder import INDEX, read_archive
 from metasilvae.perturbation import Ball, parse_perturbation
 from metasilvae.plots.archives import draw_archive
 from metasilvae.plots.curves import draw_curves
-from metasilvae.plots.regions import choose_features, choose_plane, draw_regions, survey
+from metasilvae.plots.region_facts import choose_features, choose_plane, survey
+from metasilvae.plots.regions import draw_regions
 from metasilvae.plots.tree_facts import gather_facts
 from metasilvae.plots.trees import DIRECTIONS, MOST_LEAVES_DOWN, draw_tree
 from metasilvae.report.archives import ArchiveReport
@@ -83,7 +84,8 @@ def tree(
         raise click.UsageError(f"--tree {position}: {loaded.source} has the trees 0 to {loaded.n_trees - 1}")
     dataset = None if data is None else load_data_for(loaded, data, data_options)
     radius = ball.epsilon if isinstance(ball, Ball) else None
-    facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth)
+    place = None if loaded.n_trees == 1 else (position or 0, loaded.n_trees)
+    facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth, place)
     picture.write(draw_tree(facts, direction, title))
 
 
@@ -126,8 +128,10 @@ def regions(
     """Draw what each MODEL answers in the plane of two features, with rows of DATA and what may become of them.
 
     The regions are exact, and so is what is said of a row: a cross if its answer is wrong, a thick box if a
-    perturbation can change it. Where a model tests other features too, the picture is a slice: those are fixed, at a
-    row or at the medians. Rows are judged with all their own values, and stand where the two features put them.
+    perturbation can change it; where boxes are crowded they are thin, and such rows have a black edge. Where a model
+    tests other features too, the picture is a slice: those are fixed, at a row or at the medians. Rows are judged with
+    all their own values, and stand where the two features put them. Accuracy and stability are those of all rows; of a
+    forest, those of the rows that are drawn, and the picture says so.
 
     \b
     Examples:
@@ -144,12 +148,14 @@ def regions(
     features = choose_features(loaded, dataset, wanted)
     allowed = None if chosen is None else fit_perturbation(chosen, dataset)
     plane = choose_plane(dataset, features, row, allowed or Ball(0.0))
-    drawn = dataset
+    drawn = None
     if dataset.n_samples > max_rows:
         rows = np.linspace(0, dataset.n_samples - 1, max_rows).round().astype(np.intp)
-        drawn = dataset.subset(np.unique([*rows, *([] if row is None else [row])]))
+        drawn = np.unique([*rows, *([] if row is None else [row])])
     limits = Limits(sample_timeout, sample_steps)
-    panels = [survey(model, drawn, plane, allowed, voting=voting, jobs=jobs, limits=limits) for model in loaded]
+    panels = [
+        survey(model, dataset, plane, allowed, drawn=drawn, voting=voting, jobs=jobs, limits=limits) for model in loaded
+    ]
     picture.write(draw_regions(panels, row, title))
 
 

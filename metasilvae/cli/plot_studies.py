@@ -26,7 +26,8 @@ def convergence(logs: tuple[str, ...], x_axis: str, output: str, plot_format: st
 
     LOG is a file of `train --log`; several ones, or several seeds, are drawn over each other. The figures are those of
     the training rows, with the boxes of the training. The phases of the training are grey bands, or marks where they
-    start.
+    start. Phi of the best tree may fall from one phase to the next: after the rehearsal boxes are larger, and leaves
+    cost something.
 
     \b
     Examples:
@@ -67,8 +68,8 @@ def variance(
     """Draw how much accuracy, stability, phi and size depend on the seed.
 
     TABLE is a file of `train --seeds A..B --table`, or any CSV with the columns accuracy, stability, phi and leaves (or
-    test_accuracy and so on), and set where there are several. Each set is a box: median, quartiles, least and greatest,
-    with a dot for each seed.
+    test_accuracy and so on), and set where there are several. Each set, with each of its weights if they differ, is a
+    box: median, quartiles, least and greatest, with a dot for each seed.
 
     \b
     Examples:

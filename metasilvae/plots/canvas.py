@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ PLOT_FORMATS: dict[str, dict[str, None]] = {
 }
 ENDINGS = ", ".join(f".{each}" for each in PLOT_FORMATS)
 LEGEND_SIZE = 9.0
+HEADING_SIZE = 10.0
 POINTS_PER_INCH = 72
 DOTS_PER_INCH = 150
 # Pixels that a side and the whole of a PNG may have; larger pictures get fewer dots per inch.
@@ -98,20 +100,73 @@ def measure_text(text: str, size: float, is_bold: bool = False) -> float:
     return width / POINTS_PER_INCH
 
 
-def put_legend_below(figure: Figure, handles: Sequence[Any]) -> None:
+def wrap(text: str, width: float, size: float, is_bold: bool = False) -> list[str]:
+    """Lines of at most this width, in inches; call it within `style`. A word is broken only if it needs more."""
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in paragraph.split(" "):
+            longer = f"{line} {word}" if line else word
+            if not line or measure_text(longer, size, is_bold) <= width:
+                line = longer
+            else:
+                lines.append(line)
+                line = word
+            while measure_text(line, size, is_bold) > width and len(line) > 1:
+                place = _find_break(line, width, size, is_bold)
+                lines.append(line[:place])
+                line = line[place:]
+        lines.append(line)
+    return lines
+
+
+def _find_break(word: str, width: float, size: float, is_bold: bool) -> int:
+    """How much of a word fits into a line: up to a sign that parts it, if there is one not far from its end."""
+    most = max((end for end in range(1, len(word)) if measure_text(word[:end], size, is_bold) <= width), default=1)
+    signs = [place + 1 for place in range(most // 3, most) if not word[place].isalnum()]
+    return signs[-1] if signs else most
+
+
+def put_heading(figure: Figure, text: str) -> None:
+    """A line above the picture, or as many as its width asks for; call it within `style`."""
+    if not text:
+        return
+    lines = wrap(text, figure.get_size_inches()[0] - 0.3, HEADING_SIZE)
+    _make_room(figure, len(lines) - 1, HEADING_SIZE * 1.2)
+    figure.suptitle("\n".join(lines), fontsize=HEADING_SIZE)
+
+
+def put_legend_below(figure: Figure, handles: Sequence[Any], **settings: Any) -> None:
     """A legend in as many columns as there is room for; call it within `style`."""
+    for handle in handles:
+        handle.set_label(_as_entry(handle.get_label()))
     # Besides its name, an entry has a mark, and a gap to the next one.
-    entry = max(measure_text(handle.get_label(), LEGEND_SIZE) for handle in handles) + 0.7
-    columns = max(1, min(len(handles), int(figure.get_size_inches()[0] / entry)))
-    n_lines = -(-len(handles) // columns)
-    figure.set_figheight(figure.get_size_inches()[1] + (n_lines - 1) * LEGEND_SIZE * 1.6 / POINTS_PER_INCH)
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+    widths = [measure_text(handle.get_label(), LEGEND_SIZE) + 0.7 for handle in handles]
+    columns = _count_columns(widths, figure.get_size_inches()[0])
+    _make_room(figure, -(-len(handles) // columns) - 1, LEGEND_SIZE * 1.6)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, **settings)
+
+
+def _count_columns(widths: Sequence[float], room: float) -> int:
+    """The most columns that fit beside each other, if they are filled one after the other."""
+    for columns in range(len(widths), 1, -1):
+        n_more, n_least = len(widths) % columns, len(widths) // columns
+        ends = [min(place, n_more) + place * n_least for place in range(columns + 1)]
+        if sum(max(widths[start:end]) for start, end in pairwise(ends)) <= room:
+            return columns
+    return 1
+
+
+def _make_room(figure: Figure, n_lines: int, points: float) -> None:
+    """What stands outside of the axes makes the figure higher, not the axes smaller."""
+    figure.set_figheight(figure.get_size_inches()[1] + n_lines * points / POINTS_PER_INCH)
 
 
 def limit_shares(axes: Axes) -> None:
-    """No share is above 1, so there is no room for it."""
+    """No share is above 1, so there is no room for it; sums of shares with weights of one's own may be."""
     low, high = axes.get_ylim()
-    axes.set_ylim(low, min(high, 1 + 0.02 * (1 - low)))
+    if axes.dataLim.y1 <= 1:
+        axes.set_ylim(low, min(high, 1 + 0.02 * (1 - low)))
 
 
 @style()
@@ -148,5 +203,44 @@ def say(text: str, most: int = 40) -> str:
 
 def say_entry(text: str, most: int = 40) -> str:
     """The same for a legend, which would pass over a name that starts with an underscore."""
-    shown = say(text, most)
-    return f" {shown}" if shown.startswith("_") else shown
+    return _as_entry(say(text, most))
+
+
+def _as_entry(name: str) -> str:
+    return f" {name}" if name.startswith("_") else name
+
+
+def tell_apart(names: Sequence[str], most: int = 40) -> list[str]:
+    """Names for a picture; of long ones that look alike, the parts are kept in which they differ."""
+    distinct = list(dict.fromkeys(names))
+    shown = {name: _shorten(name, [other for other in distinct if other != name], most) for name in distinct}
+    if len({*shown.values()}) < len(distinct):
+        shown = {name: f"{number}: {shown[name]}" for number, name in enumerate(distinct, 1)}
+    return [shown[name] for name in names]
+
+
+def _shorten(name: str, others: Sequence[str], most: int) -> str:
+    """Cut a long name where it begins and ends as those others do that resemble it most."""
+    if len(name) <= most or not others:
+        return say(name, most)
+    starts = [_count_shared(name, other) for other in others]
+    n_start = max(starts)
+    nearest = [other[n_start:][::-1] for other, start in zip(others, starts, strict=True) if start == n_start]
+    n_end = min(_count_shared(name[n_start:][::-1], other) for other in nearest)
+    start, middle, end = name[:n_start], name[n_start : len(name) - n_end], name[len(name) - n_end :]
+    room = max(most - len(middle), 0)
+    # What the one does not need, the other one may take.
+    for_start = min(n_start, max(room // 2, room - n_end))
+    for_end = min(n_end, room - for_start)
+    if n_start > for_start:
+        start = "..." + start[n_start - max(for_start - 3, 0) :]
+    if n_end > for_end:
+        end = end[: max(for_end - 3, 0)] + "..."
+    return say(start + middle + end, most)
+
+
+def _count_shared(one: str, other: str) -> int:
+    """How many characters two names have in common at their beginning."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from metasilvae.formats.training_logs import LoggedRun
-from metasilvae.plots.canvas import limit_shares, new_figure, put_legend_below, say, say_entry, style
+from metasilvae.plots.canvas import limit_shares, new_figure, put_heading, put_legend_below, say, style, tell_apart
 from metasilvae.plots.palette import FAINT, INK, colour_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 X_AXES = ("seconds", "steps")
 SHOWN = {"fitness": "phi", "accuracy": "accuracy", "stability": "stability", "leaves": "leaves"}
+# A phase that would be taken for the number that a training starts from.
+PHASE_NAMES = {"seed": "first trees"}
 PHASE_MARKS = "osD^vP*X"
 # With more lines than this, those of a log have one colour.
 MOST_COLOURS = 8
@@ -41,7 +43,7 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
         each.set_xlim(left=0)
         if len(runs) == 1:
             _draw_bands(each, runs[0], x_axis)
-        if name in ("accuracy", "stability"):
+        if name != "leaves":
             limit_shares(each)
     for name in ("stability", "leaves"):
         axes[name].set_xlabel("seconds" if x_axis == "seconds" else "step")
@@ -49,8 +51,8 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
     axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
     heading = f"{len(runs)} trainings"
     if len(runs) == 1:
-        heading = f"{say(runs[0].source)}, seed {runs[0].seed}: {say(', '.join(phases), 100)}"
-    figure.suptitle(heading if title is None else say(title, 200), fontsize="medium")
+        heading = f"{say(runs[0].source, 200)}, seed {runs[0].seed}: {', '.join(map(_name_phase, phases))}"
+    put_heading(figure, heading if title is None else say(title, 200))
     _draw_legend(figure, runs, sources, phases)
     return figure
 
@@ -62,13 +64,17 @@ def _places(run: LoggedRun, x_axis: str) -> list[float]:
 def _draw_run(axes: Axes, run: LoggedRun, name: str, x_axis: str, colour: str, phases: Sequence[str]) -> None:
     places, values = _places(run, x_axis), run.figures[name]
     mark = "." if run.n_steps == 1 else None
-    axes.plot(places, values, color=colour, linewidth=1.5, drawstyle="steps-post", marker=mark, label=_name(run))
+    axes.plot(places, values, color=colour, linewidth=1.5, drawstyle="steps-post", marker=mark)
     for phase, start, _ in _stretches(run):
         if phase in phases:
             axes.plot(
                 places[start], values[start], marker=_mark(phases, phase), color=colour, markersize=5,
-                markeredgecolor=INK, markeredgewidth=0.5, linestyle="none", label=f"start of {phase}",
+                markeredgecolor=INK, markeredgewidth=0.5, linestyle="none", label=f"start of {_name_phase(phase)}",
             )  # fmt: skip
+
+
+def _name_phase(phase: str) -> str:
+    return PHASE_NAMES.get(phase, say(phase))
 
 
 def _mark(phases: Sequence[str], phase: str) -> str:
@@ -89,18 +95,20 @@ def _draw_bands(axes: Axes, run: LoggedRun, x_axis: str) -> None:
     places = _places(run, x_axis)
     start, whole = 0.0, places[-1]
     for number, (phase, _, last) in enumerate(_stretches(run)):
-        end = places[last]
-        axes.axvspan(start, end, color="black", alpha=0.07 if number % 2 else 0.0, linewidth=0, label=f"phase {phase}")
-        if end - start > 0.02 * len(phase) * whole:
+        end, name = places[last], _name_phase(phase)
+        axes.axvspan(start, end, color="black", alpha=0.07 if number % 2 else 0.0, linewidth=0, label=f"phase {name}")
+        if end - start > 0.02 * len(name) * whole:
             axes.annotate(
-                phase, ((start + end) / 2, 1.01), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom",
+                name, ((start + end) / 2, 1.01), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom",
                 fontsize="small", color=FAINT,
             )  # fmt: skip
         start = end
 
 
-def _name(run: LoggedRun) -> str:
-    return f"{say_entry(run.source)}, seed {run.seed}"
+def _name_runs(runs: Sequence[LoggedRun]) -> list[str]:
+    return [
+        f"{name}, seed {run.seed}" for name, run in zip(tell_apart([run.source for run in runs]), runs, strict=True)
+    ]
 
 
 def _draw_legend(figure: Figure, runs: Sequence[LoggedRun], sources: Sequence[str], phases: Sequence[str]) -> None:
@@ -109,18 +117,16 @@ def _draw_legend(figure: Figure, runs: Sequence[LoggedRun], sources: Sequence[st
     if len(runs) == 1:
         return
     if len(runs) <= MOST_COLOURS:
-        handles = [Line2D([], [], color=colour_of(number), label=_name(run)) for number, run in enumerate(runs)]
+        names = _name_runs(runs)
     else:
-        handles = []
-        for number, source in enumerate(sources[:MOST_COLOURS]):
-            n_seeds = sum(run.source == source for run in runs)
-            handles.append(
-                Line2D(
-                    [], [], color=colour_of(number), label=f"{say_entry(source)}, {n_seeds} seed{'s'[: n_seeds > 1]}"
-                )
-            )
+        counts = [sum(run.source == source for run in runs) for source in sources[:MOST_COLOURS]]
+        shown = tell_apart(sources)[:MOST_COLOURS]
+        names = [f"{name}, {count} seed{'s'[: count > 1]}" for name, count in zip(shown, counts, strict=True)]
+    handles = [Line2D([], [], color=colour_of(number), label=name) for number, name in enumerate(names)]
     handles += [
-        Line2D([], [], linestyle="none", marker=_mark(phases, phase), color=FAINT, label=f"start of {say(phase)}")
+        Line2D(
+            [], [], linestyle="none", marker=_mark(phases, phase), color=FAINT, label=f"start of {_name_phase(phase)}"
+        )
         for phase in phases
     ]
     put_legend_below(figure, handles)

@@ -53,12 +53,18 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class TreeFacts:
-    """A tree as far as it is shown: boxes in pre-order, those deeper than the greatest depth folded into one."""
+    """A tree as far as it is shown: boxes in pre-order, those deeper than the greatest depth folded into one.
+
+    Attributes
+    ----------
+    place : the number of the tree in its forest, from 0, and how many trees that has; None for a single tree
+    """
 
     tree: Model
     boxes: list[NodeFacts]
     dataset: Dataset | None = None
     epsilon: float | None = None
+    place: tuple[int, int] | None = None
 
     def is_leaf(self, box: NodeFacts) -> bool:
         return bool(self.tree.nodes["feature"][box.node] < 0)
@@ -68,7 +74,11 @@ class TreeFacts:
 
 
 def gather_facts(
-    tree: Model, dataset: Dataset | None = None, epsilon: float | None = None, max_depth: int | None = None
+    tree: Model,
+    dataset: Dataset | None = None,
+    epsilon: float | None = None,
+    max_depth: int | None = None,
+    place: tuple[int, int] | None = None,
 ) -> TreeFacts:
     """Count what there is to tell about a single tree; refuses one that is too large to be looked at."""
     nodes = tree.nodes
@@ -79,7 +89,7 @@ def gather_facts(
             f"{tree.source}: a drawing of {int(is_end.sum())} leaves cannot be read, at most {MOST_LEAVES} are drawn; "
             "fold what is deep with --max-depth, or draw a tree that was made smaller"
         )
-    place = {int(node): position for position, node in enumerate(shown)}
+    position_of = {int(node): position for position, node in enumerate(shown)}
     leaves = _LeafOrder(tree)
     rows = None if dataset is None else _RowOrder(tree, dataset, leaves)
     boxes = []
@@ -89,10 +99,10 @@ def gather_facts(
         values = tree.leaf_values[leaf] if feature < 0 else None
         if tree.leaf_kind is LeafKind.COUNTS:
             values = leaves.values[first:last].sum(axis=0, dtype=np.float64)
-        children = None if ends_here else (place[left], place[right])
+        children = None if ends_here else (position_of[left], position_of[right])
         found = (None,) * 4 if rows is None else rows.count(node, first, last, epsilon)
         boxes.append(NodeFacts(node, children, last - first, values, *found))
-    return TreeFacts(tree, boxes, dataset, epsilon)
+    return TreeFacts(tree, boxes, dataset, epsilon, place)
 
 
 class _LeafOrder:

@@ -25,6 +25,8 @@ DIRECTIONS = (DOWN, RIGHT)
 MOST_LEAVES_DOWN = 8
 # With more classes than these, a leaf tells the counts of its answer only, and there is no legend.
 MOST_COUNTS, MOST_ENTRIES = 4, 12
+# Labels have at most 31 bytes; only ties may have longer names.
+LONGEST_ANSWER = 66
 # Inches.
 FONT_SIZE = 8.0
 LINE = 0.155
@@ -92,7 +94,10 @@ def _make_page(facts: TreeFacts, boxes: list[_Box], heading: list[str]) -> Figur
 
 def _heading(facts: TreeFacts) -> list[str]:
     tree = facts.tree
-    lines = [f"{say(tree.source)}: {tree.n_leaves} lea{'f' if tree.n_leaves == 1 else 'ves'}, depth {tree.max_depth}"]
+    part = "" if facts.place is None else f", tree {facts.place[0]} of {facts.place[1]} (from 0)"
+    lines = [
+        f"{say(tree.source)}{part}: {tree.n_leaves} lea{'f' if tree.n_leaves == 1 else 'ves'}, depth {tree.max_depth}"
+    ]
     if facts.dataset is not None:
         lines.append(f"with the rows of {say(facts.dataset.source)}")
     return lines
@@ -103,7 +108,7 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
     for box in facts.boxes:
         if facts.is_leaf(box):
             answer = name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
-            lines = [say(answer, 28), _count_words(facts, box)]
+            lines = [say(answer, LONGEST_ANSWER), _count_words(facts, box)]
             if box.rows is not None:
                 right = f", {box.right_rows} right" if box.rows else ""
                 lines.append(f"{_plural(box.rows, 'row')}{right}")
@@ -249,7 +254,7 @@ def _entries(facts: TreeFacts) -> list[tuple[str, str]]:
     """Labels and their colours, if they are not too many."""
     if facts.tree.n_labels > MOST_ENTRIES:
         return []
-    return [(say_entry(label, 28), colour) for label, colour in colour_names(facts.tree.labels).items()]
+    return [(say_entry(label), colour) for label, colour in colour_names(facts.tree.labels).items()]
 
 
 def _draw_legend(figure: Figure, entries: list[tuple[str, str]], top: float) -> None:
