@@ -138,6 +138,15 @@ class TestForests:
         assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2"]
         assert [len(tree["nodes"]) for tree in page.data("tree-data")["trees"]] == [3, 1]
 
+    def test_triangles_count_by_node(self, tmp_path: Path) -> None:
+        test = "SPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n"
+        tree = f"classifier-decision-tree 2 2 a b\nSPLIT 1 0\n{test}{test}"
+        model = write(tmp_path, "f.silva", f"classifier-forest 2\n{tree}{tree}")
+        page = make_page(model, write(tmp_path, "d.csv", "a,0.45,-1\na,0.45,1\na,0.48,1\n"), "--epsilon", 0.1)
+        assert page.texts("tests-0")[0][1] == "3"
+        for tree in page.data("tree-data")["trees"]:
+            assert [node.get("crossed") for node in tree["nodes"]] == [None, [1], [2], None, None, None, None]
+
     def test_an_interrupt_keeps_what_is_known(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         forest, rows = write(tmp_path, "f.silva", FOREST), write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n")
 

@@ -21,7 +21,7 @@ NO_SCRIPT = (
 
 def show_model(content: PageContent) -> Markup:
     """Size and shape, and a drawing to move in and to fold."""
-    crossings = [each.attribution.crossed for each in content.assessments]
+    crossings = [each.attribution.crossed_nodes for each in content.assessments]
     drawing = describe_trees(content.model, content.feature_names, crossings)
     drawing["sets"] = [cut_name(each.question.dataset.source) for each in content.assessments]
     n_drawn = len(drawing["trees"])

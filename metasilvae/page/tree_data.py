@@ -21,7 +21,7 @@ LEAST_NODES_OF_A_TREE = 63
 MOST_CLASSES = 6
 # Well below the largest integer that a sum can hold.
 LARGEST_SUM = 2.0**62
-Crossings = Sequence[Counter[tuple[int, float]]]
+Crossings = Sequence[Counter[int]]
 
 
 def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings: Crossings) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     Parameters
     ----------
     crossings : sequence of Counter
-        For each data set the number of unstable rows behind each test (feature, threshold).
+        For each data set the number of unstable rows that cross the test of each node of the model.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     for position in range(model.n_trees):
         if n_drawn + LEAST_NODES_OF_A_TREE > MOST_NODES:
             break
-        tree = _describe_tree(model.tree(position), most, crossings)
+        tree = _describe_tree(model.tree(position), most, int(model.roots[position]), crossings)
         n_drawn += len(tree["nodes"])
         trees.append(tree)
     used = sorted({node["feature"] for tree in trees for node in tree["nodes"] if "feature" in node})
@@ -62,8 +62,8 @@ def _labels_in(node: dict[str, Any]) -> set[int]:
     return {label for label, _ in node.get("values", ())} | set(node.get("answer", ()))
 
 
-def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, Any]:
-    """Nodes level by level, until there are too many."""
+def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings) -> dict[str, Any]:
+    """Nodes level by level, until there are too many; `start` is the place of the root in the whole model."""
     leaf_places = np.flatnonzero(tree.nodes["feature"] < 0)
     running = _add_up(tree, leaf_places)
     found: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, An
             if running is not None:
                 first, last = np.searchsorted(leaf_places, [place, end])
                 node |= _largest(running[last] - running[first])
-            crossed = [counts[feature, threshold] for counts in crossings]
+            crossed = [counts[start + place] for counts in crossings]
             if any(crossed):
                 node["crossed"] = crossed
             if n_planned + 2 <= most:
