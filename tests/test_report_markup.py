@@ -15,7 +15,7 @@ from command import write
 from html_pages import Page, make_page, page_of
 from oracles import data_of, make_model, nest, random_model
 
-from metasilvae.curve import Curve
+from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.page import curve_chart, document, overview_sections, tree_data
 from metasilvae.page.document import write_page
 from metasilvae.page.markup import element, embed_json, join
@@ -114,8 +114,15 @@ class TestBounds:
         tree = make_model([(0, 0.5, [1, 0], [0, 1])], 2)
         dataset = data_of(rng.random((200, 2)).tolist(), ["a"] * 200)
         curve = Curve(find_radii(ask(tree, dataset, Ball(1)), 1))
-        epsilon, stable, _ = curve_chart.thin_out(curve)
-        assert len(epsilon) == 10 < len(curve.steps[0])
+        marked = float(curve.steps[0][77])
+        epsilon, stable, robust = curve_chart.thin_out(curve, marked)
+        assert 10 <= len(epsilon) <= 10 + 1 + len(QUANTILES) < len(curve.steps[0])
+        exact = [marked, *(choose_quantile(curve.radii.lower, percent) for percent in QUANTILES.values())]
+        for value in exact:
+            place = int(np.searchsorted(epsilon, value))
+            assert stable[place] / 200 == curve.stability(value)
+            assert robust[place] / 200 == curve.robustness(value)
+        assert len(curve_chart.thin_out(curve, 1e6)[0]) <= len(epsilon)
         for value in rng.random(100):
             place = int(np.searchsorted(epsilon, value))
             shown = 0 if place == len(epsilon) else stable[place] / 200
@@ -166,6 +173,17 @@ def test_the_drawn_curve_is_the_curve() -> None:
     assert [number for kind, number in steps if kind in "MV"] == pytest.approx([0, 1000 / 3, 2000 / 3, 1000], abs=0.01)
     radii = [0.25, 0.5, 1.0, end]
     assert [number for kind, number in steps if kind == "H"] == pytest.approx([1000 * r / end for r in radii], abs=0.01)
+
+
+def test_an_axis_ends_where_the_curve_does_not_far_beyond() -> None:
+    tree = make_model([(0, 0.5, [1, 0], [0, 1])], 1)
+    curve = Curve(find_radii(ask(tree, data_of([[0.25], [0.0], [1.5]], ["a", "a", "a"]), Ball(1)), 1))
+    assert curve_chart.choose_end([curve], 1.5) == pytest.approx(1.05 * 3)
+    end = curve_chart.choose_end([curve], 1e6)
+    assert end == pytest.approx(1.05)
+    assert 'class="mark"' not in curve_chart.draw_curves([(0, "x", curve)], end, 1e6, "epsilon")
+    content = page_of(IRIS, IRIS_SETS[1], epsilon=1e6)
+    assert "The verdicts hold for 1000000, far beyond" in write_page(content)
 
 
 @pytest.mark.parametrize("end", [1e-12, 0.07, 1.0, 9.9, 255.0, 1e20])
