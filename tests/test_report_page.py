@@ -18,6 +18,7 @@ from oracles import data_of, make_model
 
 import metasilvae.cli.report as report_command
 from metasilvae.assessment import assess
+from metasilvae.page import perturbation_section
 from metasilvae.page.content import PageContent
 from metasilvae.page.document import write_page
 from metasilvae.perturbation import Ball
@@ -197,6 +198,37 @@ class TestAttacks:
         (number,) = page.find("input", type="number")
         assert number.attributes["value"] == "1"
 
+    def test_they_are_said_in_words(self, tree: str, rows: str, tmp_path: Path) -> None:
+        rules = '[default]\nradius = 0.1\n[columns."x[1]"]\nup = 0.2\nmax = 9\n'
+        attack, other = (
+            write(tmp_path, name, rules.replace("0.2", up)) for name, up in (("a.toml", "0.2"), ("b.toml", "0.3"))
+        )
+        page, changed = (make_page(tree, rows, rows, "--attack", file) for file in (attack, other))
+        checked = run("attack", "check", attack, rows).stdout
+        found = page.texts("attack-0")
+        assert [row[0] for row in found] == ["x[0]", "x[1]"]
+        assert all(f"{name}  {words}\n" in checked for name, words in found)
+        assert "attack-1" not in page.tables
+        assert changed.texts("attack-0") != found
+        marks, other_marks = ([row for row in p.texts("inputs-table") if row[0] == "attack"] for p in (page, changed))
+        assert [row[1] for row in marks + other_marks] == [attack, other]
+        assert marks[0][2] != other_marks[0][2]
+        assert not make_page(tree, rows, "--epsilon", 0.1).find("section", id="perturbation")
+
+    def test_columns_with_the_same_rule_share_a_line(self, tmp_path: Path) -> None:
+        model = write(tmp_path, "m.silva", "classifier-decision-tree 60 2 a b\nSPLIT 6 1\nLEAF 1 0\nLEAF 0 1\n")
+        data = write(tmp_path, "d.csv", "a,1,0" + ",1" * 58 + "\n")
+        groups = '[[one-hot]]\ncolumns = ["x[0]", "x[1]"]\n'
+        page = make_page(model, data, "--attack", write(tmp_path, "a.toml", f"[default]\nradius = 1\n{groups}"))
+        assert page.texts("attack-0") == [
+            ["x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9] and 50 more", "up or down by at most 1"],
+            ["x[0], x[1]", "exactly one of them is 1, any of them may become it"],
+        ]
+        radii = "".join(f'[columns."x[{k}]"]\nradius = {k}\n' for k in range(2, 60))
+        page = make_page(model, data, "--attack", write(tmp_path, "b.toml", radii + groups))
+        assert len(page.texts("attack-0")) == perturbation_section.MOST_RULES
+        assert f"{perturbation_section.MOST_RULES} of 59 rules" in page.source
+
     def test_whole_numbers_have_a_curve(self, tree: str, tmp_path: Path) -> None:
         attack = write(tmp_path, "a.toml", "[default]\nradius = 1\ninteger = true\n")
         rows = write(tmp_path, "whole.csv", "a,0,0\nbb,1,1\n")
@@ -209,6 +241,10 @@ class TestAttacks:
         boxes = write(tmp_path, "boxes.txt", "[0;1] [0;1]\n[0;1] [0;1]\n")
         page = make_page(tree, write(tmp_path, "r.csv", "a,0,0\nbb,1,1\n"), "--perturbation", "from-file", boxes)
         assert not page.find("script", id="curve-data")
+        (told,) = page.find("section", id="perturbation")
+        assert "2 of 2 columns can change in some row" in told.text
+        (kind, name, _) = page.texts("inputs-table")[2]
+        assert (kind, name) == ("boxes", boxes)
         assert "no curve. boxes from a file have no radii" in " ".join(p.text for p in page.find("p"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from metasilvae.fingerprints import of_dataset, of_model
 from metasilvae.page.content import PageContent
 from metasilvae.page.markup import Child, Markup, element, join
+from metasilvae.page.perturbation_section import list_perturbation_files
 from metasilvae.page.pieces import Column, make_note, make_table, show_name
 
 
@@ -14,6 +15,7 @@ def show_origin(content: PageContent) -> Markup:
     marks: list[list[Child]] = [["model", show_name(model.source), of_model(model)]]
     for dataset in (each.question.dataset for each in content.assessments):
         marks.append(["data", show_name(dataset.source), of_dataset(dataset)])
+    marks += [[kind, show_name(name), mark] for kind, name, mark in list_perturbation_files(content)]
     versions = [[name, version] for name, version in content.versions.items()]
     return join(
         element("pre", element("code", content.command), tabindex=0, role="region", aria_label="Command line"),
