@@ -18,7 +18,7 @@ from metasilvae.page.pieces import show_name
 from metasilvae.page.row_sections import show_attribution, show_fragile_rows
 
 STYLES = ("page.css",)
-SCRIPTS = ("svg_pieces.js", "tree.js", "curve.js", "scroll.js")
+SCRIPTS = ("svg_pieces.js", "tree_view.js", "tree.js", "curve.js", "scroll.js")
 
 
 def write_page(content: PageContent) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from metasilvae.export.wording import name_features
 from metasilvae.model import LeafKind, Model
+from metasilvae.page.label_order import order_labels
 from metasilvae.page.pieces import cut_name, show_decimal
 
 # Nodes in a page: in all trees, and in one; each tree of a large forest gets at least its first levels.
@@ -19,6 +20,8 @@ MOST_NODES_OF_A_TREE = 2000
 LEAST_NODES_OF_A_TREE = 63
 # Classes that are shown of a node.
 MOST_CLASSES = 6
+# Classes that a legend names.
+MOST_COLOURS = 40
 # Well below the largest integer that a sum can hold.
 LARGEST_SUM = 2.0**62
 Crossings = Sequence[Counter[int]]
@@ -35,7 +38,8 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     Returns
     -------
     dict
-        ``trees``, and the names of the ``features`` and ``labels`` in them. Of a tree its ``depth``, its ``total`` of
+        ``trees``, the names of the ``features`` and ``labels`` in them, and the first labels in the order of a
+        ``legend``. Of a tree its ``depth``, its ``total`` of
         nodes, and those ``nodes`` that are drawn. A split has a feature, a threshold, positions of its children (none
         where they are not drawn), the number of leaves below, the distribution below, and crossings if there are any;
         a leaf has the labels that it answers (the first of them, and how many more there are) and its values.
@@ -51,10 +55,12 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
         trees.append(tree)
     used = sorted({node["feature"] for tree in trees for node in tree["nodes"] if "feature" in node})
     shown = sorted({label for tree in trees for node in tree["nodes"] for label in _labels_in(node)})
+    legend = order_labels(model.labels[label] for label in shown)
     return {
         "trees": trees,
         "features": {str(feature): cut_name(names[feature]) for feature in used},
         "labels": {str(label): cut_name(model.labels[label]) for label in shown},
+        "legend": [model.labels.index(label) for label in legend[:MOST_COLOURS]],
     }
 
 
