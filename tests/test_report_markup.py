@@ -18,7 +18,9 @@ from oracles import data_of, make_model, nest, random_model
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.page import curve_chart, document, overview_sections, tree_data
 from metasilvae.page.document import write_page
+from metasilvae.page.label_order import order_labels
 from metasilvae.page.markup import element, embed_json, join
+from metasilvae.page.source_names import shorten_sources
 from metasilvae.perturbation import Ball
 from metasilvae.radius import find_radii
 from metasilvae.verification import ask
@@ -215,6 +217,35 @@ def test_headings_captions_and_names() -> None:
     for tag in ("header", "nav", "main", "footer"):
         assert len(page.find(tag)) == 1
     assert page.find("html")[0].attributes["lang"] == "en"
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        (["0", "1", "10", "9", "-2.5"], ["-2.5", "0", "1", "9", "10"]),
+        (["1", "1.0", "01"], ["01", "1", "1.0"]),
+        (["class-10", "class-9", "Class-1", "a"], ["a", "Class-1", "class-9", "class-10"]),
+        (["10", "9", "none", "\udcff"], ["9", "10", "none", "\udcff"]),
+        ([], []),
+    ],
+)
+def test_order_of_labels(labels: list[str], wanted: list[str]) -> None:
+    assert order_labels(labels) == wanted
+
+
+@pytest.mark.parametrize(
+    ("sources", "wanted"),
+    [
+        (["/data/iris/train.csv.gz", "/data/iris/test.csv.gz"], ["train.csv.gz", "test.csv.gz"]),
+        (["a/x/d.csv", "b/x/d.csv"], ["a/x/d.csv", "b/x/d.csv"]),
+        (["/r/a/x/d.csv", "/r/b/x/d.csv"], ["a/x/d.csv", "b/x/d.csv"]),
+        (["one/d.csv", "one/d.csv"], ["d.csv", "d.csv"]),
+        (["builtin:iris/train", "folder/train"], ["builtin:iris/train", "train"]),
+        (["d.csv"], ["d.csv"]),
+    ],
+)
+def test_short_names(sources: list[str], wanted: list[str]) -> None:
+    assert shorten_sources(sources) == wanted
 
 
 def test_every_style_and_script_is_used() -> None:

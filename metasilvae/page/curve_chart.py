@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.assessment import Assessment
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.page.markup import Markup, element
 from metasilvae.page.pieces import Column, cut_name, make_table, show_number, show_share
@@ -61,21 +60,20 @@ def choose_ticks(end: float) -> list[float]:
     return [step * number for number in range(math.floor(end / step) + 1)]
 
 
-def describe_curves(assessments: Sequence[Assessment], end: float, marked: float) -> dict[str, Any]:
+def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float) -> dict[str, Any]:
     """What the read-out needs; the last epsilon is null if rows are stable whatever it is."""
     sets = []
-    for assessment in assessments:
-        if assessment.curve is not None:
-            epsilon, stable, robust = thin_out(assessment.curve, marked)
-            sets.append(
-                {
-                    "name": cut_name(assessment.question.dataset.source),
-                    "rows": assessment.curve.n_samples,
-                    "epsilon": [value if math.isfinite(value) else None for value in epsilon.tolist()],
-                    "stable": stable.tolist(),
-                    "robust": robust.tolist(),
-                }
-            )
+    for _, name, curve in curves:
+        epsilon, stable, robust = thin_out(curve, marked)
+        sets.append(
+            {
+                "name": cut_name(name),
+                "rows": curve.n_samples,
+                "epsilon": [value if math.isfinite(value) else None for value in epsilon.tolist()],
+                "stable": stable.tolist(),
+                "robust": robust.tolist(),
+            }
+        )
     return {"end": end, "sets": sets}
 
 

@@ -35,7 +35,7 @@ def show_curve(content: PageContent) -> Markup:
     else:
         unit, marked = "multiple of the attack's radii", 1.0
     end = choose_end([curve for _, _, curve in drawn], marked)
-    named = [(number, each.question.dataset.source, curve) for number, each, curve in drawn]
+    named = [(number, content.short_names[number], curve) for number, _, curve in drawn]
     legend = [
         element("li", _draw_key(f"{style} s{number % 6}"), show_name(name), f" {word}")
         for number, name, _ in named
@@ -65,7 +65,7 @@ def show_curve(content: PageContent) -> Markup:
             element("summary", "The curve as a table"),
             [tabulate_curve(number, name, curve, unit) for number, name, curve in named],
         ),
-        embed_json("curve-data", describe_curves(content.assessments, end, marked)),
+        embed_json("curve-data", describe_curves(named, end, marked)),
     )
 
 

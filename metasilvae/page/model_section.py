@@ -26,7 +26,7 @@ def show_model(content: PageContent) -> Markup:
     """Size and shape, and a drawing to move in and to fold."""
     crossings = [each.attribution.crossed_nodes for each in content.assessments]
     drawing = describe_trees(content.model, content.feature_names, crossings)
-    drawing["sets"] = [cut_name(each.question.dataset.source) for each in content.assessments]
+    drawing["sets"] = [cut_name(name) for name in content.short_names]
     n_drawn = len(drawing["trees"])
     buttons = [
         element("button", label, type="button", data_action=action, aria_label=description)
