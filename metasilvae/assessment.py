@@ -36,6 +36,8 @@ class Attribution:
         For each feature the number of rows whose counterexample must move it, or whose frozen set it belongs to.
     crossed : Counter
         For each test (feature, threshold) the number of rows whose counterexample decides it the other way.
+    crossed_nodes : Counter
+        The same for each node of the model, by its position in ``Model.nodes``.
     most_fragile : list of UnstableRow
         Those with the smallest radii.
     """
@@ -44,6 +46,7 @@ class Attribution:
     moved: Counter[int] = field(default_factory=Counter)
     frozen: Counter[int] = field(default_factory=Counter)
     crossed: Counter[tuple[int, float]] = field(default_factory=Counter)
+    crossed_nodes: Counter[int] = field(default_factory=Counter)
     most_fragile: list[UnstableRow] = field(default_factory=list)
 
     def add(self, part: Explanation, n_fragile: int) -> None:
@@ -52,6 +55,7 @@ class Attribution:
         self.moved += part.moved_features
         self.frozen += part.frozen_features
         self.crossed += part.crossed_tests
+        self.crossed_nodes += part.crossed_nodes
         candidates = Explanation(part.question, part.outcome, self.most_fragile + part.rows)
         self.most_fragile = candidates.most_fragile(n_fragile)
 

@@ -112,6 +112,22 @@ class Explanation:
         return Counter(test for row in self.rows for test in row.crossed)
 
     @cached_property
+    def crossed_nodes(self) -> Counter[int]:
+        """For each node of the model the number of unstable rows whose witness comes by and crosses its test."""
+        model, X = self.question.model, self.question.dataset.X
+        if not self.rows:
+            return Counter()
+        samples = X[[row.row for row in self.rows]]
+        points = np.stack([row.witness.point for row in self.rows])
+        # A test that those above it decide already is on a path, but it is not what a witness must cross.
+        tests = [set(row.crossed) for row in self.rows]
+        return Counter(
+            node
+            for item, node in _find_crossings(model, samples, points)
+            if model.nodes[node].item()[1::-1] in tests[item]
+        )
+
+    @cached_property
     def frozen_sizes(self) -> Counter[int]:
         """Number of rows for each size of frozen sets."""
         return Counter(len(row.frozen.features) for row in self.rows if row.frozen.features is not None)
@@ -337,6 +353,21 @@ def find_crossed_tests(
                 crossed.add((feature, threshold))
             threshold, feature, left, right, _ = model.nodes[left if goes_left else right].item()
     return tuple(sorted(crossed))
+
+
+def _find_crossings(
+    model: Model, samples: NDArray[np.float64], points: NDArray[np.float64]
+) -> Iterator[tuple[int, int]]:
+    """Each (row, node) where a node on a path of the row's point has a test that the sample decides the other way."""
+    items, places = np.repeat(np.arange(len(points)), model.n_trees), np.tile(model.roots, len(points))
+    while len(items):
+        nodes = model.nodes[places]
+        is_split = nodes["feature"] >= 0
+        items, places, nodes = items[is_split], places[is_split], nodes[is_split]
+        goes_left = points[items, nodes["feature"]] <= nodes["threshold"]
+        is_crossed = (samples[items, nodes["feature"]] <= nodes["threshold"]) != goes_left
+        yield from zip(items[is_crossed].tolist(), places[is_crossed].tolist(), strict=True)
+        places = np.where(goes_left, nodes["left"], nodes["right"])
 
 
 def _radii(

@@ -129,6 +129,32 @@ def test_counts() -> None:
     assert dict(found.frozen_sizes) == {1: 2}
 
 
+def test_crossed_nodes_are_those_on_the_paths() -> None:
+    """The same test in four places: each counts the rows that come by there."""
+    same = (0, 0.0, [1, 0], [0, 1])
+    forest = make_model([(1, 0.0, same, same), (1, 0.0, same, same), (1, 5.0, same, [1, 0])])
+    rows = np.array([[0.5, -1.0], [0.5, 1.0], [0.6, 1.0]])
+    found = explain(ask(forest, Dataset(rows, np.zeros(3, dtype=np.int32), ("a",)), Ball(0.75)))
+    assert dict(found.crossed_tests) == {(0, 0.0): 3}
+    roots = forest.roots.tolist()
+    below = [forest.nodes[root][side].item() for root in roots for side in ("left", "right")]
+    assert dict(found.crossed_nodes) == dict(zip(below, [1, 2, 1, 2, 3], strict=False))
+
+
+def test_crossed_nodes_have_the_crossed_tests() -> None:
+    rng = random.Random(11)
+    n_found = 0
+    for _ in range(40):
+        forest = random_model(rng, n_trees=rng.randint(1, 3), max_splits=12)
+        rows = np.array([[rng.random() * 4 - 2, rng.random() * 4 - 2] for _ in range(6)])
+        found = explain(ask(forest, Dataset(rows, np.zeros(6, dtype=np.int32), forest.labels[:1]), Ball(0.5)))
+        nodes = forest.nodes[sorted(found.crossed_nodes)]
+        tests = zip(nodes["feature"].tolist(), nodes["threshold"].tolist(), strict=True)
+        assert set(tests) == set(found.crossed_tests)
+        n_found += len(nodes)
+    assert n_found > 40
+
+
 def test_command(tree: str, rows: str, tmp_path: Path) -> None:
     text = run("explain", tree, rows, "--epsilon", "0.1").stdout
     assert "of 7 rows are unstable" in text

@@ -62,15 +62,21 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write(folder, "forest.silva", format_model(forest))
     rows = [f"{rng.choice(forest.labels)},{rng.random()},{rng.random()}\n" for _ in range(20)]
     write(folder, "rows.csv", "".join(rows))
+    deep = folder / "a_folder_with_a_long_name" / "and_another_one_inside_of_it"
+    deep.mkdir(parents=True)
     long = "very-long-" * 30
     hostile = "</script><script>hacked=1</script>"[:31]
     write(folder, "odd.silva", f"classifier-decision-tree 2 2 {hostile} <b>\nSPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n")
     write(folder, "odd.csv", f"label,{long},<img/src=x/onerror=hacked=1>\n{hostile},0.45,0.1\n<b>,0.9,0.1\n")
+    copies = [deep / name for name in ("train-rows.csv", "test-rows.csv")]
+    for copy in copies:
+        write(deep, copy.name, "".join(rows))
     made = {}
     for name, arguments in {
         "iris": [IRIS, *IRIS_SETS, "--epsilon", 0.1],
         "forest": [folder / "forest.silva", folder / "rows.csv", "--epsilon", 0.05],
         "odd": [folder / "odd.silva", folder / "odd.csv", "--epsilon", 0.1],
+        "paths": [folder / "forest.silva", *copies, "--epsilon", 0.05],
     }.items():
         made[name] = folder / f"{name}.html"
         run("report", *arguments, "-o", made[name])
@@ -288,6 +294,23 @@ class TestCurve:
         assert float(iris.run("document.getElementById('epsilon').value")) == pytest.approx(end / 2, rel=0.02)
         assert iris.run("getComputedStyle(document.querySelector('.cursor')).visibility") == "visible"
 
+    def test_looking_elsewhere_keeps_what_was_typed(self, iris: Browser) -> None:
+        value = "document.getElementById('epsilon').value"
+        iris.run(
+            "{const e = document.getElementById('epsilon'); e.value = '0.123456'; e.dispatchEvent(new Event('input'))}"
+        )
+        typed = iris.run(self.READOUT)
+        x, y = iris.middle_of("#chart .plot")
+        iris.mouse("mouseMoved", x, y)
+        assert iris.run(value) != "0.123456"
+        iris.mouse("mouseMoved", 3, 3)
+        assert iris.run(value) == "0.123456"
+        assert iris.run(self.READOUT) == typed
+        iris.click("#chart .plot")
+        pressed = iris.run(value)
+        iris.mouse("mouseMoved", 3, 3)
+        assert iris.run(value) == pressed != "0.123456"
+
     def test_the_table_can_be_opened_by_key(self, iris: Browser) -> None:
         iris.run("document.querySelector('summary').focus()")
         iris.press("Enter")
@@ -295,10 +318,37 @@ class TestCurve:
 
 
 def test_wide_tables_scroll_inside_by_key(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.set_size(360, 740, is_phone=True)
+    browser.set_size(280, 740, is_phone=True)
     browser.open(pages["iris"])
-    frame = "document.querySelector('[aria-labelledby=verdicts-table]')"
-    assert browser.run(f"{frame}.scrollWidth > {frame}.clientWidth && {frame}.tabIndex") == 0
+    frame = "document.querySelector('[aria-labelledby=confusion-0]')"
+    assert browser.run(f"[{frame}.scrollWidth > {frame}.clientWidth, {frame}.tabIndex]") == [True, 0]
+    assert "gradient" in browser.run(f"getComputedStyle({frame}).backgroundImage")
     browser.set_size(1280, 740)
     browser.open(pages["iris"])
     assert browser.run(f"{frame}.tabIndex") == -1
+
+
+class TestPhone:
+    @pytest.mark.parametrize("name", ["iris", "forest", "paths"])
+    def test_no_number_is_hidden(self, browser: Browser, pages: dict[str, Path], name: str) -> None:
+        browser.set_size(390, 844, is_phone=True)
+        browser.open(pages[name])
+        wide = browser.run(
+            "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+            ".map(e => e.getAttribute('aria-labelledby'))"
+        )
+        assert [table for table in wide if not table.startswith("confusion")] == []
+
+    def test_fragile_rows_are_cards(self, browser: Browser, pages: dict[str, Path]) -> None:
+        frame = "document.querySelector('[aria-labelledby=fragile-0]')"
+        cells = f"[...{frame}.querySelectorAll('tbody tr')[0].children].map(c => c.getBoundingClientRect().left)"
+        titles = (
+            f"[...{frame}.querySelectorAll('tbody tr')[0].children].map(c => getComputedStyle(c, '::before').content)"
+        )
+        headings = f"[...{frame}.querySelectorAll('thead th')].map(h => JSON.stringify(h.textContent))"
+        browser.set_size(390, 844, is_phone=True)
+        browser.open(pages["iris"])
+        assert len(set(browser.run(cells))) == 1
+        assert browser.run(titles) == browser.run(headings)
+        browser.set_size(1280, 844)
+        assert len(set(browser.run(cells))) == len(browser.run(headings)) == 7

@@ -15,10 +15,12 @@ from command import write
 from html_pages import Page, make_page, page_of
 from oracles import data_of, make_model, nest, random_model
 
-from metasilvae.curve import Curve
+from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.page import curve_chart, document, overview_sections, tree_data
 from metasilvae.page.document import write_page
+from metasilvae.page.label_order import order_labels
 from metasilvae.page.markup import element, embed_json, join
+from metasilvae.page.source_names import shorten_sources
 from metasilvae.perturbation import Ball
 from metasilvae.radius import find_radii
 from metasilvae.verification import ask
@@ -114,8 +116,15 @@ class TestBounds:
         tree = make_model([(0, 0.5, [1, 0], [0, 1])], 2)
         dataset = data_of(rng.random((200, 2)).tolist(), ["a"] * 200)
         curve = Curve(find_radii(ask(tree, dataset, Ball(1)), 1))
-        epsilon, stable, _ = curve_chart.thin_out(curve)
-        assert len(epsilon) == 10 < len(curve.steps[0])
+        marked = float(curve.steps[0][77])
+        epsilon, stable, robust = curve_chart.thin_out(curve, marked)
+        assert 10 <= len(epsilon) <= 10 + 1 + len(QUANTILES) < len(curve.steps[0])
+        exact = [marked, *(choose_quantile(curve.radii.lower, percent) for percent in QUANTILES.values())]
+        for value in exact:
+            place = int(np.searchsorted(epsilon, value))
+            assert stable[place] / 200 == curve.stability(value)
+            assert robust[place] / 200 == curve.robustness(value)
+        assert len(curve_chart.thin_out(curve, 1e6)[0]) <= len(epsilon)
         for value in rng.random(100):
             place = int(np.searchsorted(epsilon, value))
             shown = 0 if place == len(epsilon) else stable[place] / 200
@@ -168,6 +177,17 @@ def test_the_drawn_curve_is_the_curve() -> None:
     assert [number for kind, number in steps if kind == "H"] == pytest.approx([1000 * r / end for r in radii], abs=0.01)
 
 
+def test_an_axis_ends_where_the_curve_does_not_far_beyond() -> None:
+    tree = make_model([(0, 0.5, [1, 0], [0, 1])], 1)
+    curve = Curve(find_radii(ask(tree, data_of([[0.25], [0.0], [1.5]], ["a", "a", "a"]), Ball(1)), 1))
+    assert curve_chart.choose_end([curve], 1.5) == pytest.approx(1.05 * 3)
+    end = curve_chart.choose_end([curve], 1e6)
+    assert end == pytest.approx(1.05)
+    assert 'class="mark"' not in curve_chart.draw_curves([(0, "x", curve)], end, 1e6, "epsilon")
+    content = page_of(IRIS, IRIS_SETS[1], epsilon=1e6)
+    assert "The verdicts hold for 1000000, far beyond" in write_page(content)
+
+
 @pytest.mark.parametrize("end", [1e-12, 0.07, 1.0, 9.9, 255.0, 1e20])
 def test_ticks(end: float) -> None:
     ticks = curve_chart.choose_ticks(end)
@@ -197,6 +217,35 @@ def test_headings_captions_and_names() -> None:
     for tag in ("header", "nav", "main", "footer"):
         assert len(page.find(tag)) == 1
     assert page.find("html")[0].attributes["lang"] == "en"
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        (["0", "1", "10", "9", "-2.5"], ["-2.5", "0", "1", "9", "10"]),
+        (["1", "1.0", "01"], ["01", "1", "1.0"]),
+        (["class-10", "class-9", "Class-1", "a"], ["a", "Class-1", "class-9", "class-10"]),
+        (["10", "9", "none", "\udcff"], ["9", "10", "none", "\udcff"]),
+        ([], []),
+    ],
+)
+def test_order_of_labels(labels: list[str], wanted: list[str]) -> None:
+    assert order_labels(labels) == wanted
+
+
+@pytest.mark.parametrize(
+    ("sources", "wanted"),
+    [
+        (["/data/iris/train.csv.gz", "/data/iris/test.csv.gz"], ["train.csv.gz", "test.csv.gz"]),
+        (["a/x/d.csv", "b/x/d.csv"], ["a/x/d.csv", "b/x/d.csv"]),
+        (["/r/a/x/d.csv", "/r/b/x/d.csv"], ["a/x/d.csv", "b/x/d.csv"]),
+        (["one/d.csv", "one/d.csv"], ["d.csv", "d.csv"]),
+        (["builtin:iris/train", "folder/train"], ["builtin:iris/train", "train"]),
+        (["d.csv"], ["d.csv"]),
+    ],
+)
+def test_short_names(sources: list[str], wanted: list[str]) -> None:
+    assert shorten_sources(sources) == wanted
 
 
 def test_every_style_and_script_is_used() -> None:

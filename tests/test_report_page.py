@@ -18,6 +18,7 @@ from oracles import data_of, make_model
 
 import metasilvae.cli.report as report_command
 from metasilvae.assessment import assess
+from metasilvae.page import perturbation_section
 from metasilvae.page.content import PageContent
 from metasilvae.page.document import write_page
 from metasilvae.perturbation import Ball
@@ -29,6 +30,11 @@ IRIS, IRIS_SETS = "builtin:iris/tree.silva", ["builtin:iris/train", "builtin:iri
 @pytest.fixture(scope="module")
 def iris() -> Page:
     return make_page(IRIS, *IRIS_SETS, "--epsilon", 0.3)
+
+
+def counts_of_verdicts(page: Page) -> dict[str, list[int]]:
+    """Rows with each verdict, one number for each data set."""
+    return {row[0].split()[0]: [int(cell.split()[0]) for cell in row[1:]] for row in page.texts("verdicts-table")}
 
 
 def answer_of(command: str, *arguments: object) -> Any:
@@ -57,9 +63,17 @@ class TestNumbers:
     def test_verdicts(self, iris: Page) -> None:
         counts = [answer_of("verify", IRIS, data, "--epsilon", 0.3)["counts"] for data in IRIS_SETS]
         assert sum(count["no_info"] for count in counts) == 0
-        assert [(row[0], int(row[1]), int(row[3])) for row in iris.texts("verdicts-table")] == [
-            (word, *(count[word.lower()] for count in counts)) for word in ("ROBUST", "FRAGILE", "VULNERABLE", "BROKEN")
-        ]
+        wanted = {
+            word: [count[word.lower()] for count in counts] for word in ("ROBUST", "FRAGILE", "VULNERABLE", "BROKEN")
+        }
+        assert counts_of_verdicts(iris) == wanted
+        head, *rows = iris.tables["verdicts-table"]
+        assert [cell.text for cell in head] == ["verdict", *IRIS_SETS]
+        totals = [sum(column) for column in zip(*wanted.values(), strict=True)]
+        for row in rows:
+            found = wanted[row[0].text.split()[0]]
+            shares = [count / total for count, total in zip(found, totals, strict=True)]
+            assert [float(cell.value or "") for cell in row[1:]] == shares
 
     def test_confusion(self, iris: Page) -> None:
         for place, data in enumerate(IRIS_SETS):
@@ -125,9 +139,9 @@ class TestForests:
     def test_open_rows_and_their_reasons(self, tmp_path: Path) -> None:
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "rows.csv", "a,0.5,0.1\nb,0.4,0.1\n")
         page = make_page(forest, rows, "--epsilon", 0.2, "--sample-steps", 1)
-        verdicts = {row[0]: row[1] for row in page.texts("verdicts-table")}
         wanted = answer_of("verify", forest, rows, "--epsilon", 0.2, "--sample-steps", 1)["counts"]
-        assert int(verdicts["NO-INFO"]) == wanted["no_info"] > 0
+        assert counts_of_verdicts(page)["NO-INFO"] == [wanted["no_info"]]
+        assert wanted["no_info"] > 0
         notes = " ".join(element.text for element in page.find("p"))
         assert f"NO-INFO because of {wanted['no_info']} steps" in notes
         assert "radii are lower bounds" in notes
@@ -137,6 +151,15 @@ class TestForests:
         page = make_page(forest, write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n"), "--epsilon", 0.1)
         assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2"]
         assert [len(tree["nodes"]) for tree in page.data("tree-data")["trees"]] == [3, 1]
+
+    def test_triangles_count_by_node(self, tmp_path: Path) -> None:
+        test = "SPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n"
+        tree = f"classifier-decision-tree 2 2 a b\nSPLIT 1 0\n{test}{test}"
+        model = write(tmp_path, "f.silva", f"classifier-forest 2\n{tree}{tree}")
+        page = make_page(model, write(tmp_path, "d.csv", "a,0.45,-1\na,0.45,1\na,0.48,1\n"), "--epsilon", 0.1)
+        assert page.texts("tests-0")[0][1] == "3"
+        for tree in page.data("tree-data")["trees"]:
+            assert [node.get("crossed") for node in tree["nodes"]] == [None, [1], [2], None, None, None, None]
 
     def test_an_interrupt_keeps_what_is_known(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         forest, rows = write(tmp_path, "f.silva", FOREST), write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n")
@@ -149,7 +172,7 @@ class TestForests:
         result = run("report", forest, rows, "--epsilon", 0.1, "-o", "-", code=130)
         assert result.stderr == "interrupted; the page shows what is known\n"
         page = Page(result.stdout)
-        assert {row[0]: row[1] for row in page.texts("verdicts-table")}["NO-INFO"] == "2"
+        assert counts_of_verdicts(page)["NO-INFO"] == [2]
         assert "interrupted" in page.find("p", role="status")[0].text
 
     def test_explanations_stop_between_batches(self) -> None:
@@ -188,18 +211,53 @@ class TestAttacks:
         (number,) = page.find("input", type="number")
         assert number.attributes["value"] == "1"
 
+    def test_they_are_said_in_words(self, tree: str, rows: str, tmp_path: Path) -> None:
+        rules = '[default]\nradius = 0.1\n[columns."x[1]"]\nup = 0.2\nmax = 9\n'
+        attack, other = (
+            write(tmp_path, name, rules.replace("0.2", up)) for name, up in (("a.toml", "0.2"), ("b.toml", "0.3"))
+        )
+        page, changed = (make_page(tree, rows, rows, "--attack", file) for file in (attack, other))
+        checked = run("attack", "check", attack, rows).stdout
+        found = page.texts("attack-0")
+        assert [row[0] for row in found] == ["x[0]", "x[1]"]
+        assert all(f"{name}  {words}\n" in checked for name, words in found)
+        assert "attack-1" not in page.tables
+        assert changed.texts("attack-0") != found
+        marks, other_marks = ([row for row in p.texts("inputs-table") if row[0] == "attack"] for p in (page, changed))
+        assert [row[1] for row in marks + other_marks] == [attack, other]
+        assert marks[0][2] != other_marks[0][2]
+        assert not make_page(tree, rows, "--epsilon", 0.1).find("section", id="perturbation")
+
+    def test_columns_with_the_same_rule_share_a_line(self, tmp_path: Path) -> None:
+        model = write(tmp_path, "m.silva", "classifier-decision-tree 60 2 a b\nSPLIT 6 1\nLEAF 1 0\nLEAF 0 1\n")
+        data = write(tmp_path, "d.csv", "a,1,0" + ",1" * 58 + "\n")
+        groups = '[[one-hot]]\ncolumns = ["x[0]", "x[1]"]\n'
+        page = make_page(model, data, "--attack", write(tmp_path, "a.toml", f"[default]\nradius = 1\n{groups}"))
+        assert page.texts("attack-0") == [
+            ["x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9] and 50 more", "up or down by at most 1"],
+            ["x[0], x[1]", "exactly one of them is 1, any of them may become it"],
+        ]
+        radii = "".join(f'[columns."x[{k}]"]\nradius = {k}\n' for k in range(2, 60))
+        page = make_page(model, data, "--attack", write(tmp_path, "b.toml", radii + groups))
+        assert len(page.texts("attack-0")) == perturbation_section.MOST_RULES
+        assert f"{perturbation_section.MOST_RULES} of 59 rules" in page.source
+
     def test_whole_numbers_have_a_curve(self, tree: str, tmp_path: Path) -> None:
         attack = write(tmp_path, "a.toml", "[default]\nradius = 1\ninteger = true\n")
         rows = write(tmp_path, "whole.csv", "a,0,0\nbb,1,1\n")
         page = make_page(tree, rows, "--attack", attack)
         wanted = answer_of("verify", tree, rows, "--attack", attack, "--radius")
         assert page.data("curve-data")["sets"][0]["epsilon"] == sorted({row["radius"] for row in wanted["rows"]})
-        assert int(page.texts("verdicts-table")[3][1]) > 0
+        assert counts_of_verdicts(page)["BROKEN"][0] > 0
 
     def test_no_radii_no_curve(self, tree: str, tmp_path: Path) -> None:
         boxes = write(tmp_path, "boxes.txt", "[0;1] [0;1]\n[0;1] [0;1]\n")
         page = make_page(tree, write(tmp_path, "r.csv", "a,0,0\nbb,1,1\n"), "--perturbation", "from-file", boxes)
         assert not page.find("script", id="curve-data")
+        (told,) = page.find("section", id="perturbation")
+        assert "2 of 2 columns can change in some row" in told.text
+        (kind, name, _) = page.texts("inputs-table")[2]
+        assert (kind, name) == ("boxes", boxes)
         assert "no curve. boxes from a file have no radii" in " ".join(p.text for p in page.find("p"))
 
 
@@ -235,6 +293,47 @@ def test_a_tree_of_one_leaf_and_stable_rows(rows: str, tmp_path: Path) -> None:
     page = make_page(write(tmp_path, "m.silva", "classifier-decision-tree 2 2 a c\nLEAF 1 1\n"), rows, "--epsilon", 1)
     assert "no row is unstable" in page.source
     assert page.data("curve-data")["sets"][0]["epsilon"] == [None]
+
+
+def test_no_notes_about_what_is_not_there(tmp_path: Path) -> None:
+    labels = [f"label{number}" for number in range(30)]
+    splits = "".join(f"SPLIT 0 {k + 0.5}\nLEAF {'0 ' * k}1{' 0' * (29 - k)}\n" for k in range(29))
+    model = write(tmp_path, "m.silva", f"classifier-decision-tree 1 30 {' '.join(labels)}\n{splits}LEAF {'0 ' * 29}1\n")
+    rows = write(tmp_path, "d.csv", "".join(f"{label},{number}\n" for number, label in enumerate(labels)))
+    page = make_page(model, rows, "--epsilon", 0.1)
+    assert "confusion-0" not in page.tables
+    texts = {section.attributes["id"]: section for section in page.find("section")}
+    assert texts["confusion"].text == f"Confusion{rows}: no mistakes in 30 rows"
+    assert texts["fragile"].text == f"Most fragile rows{rows}: no row is unstable"
+    assert texts["attribution"].text == f"Features behind unstable rows{rows}: no row is unstable"
+    fooled = make_page(model, rows, "--epsilon", 0.6)
+    assert "Each change was classified again" in fooled.source
+    assert "Moved: rows whose" in fooled.source
+
+
+def test_labels_are_in_order(tmp_path: Path) -> None:
+    leaves = "SPLIT 0 2\nLEAF 1 0 0\nSPLIT 0 9.5\nLEAF 0 1 0\nLEAF 0 1 1\n"
+    model = write(tmp_path, "m.silva", f"classifier-decision-tree 1 3 10 9 2\n{leaves}")
+    page = make_page(model, write(tmp_path, "d.csv", "10,1\n2,9\n1.5,9\n9,11\n"), "--epsilon", 0.1)
+    head, *rows = page.tables["confusion-0"]
+    assert [cell.text for cell in head][1:4] == ["2", "9", "10"]
+    assert [row[0].text for row in rows] == ["2", "9", "10", "1.5"]
+    assert len(head) == 5, "a tie has a column of its own"
+    assert "3: 2, 9, 10" in [element.text for element in page.find("dd")]
+    assert page.data("tree-data")["legend"] == [2, 1, 0]
+
+
+def test_headings_have_short_names(tree: str, rows: str, tmp_path: Path) -> None:
+    copies = []
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        copies.append(write(tmp_path / folder, "rows.csv", Path(rows).read_text()))
+    page = make_page(tree, *copies, rows, "--epsilon", 0.1)
+    names = ["first/rows.csv", "second/rows.csv", f"{Path(rows).parent.name}/{Path(rows).name}"]
+    for table in ("figures-table", "verdicts-table"):
+        assert [cell.text for cell in page.tables[table][0]][1:] == names
+    assert [found["name"] for found in page.data("curve-data")["sets"]] == names
+    assert [row[1] for row in page.texts("inputs-table")] == [tree, *copies, rows]
 
 
 def test_boosted_leaves_have_scores(tmp_path: Path) -> None:

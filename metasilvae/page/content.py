@@ -7,6 +7,7 @@ from functools import cached_property
 
 from metasilvae.assessment import Assessment
 from metasilvae.model import Model
+from metasilvae.page.source_names import shorten_sources
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class PageContent:
         """Column names of the first data set that has any."""
         named = (each.question.dataset.feature_names for each in self.assessments)
         return next(filter(None, named), None)
+
+    @cached_property
+    def short_names(self) -> list[str]:
+        """Names of the data sets for headings."""
+        return shorten_sources([each.question.dataset.source for each in self.assessments])
 
     @property
     def voting(self) -> str:

@@ -53,22 +53,36 @@
   }
 
   // Few digits, so that a place on the screen reads as a round number.
-  function choose(value) {
+  function preview(value) {
     const rounded = Number(Math.max(value, 0).toPrecision(3));
     number.value = rounded;
     show(rounded);
   }
 
+  // What was typed or chosen; a mouse that passes over the chart only looks elsewhere.
+  let chosen = number.value;
+  function choose(value) {
+    preview(value);
+    chosen = number.value;
+  }
+
   number.addEventListener("input", () => {
-    if (number.value !== "" && number.valueAsNumber >= 0) show(number.valueAsNumber);
+    if (number.value === "" || !(number.valueAsNumber >= 0)) return;
+    chosen = number.value;
+    show(number.valueAsNumber);
   });
   range.addEventListener("input", () => choose(Number(range.value) / STEPS * end));
   function follow(event) {
     const frame = plot.getBoundingClientRect();
-    choose(Math.min(Math.max((event.clientX - frame.left) / frame.width, 0), 1) * end);
+    const value = Math.min(Math.max((event.clientX - frame.left) / frame.width, 0), 1) * end;
+    if (event.buttons) choose(value); else preview(value);
   }
   plot.addEventListener("pointermove", follow);
   plot.addEventListener("pointerdown", follow);
+  plot.addEventListener("pointerleave", () => {
+    number.value = chosen;
+    show(Number(chosen));
+  });
   document.querySelector(".reader").hidden = false;
   show(number.valueAsNumber);
 })();

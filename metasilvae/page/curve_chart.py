@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.assessment import Assessment
 from metasilvae.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.page.markup import Markup, element
 from metasilvae.page.pieces import Column, cut_name, make_table, show_number, show_share
 
-# Steps of one curve in the page; of more than these, every so manieth is kept.
-MOST_STEPS = 2000
+# Steps of one curve in the page; of more than these, every so manieth is kept, and a few that other numbers name.
+MOST_STEPS = 4000
 # Width and height of the drawing in its own units.
 SIZE = 1000
 N_TICKS = 6
 # Axes that numbers can still divide.
 SMALLEST_END, LARGEST_END = 1e-300, 1e300
+# An axis does not reach a marked place that is so many times as far away as the curve goes: both cannot be seen.
+FAR_AWAY = 4
 
 
 def is_thinned(curve: Curve) -> bool:
@@ -28,23 +29,27 @@ def is_thinned(curve: Curve) -> bool:
     return len(curve.steps[0]) > MOST_STEPS
 
 
-def thin_out(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Steps of a curve, fewer if there are too many; then each count is a lower bound since the step before."""
+def thin_out(curve: Curve, marked: float) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Steps of a curve, fewer if there are too many; then each count is a lower bound since the step before.
+
+    The steps that hold at the marked place and at the quantiles are kept: other parts of the page name them.
+    """
     epsilon, stable, robust = curve.steps
     if not is_thinned(curve):
         return epsilon, stable, robust
+    named = [marked, *(choose_quantile(curve.radii.lower, percent) for percent in QUANTILES.values())]
+    places = np.searchsorted(epsilon, named)
     kept = np.linspace(0, len(epsilon) - 1, MOST_STEPS).round().astype(np.intp)
+    kept = np.union1d(kept, places[places < len(epsilon)])
     return epsilon[kept], stable[kept], robust[kept]
 
 
 def choose_end(curves: Sequence[Curve], marked: float) -> float:
-    """Where the axis ends: beyond nearly all finite radii, and beyond the marked place."""
-    ends = [2 * marked]
-    for curve in curves:
-        finite = curve.radii.lower[np.isfinite(curve.radii.lower)]
-        if len(finite):
-            ends.append(choose_quantile(finite, 99))
-    end = 1.05 * max(ends)
+    """Where the axis ends: beyond nearly all finite radii, and beyond the marked place if that is not far away."""
+    finite = [curve.radii.lower[np.isfinite(curve.radii.lower)] for curve in curves]
+    reach = max((choose_quantile(radii, 99) for radii in finite if len(radii)), default=0.0)
+    is_far = 0 < FAR_AWAY * reach < marked
+    end = 1.05 * (reach if is_far else max(reach, 2 * marked))
     return end if SMALLEST_END < end < LARGEST_END else 1.0
 
 
@@ -55,21 +60,20 @@ def choose_ticks(end: float) -> list[float]:
     return [step * number for number in range(math.floor(end / step) + 1)]
 
 
-def describe_curves(assessments: Sequence[Assessment], end: float) -> dict[str, Any]:
+def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float) -> dict[str, Any]:
     """What the read-out needs; the last epsilon is null if rows are stable whatever it is."""
     sets = []
-    for assessment in assessments:
-        if assessment.curve is not None:
-            epsilon, stable, robust = thin_out(assessment.curve)
-            sets.append(
-                {
-                    "name": cut_name(assessment.question.dataset.source),
-                    "rows": assessment.curve.n_samples,
-                    "epsilon": [value if math.isfinite(value) else None for value in epsilon.tolist()],
-                    "stable": stable.tolist(),
-                    "robust": robust.tolist(),
-                }
-            )
+    for _, name, curve in curves:
+        epsilon, stable, robust = thin_out(curve, marked)
+        sets.append(
+            {
+                "name": cut_name(name),
+                "rows": curve.n_samples,
+                "epsilon": [value if math.isfinite(value) else None for value in epsilon.tolist()],
+                "stable": stable.tolist(),
+                "robust": robust.tolist(),
+            }
+        )
     return {"end": end, "sets": sets}
 
 
@@ -91,11 +95,11 @@ def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: fl
     ]
     paths = []
     for number, _, curve in curves:
-        epsilon, stable, robust = thin_out(curve)
+        epsilon, stable, robust = thin_out(curve, marked)
         for counts, style in ((stable, "stable"), (robust, "robust")):
             path = _stairs(epsilon, counts / curve.n_samples, end)
             paths.append(element("path", d=path, class_=f"{style} s{number % 6}"))
-    mark = _line(_across(marked, end), _across(marked, end), 0, SIZE, "mark")
+    mark = _line(_across(marked, end), _across(marked, end), 0, SIZE, "mark") if marked <= end else None
     plot = element(
         "svg", grid, mark, paths, _line(0, 0, 0, SIZE, "cursor"),
         viewBox=f"0 0 {SIZE} {SIZE}", preserveAspectRatio="none", class_="plot", aria_hidden="true",

@@ -7,12 +7,12 @@ from collections import Counter
 from metasilvae.curve import Curve
 from metasilvae.page.content import PageContent
 from metasilvae.page.curve_chart import (
-    MOST_STEPS,
     choose_end,
     describe_curves,
     draw_curves,
     is_thinned,
     tabulate_curve,
+    thin_out,
 )
 from metasilvae.page.markup import Markup, element, embed_json, join
 from metasilvae.page.pieces import make_note, show_decimal, show_name
@@ -35,13 +35,16 @@ def show_curve(content: PageContent) -> Markup:
     else:
         unit, marked = "multiple of the attack's radii", 1.0
     end = choose_end([curve for _, _, curve in drawn], marked)
-    named = [(number, each.question.dataset.source, curve) for number, each, curve in drawn]
+    named = [(number, content.short_names[number], curve) for number, _, curve in drawn]
     legend = [
         element("li", _draw_key(f"{style} s{number % 6}"), show_name(name), f" {word}")
         for number, name, _ in named
         for style, word in (("stable", "stability"), ("robust", "robustness"))
     ]
-    legend.append(element("li", _draw_key("mark"), "what the verdicts hold for"))
+    if marked <= end:
+        legend.append(element("li", _draw_key("mark"), "what the verdicts hold for"))
+    else:
+        legend.append(element("li", f"The verdicts hold for {show_decimal(marked)}, far beyond the end of this axis."))
     value = element("input", type="number", id="epsilon", min=0, step="any", value=show_decimal(marked))
     reader = element(
         "div",
@@ -55,14 +58,14 @@ def show_curve(content: PageContent) -> Markup:
         draw_curves(named, end, marked, unit),
         element("ul", legend, class_="legend"),
         reader,
-        [_describe_bounds(each.question.dataset.source, curve) for _, each, curve in drawn],
+        [_describe_bounds(each.question.dataset.source, curve, marked) for _, each, curve in drawn],
         absent,
         element(
             "details",
             element("summary", "The curve as a table"),
             [tabulate_curve(number, name, curve, unit) for number, name, curve in named],
         ),
-        embed_json("curve-data", describe_curves(content.assessments, end)),
+        embed_json("curve-data", describe_curves(named, end, marked)),
     )
 
 
@@ -71,7 +74,7 @@ def _draw_key(style: str) -> Markup:
     return element("svg", line, class_="key", aria_hidden="true")
 
 
-def _describe_bounds(name: str, curve: Curve) -> Markup | None:
+def _describe_bounds(name: str, curve: Curve, marked: float) -> Markup | None:
     """What is not exact in the drawing, if anything is not."""
     n_open = int((~curve.radii.is_exact).sum())
     parts = []
@@ -80,5 +83,6 @@ def _describe_bounds(name: str, curve: Curve) -> Markup | None:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
         parts.append(f"{n_open} radii are lower bounds ({reasons}), and so is the curve.")
     if is_thinned(curve):
-        parts.append(f"Of {len(curve.steps[0])} steps {MOST_STEPS} are shown; between them the curve is a lower bound.")
+        n_shown = len(thin_out(curve, marked)[0])
+        parts.append(f"Of {len(curve.steps[0])} steps {n_shown} are shown; between them the curve is a lower bound.")
     return make_note(show_name(name), ": ", " ".join(parts)) if parts else None

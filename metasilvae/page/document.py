@@ -13,18 +13,21 @@ from metasilvae.page.markup import Child, Markup, element, join
 from metasilvae.page.model_section import show_model
 from metasilvae.page.origin_section import show_origin
 from metasilvae.page.overview_sections import show_confusion, show_figures, show_verdicts
+from metasilvae.page.perturbation_section import show_perturbation
 from metasilvae.page.pieces import show_name
 from metasilvae.page.row_sections import show_attribution, show_fragile_rows
 
 STYLES = ("page.css",)
-SCRIPTS = ("svg_pieces.js", "tree.js", "curve.js", "scroll.js")
+SCRIPTS = ("svg_pieces.js", "tree_view.js", "tree.js", "curve.js", "scroll.js")
 
 
 def write_page(content: PageContent) -> str:
     """The page as HTML. The same content gives the same text."""
     style, script = (join_files(names) for names in (STYLES, SCRIPTS))
+    perturbation = show_perturbation(content)
     sections = [
         ("figures", "Key figures", show_figures(content)),
+        *([("perturbation", "What may change", perturbation)] if perturbation else []),
         ("model", "Model", show_model(content)),
         ("verdicts", "Verdicts", show_verdicts(content)),
         ("curve", "Stability curve", show_curve(content)),
@@ -48,7 +51,7 @@ def write_page(content: PageContent) -> str:
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
-        _make_header(content),
+        _make_header(content, perturbation is not None),
         element("nav", element("ul", links), aria_label="Sections"),
         element("main", [_make_section(*section) for section in sections], id="content", tabindex=-1),
         element("footer", element("p", f"metasilvae {content.versions['metasilvae']}")),
@@ -80,13 +83,18 @@ def _make_section(name: str, heading: str, *children: Child) -> Markup:
     return element("section", title, children, id=name, aria_labelledby=f"{name}-heading")
 
 
-def _make_header(content: PageContent) -> Markup:
+def _make_header(content: PageContent, has_rules: bool) -> Markup:
     perturbations = list(dict.fromkeys(each.perturbation.describe() for each in content.assessments))
     warning = "The work was interrupted: rows without a verdict are NO-INFO, and not every unstable row is explained."
     return element(
         "header",
         element("p", "metasilvae report", class_="kicker"),
         element("h1", show_name(content.model.source)),
-        element("p", "perturbation ", element("code", ", ".join(perturbations))),
+        element(
+            "p",
+            "perturbation ",
+            element("code", ", ".join(perturbations)),
+            [" (", element("a", "in words", href="#perturbation"), ")"] if has_rules else None,
+        ),
         element("p", warning, class_="warning", role="status") if content.is_interrupted else None,
     )

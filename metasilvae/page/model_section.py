@@ -5,10 +5,13 @@ from __future__ import annotations
 from metasilvae.model import Model, name_kind
 from metasilvae.model_summary import summarize
 from metasilvae.page.content import PageContent
+from metasilvae.page.label_order import order_labels
 from metasilvae.page.markup import Child, Markup, element, embed_json, join
 from metasilvae.page.pieces import cut_name, list_names, make_note
 from metasilvae.page.tree_data import describe_trees
 
+# Labels that are listed.
+MOST_LABELS = 10
 HINT = (
     "Drag to move, pinch to zoom; the wheel zooms while a node is selected, or with Ctrl. A click or Enter folds and "
     "unfolds a node, arrow keys go from node to node, + and - zoom, 0 fits."
@@ -21,9 +24,9 @@ NO_SCRIPT = (
 
 def show_model(content: PageContent) -> Markup:
     """Size and shape, and a drawing to move in and to fold."""
-    crossings = [each.attribution.crossed for each in content.assessments]
+    crossings = [each.attribution.crossed_nodes for each in content.assessments]
     drawing = describe_trees(content.model, content.feature_names, crossings)
-    drawing["sets"] = [cut_name(each.question.dataset.source) for each in content.assessments]
+    drawing["sets"] = [cut_name(name) for name in content.short_names]
     n_drawn = len(drawing["trees"])
     buttons = [
         element("button", label, type="button", data_action=action, aria_label=description)
@@ -44,6 +47,7 @@ def show_model(content: PageContent) -> Markup:
         _show_facts(content.model, content.voting),
         element("div", chooser, element("div", buttons, role="group", aria_label="Drawing"), class_="tools"),
         element("div", id="drawing", class_="drawing"),
+        element("ul", id="class-colors", class_="legend", aria_label="Colours of classes"),
         element("p", id="tree-extent", class_="note"),
         make_note(note) if note else None,
         element("div", id="node-details", class_="details", aria_live="polite"),
@@ -62,7 +66,7 @@ def _show_facts(model: Model, voting: str) -> Markup:
         ("nodes", model.n_nodes),
         ("depth", model.max_depth),
         ("features", f"{len(model.tested_features)} tested of {model.n_features}"),
-        ("labels", join(f"{model.n_labels}: ", list_names(model.labels))),
+        ("labels", join(f"{model.n_labels}: ", list_names(order_labels(model.labels), MOST_LABELS))),
     ]
     if model.n_trees > 1:
         facts.append(("voting", voting))

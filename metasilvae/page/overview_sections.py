@@ -11,6 +11,7 @@ from metasilvae.fitness import PAPER_FITNESS
 from metasilvae.model import Model
 from metasilvae.outcome import Verdict
 from metasilvae.page.content import PageContent
+from metasilvae.page.label_order import order_labels
 from metasilvae.page.markup import Child, Markup, element, join
 from metasilvae.page.pieces import (
     Column,
@@ -46,7 +47,7 @@ N_SHADES = 8
 def show_figures(content: PageContent) -> Markup:
     """Key figures as large numbers, then all of them, data sets side by side."""
     sets = content.assessments
-    names = [Column(show_name(each.question.dataset.source), is_number=True) for each in sets]
+    names = [Column(show_name(name), is_number=True) for name in content.short_names]
     rows: list[list[Child]] = [["rows", *(each.outcome.n_samples for each in sets)]]
     for name, count in RATES.items():
         shares = [show_share(getattr(each.outcome.tally, count), each.outcome.n_samples) for each in sets]
@@ -91,22 +92,25 @@ def show_verdicts(content: PageContent) -> Markup:
     shown = [
         verdict for verdict in Verdict if verdict is not Verdict.NO_INFO or any(tally.no_info for tally in tallies)
     ]
-    columns: list[Column] = [Column("verdict")]
-    for assessment in content.assessments:
-        columns += [Column(show_name(assessment.question.dataset.source), is_number=True), Column("", is_number=True)]
-    columns.append(Column("meaning"))
-    rows: list[list[Child]] = []
-    for verdict in shown:
-        row: list[Child] = [join(_swatch(verdict), verdict.word)]
-        for tally in tallies:
-            count = _count(tally, verdict)
-            row += [count, show_share(count, tally.size)]
-        rows.append([*row, MEANINGS[verdict]])
+    columns = [Column("verdict"), *(Column(show_name(name), is_number=True) for name in content.short_names)]
+    rows: list[list[Child]] = [
+        [_name_verdict(verdict), *(_show_part(_count(tally, verdict), tally.size) for tally in tallies)]
+        for verdict in shown
+    ]
     return join(
         [_draw_bar(number, assessment) for number, assessment in enumerate(content.assessments)],
         make_table("verdicts-table", "Rows by verdict", columns, rows),
         [_list_reasons(assessment) for assessment in content.assessments],
     )
+
+
+def _name_verdict(verdict: Verdict) -> Markup:
+    return join(_swatch(verdict), verdict.word, " ", element("small", MEANINGS[verdict], class_="meaning"))
+
+
+def _show_part(count: int, total: int) -> Markup:
+    """A number of rows, and what share of all rows it is."""
+    return join(count, " ", element("span", show_share(count, total), class_="part"))
 
 
 def _count(tally: object, verdict: Verdict) -> int:
@@ -161,23 +165,33 @@ def show_confusion(content: PageContent) -> Markup:
     """True labels against answers."""
     matrices = [_show_matrix(content.model, *numbered) for numbered in enumerate(content.assessments)]
     is_narrow = content.model.n_labels <= MOST_LABELS_SIDE_BY_SIDE
+    is_any_matrix = any(_has_matrix(content.model, each) for each in content.assessments)
     return join(
         put_side_by_side(matrices) if is_narrow else matrices,
         make_note(
             "Rows are true labels, columns are answers; ✓ marks right answers. Tied answers have columns of their own."
-        ),
+        )
+        if is_any_matrix
+        else None,
     )
+
+
+def _has_matrix(model: Model, assessment: Assessment) -> bool:
+    return max(assessment.question.dataset.n_labels, model.n_labels) <= MOST_LABELS
 
 
 def _show_matrix(model: Model, number: int, assessment: Assessment) -> Markup:
     dataset, name = assessment.question.dataset, f"confusion-{number}"
-    if max(dataset.n_labels, model.n_labels) > MOST_LABELS:
+    if not _has_matrix(model, assessment):
         return _list_mistakes(name, assessment)
     records = ConfusionTable(model, dataset, assessment.confusion).records()
-    answers = list(records[0])[1:]
+    labels = order_labels(model.labels)
+    ties = [answer for answer in list(records[0])[1:] if answer not in model.labels]
+    answers = labels + ties
     # Labels in the order of the columns; those that the model does not know come last.
-    places = {answer: place for place, answer in enumerate(answers)}
-    records.sort(key=lambda record: places.get(str(record[TRUE_LABEL]), len(answers)))
+    unknown = order_labels(set(dataset.labels).difference(labels))
+    places = {label: place for place, label in enumerate(labels + unknown)}
+    records.sort(key=lambda record: places[str(record[TRUE_LABEL])])
     head = element(
         "tr",
         element("th", TRUE_LABEL, scope="col"),
@@ -209,6 +223,9 @@ def _list_mistakes(name: str, assessment: Assessment) -> Markup:
         ((count, label, answer) for (label, answer), count in assessment.confusion.items() if label != answer),
         key=lambda mistake: (-mistake[0], mistake[1:]),
     )
+    if not mistakes:
+        known = f"no mistakes in {assessment.outcome.n_samples} rows"
+        return element("p", show_name(assessment.question.dataset.source), f": {known}")
     caption = join(
         show_name(assessment.question.dataset.source),
         f": the most frequent mistakes, {min(len(mistakes), MOST_MISTAKES)} of {len(mistakes)} kinds",

@@ -35,10 +35,41 @@ def make_table(name: str, caption: Child, columns: Sequence[Column], rows: Seque
     return wrap_table(name, caption, element("thead", element("tr", head)), element("tbody", body))
 
 
-def wrap_table(name: str, caption: Child, *parts: Markup, style: str | None = None) -> Markup:
+def make_stacking_table(
+    name: str, caption: Child, columns: Sequence[Column], rows: Sequence[Sequence[Child]]
+) -> Markup:
+    """The same for long rows: in a narrow window each is a card, with a line for each cell and its heading.
+
+    Roles are written down because the styles of cards would take them away.
+    """
+
+    def make_cell(place: int, cell: Child) -> Markup:
+        column = columns[place]
+        return element(
+            "td" if place else "th",
+            element("div", cell),
+            scope=None if place else "row",
+            class_=_style(column),
+            role="cell" if place else "rowheader",
+            data_title=column.title if isinstance(column.title, str) else None,
+        )
+
+    head = [element("th", column.title, scope="col", class_=_style(column), role="columnheader") for column in columns]
+    body = [element("tr", [make_cell(place, cell) for place, cell in enumerate(cells)], role="row") for cells in rows]
+    return wrap_table(
+        name,
+        caption,
+        element("thead", element("tr", head, role="row"), role="rowgroup"),
+        element("tbody", body, role="rowgroup"),
+        style="stacking",
+        role="table",
+    )
+
+
+def wrap_table(name: str, caption: Child, *parts: Markup, style: str | None = None, role: str | None = None) -> Markup:
     """A table in a frame: one that is too wide for a phone moves inside it, by finger or by arrow keys."""
     title = element("caption", element("span", caption), id=name)
-    table = element("table", title, parts, class_=style)
+    table = element("table", title, parts, class_=style, role=role)
     return element("div", table, class_="scroll", role="region", aria_labelledby=name, tabindex=0)
 
 

@@ -12,6 +12,7 @@ from metasilvae.page.pieces import (
     Column,
     list_names,
     make_note,
+    make_stacking_table,
     make_table,
     put_side_by_side,
     show_decimal,
@@ -26,13 +27,16 @@ MOST_TESTS = 15
 
 def show_fragile_rows(content: PageContent) -> Markup:
     """For each data set the rows that the smallest perturbations change."""
+    is_any_shown = any(each.attribution.most_fragile for each in content.assessments)
     return join(
         [_tabulate_rows(content, number, each) for number, each in enumerate(content.assessments)],
         make_note(
             "Each change was classified again before it was written down: it is a row that the perturbation allows and "
             "that gets the other answer. With the features of the last column kept at their values, nothing changes "
             "the answer."
-        ),
+        )
+        if is_any_shown
+        else None,
     )
 
 
@@ -64,7 +68,7 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
             cells.append(_show_radius(row))
         cells += [_show_answers(content, row), _show_moves(assessment, row), _show_frozen(assessment, row)]
         rows.append(cells)
-    return make_table(f"fragile-{number}", caption, columns, rows)
+    return make_stacking_table(f"fragile-{number}", caption, columns, rows)
 
 
 def _show_radius(row: UnstableRow) -> Child:
@@ -114,13 +118,16 @@ def _show_frozen(assessment: Assessment, row: UnstableRow) -> Markup:
 
 def show_attribution(content: PageContent) -> Markup:
     """Which features and tests are behind the unstable rows."""
+    is_any_explained = any(each.attribution.n_explained for each in content.assessments)
     return join(
         [_attribute(content, number, each) for number, each in enumerate(content.assessments)],
         make_note(
             "Moved: rows whose nearest known counterexample must move the feature. Frozen: rows whose smallest set of "
             "features to freeze, to make them stable, has this one. A test counts where a counterexample decides it "
             "the other way."
-        ),
+        )
+        if is_any_explained
+        else None,
     )
 
 
@@ -153,7 +160,9 @@ def _attribute(content: PageContent, number: int, assessment: Assessment) -> Mar
         [Column("test"), Column("rows", is_number=True), Column(of_rows)],
         [
             [
-                join(show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}"),
+                element(
+                    "span", show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}", class_="test"
+                ),
                 found.crossed[feature, threshold],
                 _draw_share(found.crossed[feature, threshold], found.n_explained),
             ]

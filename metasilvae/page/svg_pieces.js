@@ -2,6 +2,8 @@
 "use strict";
 const svgPieces = (() => {
   const LONGEST = 60;
+  // Classes with colours of their own in the style.
+  const DISTINCT = 10;
 
   function make(tag, attributes = {}, ...children) {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -30,5 +32,16 @@ const svgPieces = (() => {
     return "…";
   }
 
-  return { make, widthOf, shorten };
+  // Letters that are written from right to left must not turn around what stands beside them.
+  const RIGHT_TO_LEFT = /[\u0590-\u08ff\u200f\u202b\u202e\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b]/;
+  const isolate = (name) => RIGHT_TO_LEFT.test(name) ? `\u2068${name}\u2069` : name;
+
+  // The colour of a class, for the element and all inside it; beyond the first ones hues that lie far apart.
+  function paint(element, which) {
+    element.classList.add(which < DISTINCT ? `class-${which}` : `class-more-${which % 3}`);
+    if (which >= DISTINCT) element.style.setProperty("--hue", (which * 137.508 % 360).toFixed(1));
+    return element;
+  }
+
+  return { make, widthOf, shorten, isolate, paint, DISTINCT };
 })();

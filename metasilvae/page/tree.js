@@ -1,35 +1,44 @@
 // The drawing of a tree: from left to right, folded and unfolded node by node, moved and zoomed.
 "use strict";
 (() => {
-  const { make, widthOf, shorten } = svgPieces;
+  const { make, widthOf, shorten, isolate, paint, DISTINCT } = svgPieces;
   const data = JSON.parse(document.getElementById("tree-data").textContent);
   const frame = document.getElementById("drawing");
   const details = document.getElementById("node-details");
   const extent = document.getElementById("tree-extent");
   const choice = document.getElementById("tree-choice");
-  const WIDTH = 188, HEIGHT = 46, ACROSS = 248, DOWN = 60, MARGIN = 28;
-  const SHOWN_AT_FIRST = frame.clientWidth < 600 ? 9 : 31;
+  const legend = document.getElementById("class-colors");
+  const WIDTH = 188, HEIGHT = 46, ACROSS = 248, DOWN = 60, INDENT = 42;
+  const SHOWN_AT_FIRST = 31, SHOWN_IF_NARROW = 9;
   const ROOM = WIDTH - 24;
-  const MIN_SCALE = 0.02, MAX_SCALE = 4, LEGIBLE = 0.74;
 
   const view = make("g", { class: "view", role: "none" });
   const svg = make("svg", { role: "tree", "aria-label": "Decision tree" }, view);
   frame.append(svg);
   let nodes = [], open = [], parents = [], levels = [], places = [], drawn = new Map();
-  let order = [], current = 0, scale = 1, left = 0, top = 0;
+  let order = [], current = 0, isIndented = false;
+  // A press that does not move selects and folds a node.
+  const { isNarrow, setPlaces, fit, zoom, reveal, keep } = treeView(frame, svg, view, [WIDTH, HEIGHT], (target) => {
+    const pressed = target.closest(".node");
+    if (!pressed) return;
+    toggle(Number(pressed.dataset.node));
+    select(Number(pressed.dataset.node));
+  });
 
   const isSplit = (node) => nodes[node].feature !== undefined;
   const children = (node) => nodes[node].left === undefined ? [] : [nodes[node].left, nodes[node].right];
-  const label = (number) => data.labels[number];
+  const label = (number) => isolate(data.labels[number]);
+  const feature = (node) => isolate(data.features[nodes[node].feature]);
   const answer = (node) => nodes[node].answer.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
-  const test = (node) => `${data.features[nodes[node].feature]} ≤ ${nodes[node].threshold}`;
-  const opposite = (node) => `${data.features[nodes[node].feature]} > ${nodes[node].threshold}`;
+  const test = (node) => `${feature(node)} ≤ ${nodes[node].threshold}`;
+  const opposite = (node) => `${feature(node)} > ${nodes[node].threshold}`;
+  const unlisted = ({ rows, values }) => rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
   const leaves = (count) => `${count} ${count === 1 ? "leaf" : "leaves"}`;
 
   function shortTest(node) {
     const end = ` ≤ ${Number(Number(nodes[node].threshold).toPrecision(5))}`;
-    return shorten(data.features[nodes[node].feature], ROOM - widthOf(end, "13px"), "13px") + end;
+    return isolate(shorten(data.features[nodes[node].feature], ROOM - widthOf(end, "13px"), "13px")) + end;
   }
 
   function subtitle(node) {
@@ -66,9 +75,12 @@
     return found;
   }
 
+  // From left to right; in a narrow frame one below the other, each level further in.
   function layOut() {
     order = listVisible();
-    places = new Map();
+    isIndented = isNarrow();
+    places = new Map(isIndented ? order.map((node, line) => [node, [levels[node] * INDENT, DOWN * line]]) : []);
+    if (isIndented) return;
     let line = 0;
     for (const node of order)
       if (!open[node] || !children(node).length) places.set(node, [levels[node] * ACROSS, DOWN * line++]);
@@ -86,7 +98,7 @@
     let start = 8;
     for (const [which, value] of values) {
       const share = width * value / rows;
-      pieces.push(make("rect", { x: start, y: HEIGHT - 9, width: share, height: 4, class: `c${which % 10}` }));
+      pieces.push(paint(make("rect", { x: start, y: HEIGHT - 9, width: share, height: 4, class: "class-share" }), which));
       start += share;
     }
     if (start < width + 7.5) pieces.push(make("rect", { x: start, y: HEIGHT - 9, width: width + 8 - start, height: 4, class: "rest" }));
@@ -96,11 +108,11 @@
   function drawNode(node) {
     const [x, y] = places.get(node);
     const split = isSplit(node);
-    const color = split ? "" : ` leaf b${nodes[node].answer[0] % 10}`;
     const group = make("g", {
-      class: "node" + color, role: "treeitem", transform: `translate(${x} ${y})`, tabindex: node === current ? 0 : -1,
+      class: split ? "node" : "node leaf", role: "treeitem", transform: `translate(${x} ${y})`, tabindex: node === current ? 0 : -1,
       "aria-label": describe(node), "aria-level": levels[node] + 1, "data-node": node,
     });
+    if (!split) paint(group, nodes[node].answer[0]);
     if (children(node).length) group.setAttribute("aria-expanded", String(open[node]));
     if (parents[node] >= 0) {
       const siblings = children(parents[node]);
@@ -125,15 +137,21 @@
     return group;
   }
 
+  function shapeEdge([x0, y0], [x1, y1]) {
+    const to = y1 + HEIGHT / 2;
+    if (isIndented) return `M${x0 + 10} ${y0 + HEIGHT}V${to}H${x1}`;
+    const start = x0 + WIDTH, from = y0 + HEIGHT / 2, bend = (start + x1) / 2;
+    return `M${start} ${from}C${bend} ${from} ${bend} ${to} ${x1} ${to}`;
+  }
+
   function drawEdges() {
     const edges = [];
     for (const node of order) {
       if (parents[node] < 0) continue;
-      const [x0, y0] = places.get(parents[node]), [x1, y1] = places.get(node);
-      const start = x0 + WIDTH, from = y0 + HEIGHT / 2, to = y1 + HEIGHT / 2, bend = (start + x1) / 2;
+      const [x1, y1] = places.get(node), to = y1 + HEIGHT / 2;
       const yes = nodes[parents[node]].left === node;
-      edges.push(make("path", { class: "edge", d: `M${start} ${from}C${bend} ${from} ${bend} ${to} ${x1} ${to}` }),
-        make("text", { class: "edge-name", x: x1 - 5, y: to + (yes ? -6 : 14), "text-anchor": "end" }, yes ? "yes" : "no"));
+      edges.push(make("path", { class: "edge", d: shapeEdge(places.get(parents[node]), [x1, y1]) }),
+        make("text", { class: "edge-name", x: x1 - 5, y: to + (yes || isIndented ? -6 : 14), "text-anchor": "end" }, yes ? "yes" : "no"));
     }
     return make("g", { "aria-hidden": "true" }, ...edges);
   }
@@ -142,60 +160,7 @@
     layOut();
     drawn = new Map(order.map((node) => [node, drawNode(node)]));
     view.replaceChildren(drawEdges(), ...drawn.values());
-  }
-
-  function place(glides = false) {
-    view.classList.toggle("glide", glides);
-    view.style.transform = `translate(${left}px, ${top}px) scale(${scale})`;
-  }
-
-  function bounds() {
-    let right = WIDTH, bottom = HEIGHT;
-    for (const [x, y] of places.values()) {
-      right = Math.max(right, x + WIDTH);
-      bottom = Math.max(bottom, y + HEIGHT);
-    }
-    return [right, bottom];
-  }
-
-  // High enough for the drawing, but not higher than the window.
-  function heightFor(bottom, factor) {
-    const most = Math.max(260, Math.min(0.65 * window.innerHeight, 620));
-    return Math.min(Math.max(bottom * factor + 2 * MARGIN, 220), most);
-  }
-
-  // The whole tree, or as much of it as can be read, around its root.
-  function fit(isWhole) {
-    const [right, bottom] = bounds();
-    const width = frame.clientWidth;
-    const legible = isWhole ? MIN_SCALE : LEGIBLE;
-    const across = Math.min((width - 2 * MARGIN) / right, 1.15);
-    const height = heightFor(bottom, Math.max(across, legible));
-    svg.setAttribute("height", height);
-    scale = Math.max(Math.min(across, (height - 2 * MARGIN) / bottom), legible);
-    left = Math.max(right * scale > width ? 12 : MARGIN, (width - right * scale) / 2);
-    top = (height - bottom * scale) / 2;
-    if (top < 0) top = height / 2 - (places.get(0)[1] + HEIGHT / 2) * scale;
-    place(true);
-  }
-
-  function zoom(factor, x = frame.clientWidth / 2, y = svg.clientHeight / 2, glides = false) {
-    const next = Math.min(Math.max(scale * factor, MIN_SCALE), MAX_SCALE);
-    left = x - (x - left) * next / scale;
-    top = y - (y - top) * next / scale;
-    scale = next;
-    place(glides);
-  }
-
-  function reveal(node) {
-    const [x, y] = places.get(node);
-    const box = [left + x * scale, top + y * scale, WIDTH * scale, HEIGHT * scale];
-    const before = [left, top];
-    if (box[0] + box[2] > frame.clientWidth - 12) left -= box[0] + box[2] - frame.clientWidth + 24;
-    if (box[0] < 12 || box[0] > frame.clientWidth) left += 12 - Math.min(box[0], 12);
-    if (box[1] + box[3] > svg.clientHeight - 8) top -= box[1] + box[3] - svg.clientHeight + 16;
-    if (box[1] < 8) top += 16 - box[1];
-    if (before[0] !== left || before[1] !== top) place(true);
+    setPlaces(order.map((node) => places.get(node)));
   }
 
   function item(text) {
@@ -219,7 +184,7 @@
     const { values, rows } = nodes[node];
     const parts = [];
     if (values && values.length) {
-      const missing = rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
+      const missing = unlisted(nodes[node]);
       parts.push(values.map(([which, value]) => `${label(which)}: ${value}`).join(", ") + (missing ? `, others: ${missing}` : ""));
     }
     if (rows !== undefined) parts.push(`${plural(rows, "training row")}`);
@@ -234,19 +199,16 @@
     const group = drawn.get(node);
     group.setAttribute("tabindex", 0);
     if (takesFocus) group.focus({ preventScroll: true });
-    reveal(node);
+    reveal(places.get(node));
     explain(node);
   }
 
   function toggle(node, wanted = !open[node]) {
     if (!children(node).length || open[node] === wanted) return;
-    const [, before] = places.get(node);
+    const before = places.get(node);
     open[node] = wanted;
     draw();
-    const grown = Math.max(heightFor(bounds()[1], scale) - svg.clientHeight, 0);
-    svg.setAttribute("height", svg.clientHeight + grown);
-    top += (before - places.get(node)[1]) * scale + grown / 2;
-    place();
+    keep(before, places.get(node));
   }
 
   function setAll(wanted) {
@@ -260,13 +222,14 @@
 
   // From the root on, level by level, until enough is visible.
   function unfoldFirst() {
+    const most = isNarrow() ? SHOWN_IF_NARROW : SHOWN_AT_FIRST;
     open = nodes.map(() => false);
     let visible = 1;
     const todo = [0];
     for (let place = 0; place < todo.length; place++) {
       const below = children(todo[place]);
       if (!below.length) continue;
-      if (visible + 2 > SHOWN_AT_FIRST) return;
+      if (visible + 2 > most) return;
       open[todo[place]] = true;
       visible += 2;
       todo.push(...below);
@@ -288,7 +251,23 @@
     fit(false);
     explain(0);
     const cut = tree.total > nodes.length ? ` Only the first ${nodes.length} nodes are drawn, level by level.` : "";
-    extent.textContent = `${plural(tree.total, "node")}, depth ${tree.depth}.${cut} ▲ counts unstable rows whose counterexample decides the test the other way.`;
+    extent.textContent = `${plural(tree.total, "node")}, depth ${tree.depth}.${cut} ▲ counts unstable rows whose counterexample comes by and decides the test the other way.`;
+  }
+
+  // Which colour is which class; labels come in the order to show them in.
+  function nameColors() {
+    const square = (style) => make("rect", { width: "100%", height: "100%", class: style });
+    const entry = (name, drawing) => {
+      const made = item(name);
+      made.prepend(make("svg", { class: "swatch", "aria-hidden": "true" }, drawing));
+      return made;
+    };
+    const shown = data.legend.map((which) => entry(label(which), paint(square("class-share"), which)));
+    const missing = Object.keys(data.labels).length - shown.length;
+    if (missing) shown.push(item(`and ${missing} more`));
+    if (data.trees.some((tree) => tree.nodes.some((node) => unlisted(node) > 0))) shown.push(entry("other classes", square("rest")));
+    if (data.legend.length > DISTINCT) shown.push(item("with so many classes some colours are alike; each leaf has its label"));
+    legend.replaceChildren(...shown);
   }
 
   function step(node, key) {
@@ -327,56 +306,6 @@
     if (group && Number(group.dataset.node) !== current) select(Number(group.dataset.node));
   });
 
-  svg.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && !svg.contains(document.activeElement)) return;
-    event.preventDefault();
-    const corner = svg.getBoundingClientRect();
-    zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), event.clientX - corner.left, event.clientY - corner.top);
-  }, { passive: false });
-
-  // One pointer moves the drawing, two zoom it; a press that does not move selects and folds a node.
-  const pointers = new Map();
-  let travelled = 0, pressed = null;
-  svg.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    pressed = event.target.closest(".node");
-    if (!pointers.size) travelled = 0;
-    pointers.set(event.pointerId, [event.clientX, event.clientY]);
-    svg.setPointerCapture(event.pointerId);
-  });
-  svg.addEventListener("pointermove", (event) => {
-    const before = pointers.get(event.pointerId);
-    if (!before) return;
-    const now = [event.clientX, event.clientY];
-    const dx = now[0] - before[0], dy = now[1] - before[1];
-    travelled += Math.hypot(dx, dy);
-    if (travelled > 4) svg.classList.add("dragged");
-    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
-    pointers.set(event.pointerId, now);
-    if (travelled <= 4) return;
-    left += other ? dx / 2 : dx;
-    top += other ? dy / 2 : dy;
-    if (other) {
-      const corner = svg.getBoundingClientRect();
-      const apart = (point) => Math.max(Math.hypot(point[0] - other[0], point[1] - other[1]), 1);
-      zoom(apart(now) / apart(before), (now[0] + other[0]) / 2 - corner.left, (now[1] + other[1]) / 2 - corner.top);
-    } else place();
-  });
-  function release(event) {
-    if (!pointers.delete(event.pointerId)) return;
-    svg.classList.remove("dragged");
-    if (event.type === "pointerup" && travelled <= 4 && pressed) {
-      const node = Number(pressed.dataset.node);
-      toggle(node);
-      select(node);
-    }
-    pressed = null;
-  }
-  svg.addEventListener("pointerup", release);
-  svg.addEventListener("pointercancel", release);
-  // The press itself must not take the focus from the node that is chosen at its end.
-  svg.addEventListener("mousedown", (event) => event.preventDefault());
-
   const ACTIONS = {
     fit: () => fit(true), in: () => zoom(1.25, undefined, undefined, true), out: () => zoom(0.8, undefined, undefined, true),
     unfold: () => setAll(true), fold: () => setAll(false),
@@ -386,7 +315,11 @@
   choice?.addEventListener("change", () => choose(Number(choice.value)));
   let width = frame.clientWidth;
   window.addEventListener("resize", () => {
-    if (width !== frame.clientWidth) { width = frame.clientWidth; fit(false); }
+    if (width === frame.clientWidth) return;
+    width = frame.clientWidth;
+    if (isIndented !== isNarrow()) draw();
+    fit(false);
   });
+  nameColors();
   choose(0);
 })();

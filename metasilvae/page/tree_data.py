@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from metasilvae.export.wording import name_features
 from metasilvae.model import LeafKind, Model
+from metasilvae.page.label_order import order_labels
 from metasilvae.page.pieces import cut_name, show_decimal
 
 # Nodes in a page: in all trees, and in one; each tree of a large forest gets at least its first levels.
@@ -19,9 +20,11 @@ MOST_NODES_OF_A_TREE = 2000
 LEAST_NODES_OF_A_TREE = 63
 # Classes that are shown of a node.
 MOST_CLASSES = 6
+# Classes that a legend names.
+MOST_COLOURS = 40
 # Well below the largest integer that a sum can hold.
 LARGEST_SUM = 2.0**62
-Crossings = Sequence[Counter[tuple[int, float]]]
+Crossings = Sequence[Counter[int]]
 
 
 def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings: Crossings) -> dict[str, Any]:
@@ -30,12 +33,13 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     Parameters
     ----------
     crossings : sequence of Counter
-        For each data set the number of unstable rows behind each test (feature, threshold).
+        For each data set the number of unstable rows that cross the test of each node of the model.
 
     Returns
     -------
     dict
-        ``trees``, and the names of the ``features`` and ``labels`` in them. Of a tree its ``depth``, its ``total`` of
+        ``trees``, the names of the ``features`` and ``labels`` in them, and the first labels in the order of a
+        ``legend``. Of a tree its ``depth``, its ``total`` of
         nodes, and those ``nodes`` that are drawn. A split has a feature, a threshold, positions of its children (none
         where they are not drawn), the number of leaves below, the distribution below, and crossings if there are any;
         a leaf has the labels that it answers (the first of them, and how many more there are) and its values.
@@ -46,15 +50,17 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     for position in range(model.n_trees):
         if n_drawn + LEAST_NODES_OF_A_TREE > MOST_NODES:
             break
-        tree = _describe_tree(model.tree(position), most, crossings)
+        tree = _describe_tree(model.tree(position), most, int(model.roots[position]), crossings)
         n_drawn += len(tree["nodes"])
         trees.append(tree)
     used = sorted({node["feature"] for tree in trees for node in tree["nodes"] if "feature" in node})
     shown = sorted({label for tree in trees for node in tree["nodes"] for label in _labels_in(node)})
+    legend = order_labels(model.labels[label] for label in shown)
     return {
         "trees": trees,
         "features": {str(feature): cut_name(names[feature]) for feature in used},
         "labels": {str(label): cut_name(model.labels[label]) for label in shown},
+        "legend": [model.labels.index(label) for label in legend[:MOST_COLOURS]],
     }
 
 
@@ -62,8 +68,8 @@ def _labels_in(node: dict[str, Any]) -> set[int]:
     return {label for label, _ in node.get("values", ())} | set(node.get("answer", ()))
 
 
-def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, Any]:
-    """Nodes level by level, until there are too many."""
+def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings) -> dict[str, Any]:
+    """Nodes level by level, until there are too many; `start` is the place of the root in the whole model."""
     leaf_places = np.flatnonzero(tree.nodes["feature"] < 0)
     running = _add_up(tree, leaf_places)
     found: list[dict[str, Any]] = []
@@ -88,7 +94,7 @@ def _describe_tree(tree: Model, most: int, crossings: Crossings) -> dict[str, An
             if running is not None:
                 first, last = np.searchsorted(leaf_places, [place, end])
                 node |= _largest(running[last] - running[first])
-            crossed = [counts[feature, threshold] for counts in crossings]
+            crossed = [counts[start + place] for counts in crossings]
             if any(crossed):
                 node["crossed"] = crossed
             if n_planned + 2 <= most:

@@ -19,7 +19,7 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
     width = max((len(name) for feature, name in enumerate(names) if feature not in members), default=0)
     for feature, name in enumerate(names):
         if feature not in members:
-            yield f"{name:{width}}  {_describe_column(attack, feature)}\n"
+            yield f"{name:{width}}  {describe_column(attack, feature)}\n"
     for group in attack.groups.lists:
         yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1, any of them may become it\n"
     yield f"\nall {dataset.n_samples} rows of {dataset.source} obey these rules\n"
@@ -27,7 +27,8 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
         yield "no value can change: every model is stable under this attack\n"
 
 
-def _describe_column(attack: Attack, feature: int) -> str:
+def describe_column(attack: Attack, feature: int) -> str:
+    """What may become of a column that is in no group."""
     down, up = attack.reach[:, feature].tolist()
     if feature in attack.domains.listed:
         return _describe_values(attack.domains.listed[feature], down, up)
