@@ -20,6 +20,7 @@ from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
 from metasilvae.formats.checkpoint_files import damaged, pack, take, unpack
 from metasilvae.model import Model, join_trees
 from metasilvae.pareto import TreeCollector
+from metasilvae.run_description import TIME_LIMIT
 from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_models
 from metasilvae.trainers import AnyTrainer
@@ -29,8 +30,6 @@ from metasilvae.training_progress import Progress, StopReason
 # Unless steps are counted, a checkpoint is written so often, and never takes more than this share of the time.
 SECONDS_BETWEEN = 10.0
 LARGEST_SHARE = 0.05
-# Options that may change where a single run goes on.
-TIME_LIMIT = "time-limit"
 # What presets alone decide.
 PRESET_ONLY = {"blends", "seed-leaves", "split-by-score", "max-burst", "strength", "focus", "searches-if-few"}
 LONGEST_VALUE = 60
