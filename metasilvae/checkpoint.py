@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from metasilvae.pareto import TreeCollector
 from metasilvae.run_description import TIME_LIMIT
 from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_models
+from metasilvae.told_steps import Told
 from metasilvae.trainers import AnyTrainer
 from metasilvae.training_options import TrainingOptions
 from metasilvae.training_progress import Progress, StopReason
@@ -33,19 +34,6 @@ LARGEST_SHARE = 0.05
 # What presets alone decide.
 PRESET_ONLY = {"blends", "seed-leaves", "split-by-score", "max-burst", "strength", "focus", "searches-if-few"}
 LONGEST_VALUE = 60
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a log was told: the number of its records, and seed, phase and step of the last one."""
-
-    n_steps: int = 0
-    last: list[Any] | None = None
-
-    @classmethod
-    def read(cls, document: dict[str, Any], key: str) -> Told:
-        stored = take(document, key, dict)
-        return cls(take(stored, "n_steps", int), None if stored.get("last") is None else take(stored, "last", list))
 
 
 class Checkpoint:
@@ -146,8 +134,7 @@ class Checkpoint:
 
     def note(self, seed: int, progress: Progress, trainer: AnyTrainer) -> None:
         """A step was done and told; write if it is time."""
-        told = Told(self._latest[-1].n_steps + 1, [seed, progress.phase, progress.step])
-        self._latest = [self._latest[-1], told]
+        self._latest = [self._latest[-1], self._latest[-1].after(seed, progress)]
         self._write_if_due(lambda: self._hold(seed, trainer))
 
     def close(self, seed: int, finding: Finding, trainer: AnyTrainer | None = None) -> None:
@@ -191,7 +178,7 @@ class Checkpoint:
         self._seed, self._state = seed, trainer.state
         # A step that was cut short was told, but has no part in the state.
         n_steps = self._before.n_steps + self._state["steps"]
-        self._held = next((told for told in self._latest if told.n_steps == n_steps), Told(n_steps))
+        self._held = next((told for told in self._latest if told.n_steps == n_steps), Told(n_steps, None))
 
     def _write_if_due(self, prepare: Callable[[], None]) -> None:
         self._n_unwritten += 1

@@ -26,6 +26,7 @@ from metasilvae.perturbation import Ball
 from metasilvae.run_description import describe_run
 from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_individuals, unpack_models
+from metasilvae.told_steps import Told
 from metasilvae.trainers import AnyTrainer, make_trainer
 from metasilvae.training import Trainer
 from metasilvae.training_options import TrainingOptions, options_for
@@ -234,6 +235,13 @@ def written(tmp_path: Any, case: str = "tree", n_steps: int = 4) -> str:
     return path
 
 
+def told_of(case: str, n_steps: int) -> Told:
+    told = Told()
+    for progress in whole_run(case)[0][:n_steps]:
+        told = told.after(3, progress)
+    return told
+
+
 def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     keeper = Checkpoint(written(tmp_path), describe())
     keeper.take_over(read_checkpoint(keeper.path))
@@ -243,7 +251,7 @@ def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     assert seconds > 0
     assert keeper.n_starts == 2
     assert keeper.told.n_steps == 4
-    assert keeper.told.last == [3, whole_run("tree")[0][3].phase, whole_run("tree")[0][3].step]
+    assert keeper.told == told_of("tree", 4)
     for progress in trainer.run():
         keeper.note(3, progress, trainer)
     keeper.close(3, Finding.of(trainer, 1.5), trainer)
@@ -254,7 +262,7 @@ def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     assert found is not None
     assert format_model(found.model) == whole_run("tree")[1]
     assert (found.seconds, found.stop_reason) == (1.5, trainer.stop_reason)
-    assert again.told.n_steps == len(whole_run("tree")[0])
+    assert again.told == told_of("tree", len(whole_run("tree")[0]))
 
 
 def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,19 +201,6 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
     assert not Path("model.silva").exists()
 
 
-def test_a_log_of_another_run_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        die_after(patch, 3)
-        train(*TREE, "--checkpoint", "run.ck", "--every", "1", "--log", "log.jsonl", code=130)
-    for text in ("", "precious\n" * 9, Path("log.jsonl").read_text().replace('"seed": 4', '"seed": 5')):
-        Path("other.jsonl").write_text(text)
-        found = train(*TREE, "--resume", "run.ck", "--log", "other.jsonl", code=1)
-        assert found.stderr.startswith("error: other.jsonl: is not the log of the run in run.ck, whose first 3 steps ")
-        assert Path("other.jsonl").read_text() == text
-    train(*TREE, "--resume", "run.ck", "--log", "rest.jsonl")
-    assert records("rest.jsonl")[0]["step"] == 3
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

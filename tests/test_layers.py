@@ -21,7 +21,7 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
         "checkpoint", "manifest", "run_description", "search_setup", "search_state", "stored_trees",
-        "training_progress",
+        "told_steps", "training_progress",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
         "pareto", "pareto_folder", "assessment",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,14 @@ import click
 
 from metasilvae.checkpoint import SECONDS_BETWEEN, Checkpoint, read_checkpoint
 from metasilvae.cli.parameters import shared_options
-from metasilvae.errors import CheckpointError, OutputError
+from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
 from metasilvae.pareto import TreeCollector
 from metasilvae.storage import STANDARD_STREAM, is_same_file
+from metasilvae.told_steps import Told
 
 AUTOMATIC = "auto"
+# Bytes of a line of a log; what is longer is something else.
+LONGEST_RECORD = 1 << 16
 
 checkpoint_options = shared_options(
     click.option(
@@ -115,23 +119,32 @@ def read_keeping(checkpoint: str | None, every: int | None, resume: str | None) 
 
 def find_end_of_log(path: str | None, checkpoint: Checkpoint | None) -> int:
     """How many bytes of a log tell of the steps before a checkpoint; those that tell of later steps come again."""
-    if path is None or checkpoint is None or checkpoint.told.n_steps == 0 or not Path(path).is_file():
+    if path in (None, STANDARD_STREAM) or checkpoint is None or checkpoint.told.n_steps == 0:
         return 0
+    assert path is not None
     told = checkpoint.told
-    n_bytes = n_lines = 0
-    line = b""
-    with open(path, "rb") as stream:
-        while n_lines < told.n_steps and (line := stream.readline()).endswith(b"\n"):
-            n_bytes += len(line)
-            n_lines += 1
-    try:
-        record = json.loads(line)
-        last = [record["seed"], record["phase"], record["step"]]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        last = []
-    if n_lines < told.n_steps or last != told.last:
+    if not Path(path).exists():
+        message = f"{path}: is not there; the log begins after the {told.n_steps} steps of {checkpoint.path}"
+        warnings.warn(message, MetasilvaeWarning, stacklevel=2)
+    if not Path(path).is_file():
+        return 0
+    found, n_bytes = _read_told(path, told.n_steps)
+    if found.digest is None or found != told:
         raise OutputError(
             f"{path}: is not the log of the run in {checkpoint.path}, whose first {told.n_steps} steps it should "
             "hold; give --log another file"
         )
     return n_bytes
+
+
+def _read_told(path: str, n_steps: int) -> tuple[Told, int]:
+    """What the first records of a log tell, as far as they are records, and how many bytes they are."""
+    told, n_bytes = Told(), 0
+    with open(path, "rb") as stream:
+        while told.n_steps < n_steps and (line := stream.readline(LONGEST_RECORD)).endswith(b"\n"):
+            try:
+                told = told.after_record(json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                break
+            n_bytes += len(line)
+    return told, n_bytes
