@@ -208,6 +208,11 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
         (["--resume", "auto"], 2, "--resume auto goes on from the file of --checkpoint; name one"),
         (["--checkpoint", "-"], 2, "a checkpoint is written again and again; give the name of a file, not -"),
         (["--resume", "-"], 2, "a checkpoint is written again and again"),
+        (["--checkpoint", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
+        (["--resume", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
+        (["--checkpoint", "."], 1, "error: .: is a folder; give a file name inside it"),
+        (["--checkpoint", ".", "--resume", "auto"], 1, "error: .: is a folder; give a file name inside it"),
+        (["--checkpoint", os.devnull], 1, "is a device or a pipe; give the checkpoint the name of a file"),
         (["--resume", "absent.ck"], 1, "absent.ck: no such file"),
         (["--checkpoint", "gone/run.ck"], 1, "gone/run.ck: the folder "),
         (["--checkpoint", "model.silva"], 2, "two results would be written to model.silva"),
@@ -359,4 +364,5 @@ def test_killed_again_and_again(kind: str, jobs: str, tmp_path: Path) -> None:
     assert model() == Path("expected.silva").read_bytes()
     steps = [(each["seed"], each["phase"], each["step"]) for each in records()]
     assert len(set(steps)) == len(steps)
+    assert list(tmp_path.glob(".metasilvae-*")) == []
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "model.silva").stat().st_mode)

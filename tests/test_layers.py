@@ -12,7 +12,7 @@ LAYERS = [
     {"_version", "_core"},
     {"errors", "extras", "memory"},
     {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome",
-     "fingerprints", "staging"},
+     "file_locks", "fingerprints", "staging"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "forest_comparison", "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",

@@ -15,6 +15,7 @@ import click
 from metasilvae.checkpoint import SECONDS_BETWEEN, Checkpoint, read_checkpoint
 from metasilvae.cli.parameters import shared_options
 from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
+from metasilvae.file_locks import lock
 from metasilvae.pareto import TreeCollector
 from metasilvae.storage import STANDARD_STREAM, is_same_file
 from metasilvae.told_steps import Told
@@ -71,6 +72,23 @@ class KeepingRequest:
     def inputs(self) -> list[str]:
         return [] if self.source is None or self.source == self.target else [self.source]
 
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep other runs away from the checkpoint; refuse to replace one unless the run goes on from it."""
+        if self.target is None:
+            yield
+            return
+        target = Path(self.target)
+        if target.exists() and not target.is_file():
+            raise OutputError(f"{self.target}: is a device or a pipe; give the checkpoint the name of a file")
+        with lock(self.target):
+            if self.source != self.target and target.exists():
+                raise OutputError(
+                    f"{self.target}: is there already; go on with it by --resume auto, or give the checkpoint another "
+                    "name"
+                )
+            yield
+
     def load(self) -> dict[str, Any] | None:
         """The checkpoint to go on from, if there is one."""
         return None if self.source is None else read_checkpoint(self.source)
@@ -104,16 +122,14 @@ def read_keeping(checkpoint: str | None, every: int | None, resume: str | None) 
         return KeepingRequest(None, None, None)
     if STANDARD_STREAM in (checkpoint, resume):
         raise click.UsageError("a checkpoint is written again and again; give the name of a file, not -")
+    if "" in (checkpoint, resume):
+        raise click.UsageError("the name of the checkpoint is empty; give the name of a file")
     if resume == AUTOMATIC:
         if checkpoint is None:
             raise click.UsageError("--resume auto goes on from the file of --checkpoint; name one")
         resume = checkpoint if Path(checkpoint).exists() else None
     if checkpoint is None or (resume is not None and is_same_file(checkpoint, resume)):
         checkpoint = resume
-    elif Path(checkpoint).exists():
-        raise OutputError(
-            f"{checkpoint}: is there already; go on with it by --resume auto, or give the checkpoint another name"
-        )
     return KeepingRequest(checkpoint, resume, every)
 
 

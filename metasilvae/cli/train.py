@@ -138,6 +138,7 @@ def train(
     manifest = None if no_manifest else name_manifest(output)
     manifests = [] if manifest is None else [manifest]
     check_outputs([*outputs, *manifests], [*inputs, *keeping.inputs])
+    ctx.with_resource(keeping.holding())
     stored = keeping.load()
     reading = {"input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features}
     dataset = read_dataset(training_set, **reading)  # type: ignore[arg-type]
