@@ -25,7 +25,7 @@ from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_models
 from metasilvae.told_steps import Told
 from metasilvae.trainers import AnyTrainer
-from metasilvae.training_options import TrainingOptions
+from metasilvae.training_options import NO_LIMIT, TrainingOptions
 from metasilvae.training_progress import Progress, StopReason
 
 # Unless steps are counted, a checkpoint is written so often, and never takes more than this share of the time.
@@ -216,14 +216,16 @@ def check_same_run(stored: dict[str, Any], ours: dict[str, Any]) -> None:
     if not seeds or not all(type(seed) is int for seed in seeds):
         raise damaged("its seeds are not numbers")
     if seeds != ours["seeds"]:
-        raise _other(f"--seeds {_show_seeds(seeds)}", f"this run has {_show_seeds(ours['seeds'])}")
+        option = "--seed" if len(seeds) == len(ours["seeds"]) == 1 else "--seeds"
+        raise _other(f"{option} {_show_seeds(seeds)}", f"this run has {_show_seeds(ours['seeds'])}")
     options, our_options = take(stored, "options", dict), ours["options"]
     for name in dict.fromkeys(["trees", *our_options, *options]):
         if name == TIME_LIMIT and len(ours["seeds"]) == 1:
             continue
         if options.get(name) != our_options.get(name):
             option = f"--{_show(name)}" if name not in PRESET_ONLY else f"another --preset, with {name}"
-            raise _other(f"{option} {_show(options.get(name))}", f"this run has {_show(our_options.get(name))}")
+            found, given = _show_option(name, options.get(name)), _show_option(name, our_options.get(name))
+            raise _other(f"{option} {found}", f"this run has {given}")
     if set(options) != set(our_options):
         raise damaged("its options are not complete")
 
@@ -250,6 +252,15 @@ def _other(found: str, ours: str) -> CheckpointError:
     return CheckpointError(
         f"was written with {found}, {ours}; give the data and options of that run, or train from the start"
     )
+
+
+def _show_option(name: str, value: Any) -> str:
+    """The value of an option as it is typed, or a word for one that is not given."""
+    if name == "allowed-features" and type(value) is int:
+        return f"uniform {value}" if value else "all"
+    if value == NO_LIMIT and name in ("max-depth", "max-leaves"):
+        return "none"
+    return _show(value)
 
 
 def _show(value: Any) -> str:

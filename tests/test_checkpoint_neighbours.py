@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_cli_checkpoint import DATA, SHORT, TREE, die_after, model, records, train, wait_for_change
 from test_processes import finish, start
@@ -15,6 +16,7 @@ from test_processes import finish, start
 from metasilvae import file_locks
 from metasilvae.checkpoint import Checkpoint
 from metasilvae.errors import OutputError
+from metasilvae.formats.checkpoint_files import pack, unpack
 from metasilvae.storage import open_output, temporary_prefix
 
 
@@ -29,6 +31,22 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         die_after(patch, 3)
         train(*TREE, "--checkpoint", "run.ck", "--every", "1", "--log", "log.jsonl", code=130)
+
+
+# Models
+
+
+@pytest.mark.parametrize("count", [0, 2**62])
+def test_a_forged_checkpoint_does_not_cost_the_model_that_is_there(count: int) -> None:
+    train(*TREE, "--checkpoint", "run.ck")
+    document = unpack(Path("run.ck").read_bytes())
+    trees = document["found"][0]["trees"]
+    trees["counts"] = np.full_like(trees["counts"], count)
+    Path("run.ck").write_bytes(pack(document))
+    before = model()
+    found = train(*TREE, "--resume", "run.ck", code=1)
+    assert found.stderr.startswith("error: run.ck: the checkpoint is damaged or cut short (")
+    assert model() == before
 
 
 # Logs

@@ -237,7 +237,7 @@ def test_other_options_are_named() -> None:
     for words, message in (
         (["--epsilon", "0.2", "--seed", "4", *SHORT], "with perturbation l_inf 0.1, this is l_inf 0.2; "),
         ([*TREE, "--elitism", "2"], "with --elitism 4, this run has 2; "),
-        (["--epsilon", "0.1", *SHORT], "with --seeds 4, this run has 0; "),
+        (["--epsilon", "0.1", *SHORT], "with --seed 4, this run has 0; "),
         ([*TREE, "--trees", "3"], "with --trees none, this run has 3; "),
     ):
         found = train(*words, "--resume", "run.ck", code=1)
