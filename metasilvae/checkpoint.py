@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,33 +20,20 @@ from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
 from metasilvae.formats.checkpoint_files import damaged, pack, take, unpack
 from metasilvae.model import Model, join_trees
 from metasilvae.pareto import TreeCollector
+from metasilvae.run_description import TIME_LIMIT
 from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_models
+from metasilvae.told_steps import Told
 from metasilvae.trainers import AnyTrainer
-from metasilvae.training_options import TrainingOptions
+from metasilvae.training_options import NO_LIMIT, TrainingOptions
 from metasilvae.training_progress import Progress, StopReason
 
 # Unless steps are counted, a checkpoint is written so often, and never takes more than this share of the time.
 SECONDS_BETWEEN = 10.0
 LARGEST_SHARE = 0.05
-# Options that may change where a single run goes on.
-TIME_LIMIT = "time-limit"
 # What presets alone decide.
 PRESET_ONLY = {"blends", "seed-leaves", "split-by-score", "max-burst", "strength", "focus", "searches-if-few"}
 LONGEST_VALUE = 60
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a log was told: the number of its records, and seed, phase and step of the last one."""
-
-    n_steps: int = 0
-    last: list[Any] | None = None
-
-    @classmethod
-    def read(cls, document: dict[str, Any], key: str) -> Told:
-        stored = take(document, key, dict)
-        return cls(take(stored, "n_steps", int), None if stored.get("last") is None else take(stored, "last", list))
 
 
 class Checkpoint:
@@ -147,8 +134,7 @@ class Checkpoint:
 
     def note(self, seed: int, progress: Progress, trainer: AnyTrainer) -> None:
         """A step was done and told; write if it is time."""
-        told = Told(self._latest[-1].n_steps + 1, [seed, progress.phase, progress.step])
-        self._latest = [self._latest[-1], told]
+        self._latest = [self._latest[-1], self._latest[-1].after(seed, progress)]
         self._write_if_due(lambda: self._hold(seed, trainer))
 
     def close(self, seed: int, finding: Finding, trainer: AnyTrainer | None = None) -> None:
@@ -192,7 +178,7 @@ class Checkpoint:
         self._seed, self._state = seed, trainer.state
         # A step that was cut short was told, but has no part in the state.
         n_steps = self._before.n_steps + self._state["steps"]
-        self._held = next((told for told in self._latest if told.n_steps == n_steps), Told(n_steps))
+        self._held = next((told for told in self._latest if told.n_steps == n_steps), Told(n_steps, None))
 
     def _write_if_due(self, prepare: Callable[[], None]) -> None:
         self._n_unwritten += 1
@@ -230,14 +216,16 @@ def check_same_run(stored: dict[str, Any], ours: dict[str, Any]) -> None:
     if not seeds or not all(type(seed) is int for seed in seeds):
         raise damaged("its seeds are not numbers")
     if seeds != ours["seeds"]:
-        raise _other(f"--seeds {_show_seeds(seeds)}", f"this run has {_show_seeds(ours['seeds'])}")
+        option = "--seed" if len(seeds) == len(ours["seeds"]) == 1 else "--seeds"
+        raise _other(f"{option} {_show_seeds(seeds)}", f"this run has {_show_seeds(ours['seeds'])}")
     options, our_options = take(stored, "options", dict), ours["options"]
     for name in dict.fromkeys(["trees", *our_options, *options]):
         if name == TIME_LIMIT and len(ours["seeds"]) == 1:
             continue
         if options.get(name) != our_options.get(name):
             option = f"--{_show(name)}" if name not in PRESET_ONLY else f"another --preset, with {name}"
-            raise _other(f"{option} {_show(options.get(name))}", f"this run has {_show(our_options.get(name))}")
+            found, given = _show_option(name, options.get(name)), _show_option(name, our_options.get(name))
+            raise _other(f"{option} {found}", f"this run has {given}")
     if set(options) != set(our_options):
         raise damaged("its options are not complete")
 
@@ -264,6 +252,15 @@ def _other(found: str, ours: str) -> CheckpointError:
     return CheckpointError(
         f"was written with {found}, {ours}; give the data and options of that run, or train from the start"
     )
+
+
+def _show_option(name: str, value: Any) -> str:
+    """The value of an option as it is typed, or a word for one that is not given."""
+    if name == "allowed-features" and type(value) is int:
+        return f"uniform {value}" if value else "all"
+    if value == NO_LIMIT and name in ("max-depth", "max-leaves"):
+        return "none"
+    return _show(value)
 
 
 def _show(value: Any) -> str:

@@ -164,6 +164,8 @@ class TreeCollector:
     ----------
     judges : Dataset
         The rows that the figures are of.
+    run : str
+        Fingerprint of the run, by which what was written of it is known again.
     n_seen : int
         Different trees so far.
     """
@@ -174,7 +176,9 @@ class TreeCollector:
         perturbation: Perturbation,
         options: TrainingOptions,
         capacity: int = CAPACITY,
+        run: str = "",
     ) -> None:
+        self.run = run
         self.dataset = dataset
         self.perturbation = perturbation
         self.options = options

@@ -1,13 +1,12 @@
 """Archives of trees as folders: a file for each tree, and an index with their figures.
 
-The index is written last, so a folder without one is not complete. It holds numbers of rows, from which all shares are
-computed again; the shares in it are for other readers.
+The index comes last, so a folder without one is not complete. It holds numbers of rows, from which all shares are
+computed again; the shares in it are for other readers. By the fingerprint of its run it is known who may replace it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.model import Model
 from metasilvae.pareto import Figures, TreeCollector
 from metasilvae.run_description import as_json
+from metasilvae.staging import discard, naming, settle, staging
 from metasilvae.storage import STANDARD_STREAM, TEMPORARY_PREFIX, prepare_folder, read_source, write_output
 
 INDEX = "index.json"
@@ -70,44 +70,87 @@ class StoredArchive:
         return model
 
 
-def check_folder(folder: str, may_hold_archive: bool = False) -> None:
-    """Make a folder for an archive; refuse one that holds anything (else), or that cannot be written to."""
+def check_folder(folder: str, run: str | None = None) -> None:
+    """Make a folder for an archive; refuse one that cannot be written to, or that holds anything.
+
+    What the run of the given fingerprint wrote may be there.
+    """
     if folder in ("", STANDARD_STREAM):
         raise OutputError(f"{folder!r}: an archive is a folder; give the name of a new or an empty one")
     target = prepare_folder(folder)
-    try:
-        names = (path.name for path in target.iterdir())
-        found = min((name for name in names if not (may_hold_archive and _is_part(name))), default=None)
-        with tempfile.TemporaryFile(dir=target):
-            pass
-    except OSError as error:
-        raise OutputError(f"{folder}: the folder cannot be used: {error.strerror or error}") from None
+    _refuse_others(target, run)
+    with naming(target), tempfile.TemporaryFile(dir=target):
+        pass
+
+
+def _refuse_others(target: Path, run: str | None) -> None:
+    with naming(target):
+        own = _find_own(target, run)
+        found = min((path.name for path in target.iterdir() if path not in own), default=None)
     if found is not None:
-        raise OutputError(f"{folder}: is not empty ({found}); an archive needs a new or an empty folder")
+        fitting = "a new or an empty folder" if run is None else "a new or an empty folder, or the one of this run"
+        raise OutputError(f"{target}: is not empty ({found}); an archive needs {fitting}")
+
+
+def _find_own(target: Path, run: str | None) -> list[Path]:
+    """What a run wrote to a folder, or left there when it was killed; nothing, unless it is known to be of this run."""
+    if run is None:
+        return []
+    place = target / _name_staging(run)
+    is_own = _read_run(target) == run if (target / INDEX).exists() else place.is_dir()
+    if not is_own:
+        return []
+    return [path for path in target.iterdir() if path == place or (_is_part(path.name) and not path.is_dir())]
 
 
 def _is_part(name: str) -> bool:
-    """Whether a file belongs to an archive, or is what a killed run left of one."""
     return name == INDEX or _FILE_NAME.fullmatch(name) is not None or name.startswith(TEMPORARY_PREFIX)
 
 
-def write_archive(folder: str, collector: TreeCollector) -> int:
-    """Write all trees, then the index, in the place of an archive that is there; the number of trees."""
-    target = prepare_folder(folder)
+def _read_run(target: Path) -> str | None:
+    """The run that an archive says it is of."""
     try:
-        # The index first: without one, what is there is not taken for an archive.
-        for name in sorted(filter(_is_part, os.listdir(target))):
-            (target / name).unlink()
-    except OSError as error:
-        raise OutputError(f"{folder}: the folder cannot be used: {error.strerror or error}") from None
-    trees = []
+        document = json.loads(read_source(str(target / INDEX)))
+    except (DataError, ValueError, RecursionError):
+        return None
+    run = document.get("run") if isinstance(document, dict) and document.get("format") == FORMAT else None
+    return run if isinstance(run, str) else None
+
+
+def _name_staging(run: str) -> str:
+    return f"{TEMPORARY_PREFIX}{run}"
+
+
+def write_archive(folder: str, collector: TreeCollector) -> int:
+    """Write all trees and the index, in the place of an archive of the same run; the number of trees.
+
+    Until all is written, what was there stays as it was.
+    """
+    target = prepare_folder(folder)
+    _refuse_others(target, collector.run)
+    with staging(target, _name_staging(collector.run)) as place:
+        names = _write_parts(place, collector)
+    with naming(target):
+        # Without an index, what is there is not taken for an archive.
+        (target / INDEX).unlink(missing_ok=True)
+        settle(place, [*names, INDEX])
+        for path in _find_own(target, collector.run):
+            if path.name not in (INDEX, *names):
+                discard(path)
+    return len(names)
+
+
+def _write_parts(place: Path, collector: TreeCollector) -> list[str]:
+    """Write trees and index; the names of the trees."""
+    options = collector.options
+    trees: list[dict[str, Any]] = []
     for position, (figures, model) in enumerate(collector.entries):
         name = f"tree-{position:03}.silva"
-        write_model(model, str(target / name))
-        trees.append({"file": name, **asdict(figures), **describe(figures, collector.options.fitness)})
-    options = collector.options
+        write_model(model, str(place / name))
+        trees.append({"file": name, **asdict(figures), **describe(figures, options.fitness)})
     document = {
         "format": FORMAT,
+        "run": collector.run,
         "data": collector.dataset.source,
         "rows": "held-out rows" if options.validation > 0 else "training rows",
         "perturbation": collector.perturbation.describe(),
@@ -116,8 +159,8 @@ def write_archive(folder: str, collector: TreeCollector) -> int:
         "not_dominated": collector.n_found,
         "trees": trees,
     }
-    write_output(str(target / INDEX), json.dumps(document, indent=1) + "\n")
-    return len(trees)
+    write_output(str(place / INDEX), json.dumps(document, indent=1) + "\n")
+    return [tree["file"] for tree in trees]
 
 
 def describe(figures: Figures, fitness: Fitness) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from metasilvae.model import Model
 from metasilvae.perturbation import Perturbation
 from metasilvae.training_options import PUBLIC_NAMES, TrainingOptions
 
+# Of the options, the one that may change where a single run goes on.
+TIME_LIMIT = "time-limit"
 # Options of a forest by their names on the command line; its trees have the others.
 _FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
 
@@ -41,6 +44,18 @@ def describe_run(
         "options": _describe_options(options),
         "seeds": list(seeds),
     }
+
+
+def fingerprint_run(run: dict[str, Any]) -> str:
+    """A digest of a description; two runs that may go on from the same checkpoint have the same one.
+
+    Names of files, the version of Python and the time limit make no difference.
+    """
+    options = {name: value for name, value in run["options"].items() if name != TIME_LIMIT}
+    versions = {name: version for name, version in run["versions"].items() if name != "python"}
+    data = {name: value for name, value in run["data"].items() if name != "file"}
+    parts = [versions, data, run["perturbation"]["fingerprint"], run["start"], options, run["seeds"]]
+    return fingerprints.fingerprint((json.dumps(parts, sort_keys=True),))
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -268,6 +269,11 @@ def _final_target(path: str) -> Path:
     return Path(os.path.realpath(path))
 
 
+def temporary_prefix(target: Path) -> str:
+    """How the names of files begin that are to become the target, and of no others."""
+    return f"{TEMPORARY_PREFIX}{blake2b(os.fsencode(target.name), digest_size=6).hexdigest()}-"
+
+
 def _file_mode(target: Path) -> int:
     if target.exists():
         return target.stat().st_mode & 0o777
@@ -329,7 +335,7 @@ def strip_compression(path: str) -> str:
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[IO[bytes]]:
     """A temporary file beside the target that takes its place in the end, unless something fails."""
-    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
+    handle, temporary = tempfile.mkstemp(prefix=temporary_prefix(target), dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream

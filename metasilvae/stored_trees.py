@@ -17,6 +17,8 @@ from metasilvae.formats.checkpoint_files import damaged, take_array
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 
 IntArray = NDArray[np.int32]
+# The largest count that stays exact in all that is computed of it.
+LARGEST_COUNT = 2**53
 
 
 # Trees in training
@@ -66,8 +68,7 @@ def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
     counts = take_array(document, "counts", "<i8")
     n_leaves = np.array([np.count_nonzero(feature < 0) for feature, *_ in tests], dtype=np.int32)
     parts = _split(counts, n_leaves * dataset.n_labels, "counts")
-    if len(counts) and counts.min() < 0:
-        raise damaged("a class count is negative")
+    _check_counts(counts.reshape(-1, dataset.n_labels))
     models = []
     for (feature, threshold, left, right), values in zip(tests, parts, strict=True):
         nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
@@ -80,6 +81,14 @@ def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
         roots = np.zeros(1, dtype=np.int32)
         models.append(Model(nodes, roots, table, LeafKind.COUNTS, dataset.n_features, dataset.labels))
     return models
+
+
+def _check_counts(table: np.ndarray) -> None:
+    """The counts of leaves must be such as a model file can hold."""
+    if table.size and not 0 <= table.min() <= table.max() <= LARGEST_COUNT:
+        raise damaged("a class count is negative or too large")
+    if not table.any(axis=1).all():
+        raise damaged("all counts of a leaf are zero")
 
 
 def _leaf_counts(model: Model) -> np.ndarray:

@@ -17,6 +17,8 @@ IMPURITIES = ("gini", "entropy")
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
 
 LARGEST = 2**30
+# Of leaves, and of splits above one.
+NO_LIMIT = 2**20
 # Names on the command line, where they differ.
 PUBLIC_NAMES = {
     "population": "population-max-size",
@@ -89,8 +91,8 @@ class TrainingOptions:
     seed_leaves: int = 0
     leaf_cost: float = 1.0
     min_samples_leaf: int = 3
-    max_leaves: int = 2**20
-    max_depth: int = 2**20
+    max_leaves: int = NO_LIMIT
+    max_depth: int = NO_LIMIT
     allowed_features: int = 0
     population: int = 32
     initial_population: int = 32

@@ -26,6 +26,7 @@ from metasilvae.perturbation import Ball
 from metasilvae.run_description import describe_run
 from metasilvae.seed_study import Finding
 from metasilvae.stored_trees import pack_models, unpack_individuals, unpack_models
+from metasilvae.told_steps import Told
 from metasilvae.trainers import AnyTrainer, make_trainer
 from metasilvae.training import Trainer
 from metasilvae.training_options import TrainingOptions, options_for
@@ -213,6 +214,21 @@ def test_models_come_back() -> None:
     assert unpack_models(stored(pack_models([])), coarse()) == []
 
 
+@pytest.mark.parametrize("count", [-1, 2**53 + 1, 2**62, None])
+def test_counts_that_no_model_can_hold_are_refused(count: int | None) -> None:
+    trainer = make("cart")
+    for _ in trainer.run():
+        pass
+    document = stored(pack_models([trainer.model]))
+    counts = document["counts"] = document["counts"].copy()
+    if count is None:
+        counts[:3] = 0
+    else:
+        counts[0] = count
+    with pytest.raises(CheckpointError, match="all counts of a leaf are zero" if count is None else "a class count"):
+        unpack_models(document, coarse())
+
+
 # Files
 
 
@@ -234,6 +250,13 @@ def written(tmp_path: Any, case: str = "tree", n_steps: int = 4) -> str:
     return path
 
 
+def told_of(case: str, n_steps: int) -> Told:
+    told = Told()
+    for progress in whole_run(case)[0][:n_steps]:
+        told = told.after(3, progress)
+    return told
+
+
 def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     keeper = Checkpoint(written(tmp_path), describe())
     keeper.take_over(read_checkpoint(keeper.path))
@@ -243,7 +266,7 @@ def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     assert seconds > 0
     assert keeper.n_starts == 2
     assert keeper.told.n_steps == 4
-    assert keeper.told.last == [3, whole_run("tree")[0][3].phase, whole_run("tree")[0][3].step]
+    assert keeper.told == told_of("tree", 4)
     for progress in trainer.run():
         keeper.note(3, progress, trainer)
     keeper.close(3, Finding.of(trainer, 1.5), trainer)
@@ -254,7 +277,7 @@ def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     assert found is not None
     assert format_model(found.model) == whole_run("tree")[1]
     assert (found.seconds, found.stop_reason) == (1.5, trainer.stop_reason)
-    assert again.told.n_steps == len(whole_run("tree")[0])
+    assert again.told == told_of("tree", len(whole_run("tree")[0]))
 
 
 def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +317,13 @@ def test_a_full_disk_does_not_end_the_training(tmp_path: Any) -> None:
         (lambda run: run.update(seeds=[1, 2, 3, 4]), "--seeds 1..4, this run has 3"),
         (lambda run: run.update(seeds=[]), "damaged"),
         (lambda run: run["options"].update(elitism=7), "--elitism 7, this run has 2"),
-        (lambda run: run["options"].update({"max-leaves": 8}), "--max-leaves 8, this run has 1048576"),
+        (lambda run: run["options"].update({"max-leaves": 8}), "--max-leaves 8, this run has none; "),
+        (lambda run: run["options"].update({"max-depth": 3}), "--max-depth 3, this run has none; "),
+        (
+            lambda run: run["options"].update({"allowed-features": 2}),
+            "--allowed-features uniform 2, this run has all; ",
+        ),
+        (lambda run: run.update(seeds=[4]), "with --seed 4, this run has 3"),
         (lambda run: run["options"].update(target=0.5), "--target 0.5, this run has none"),
         (lambda run: run["options"].update(blends=[0.5]), "another --preset, with blends 0.5, this run has 0.3,0.1"),
         (lambda run: run["options"].update(trees=5), "--trees 5, this run has none"),
@@ -310,6 +339,15 @@ def test_what_does_not_match_is_refused(change: Any, message: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         check_same_run(found, describe())
     assert message in str(caught.value)
+
+
+def test_what_was_given_and_is_not_any_more() -> None:
+    limited = dataclasses.replace(CASES["tree"], max_depth=3)
+    with pytest.raises(CheckpointError, match="--max-depth none, this run has 3"):
+        check_same_run(describe(), describe(limited))
+    limited = dataclasses.replace(CASES["tree"], allowed_features=2)
+    with pytest.raises(CheckpointError, match="--allowed-features all, this run has uniform 2"):
+        check_same_run(describe(), describe(limited))
 
 
 def test_only_the_time_limit_of_a_single_run_may_change() -> None:

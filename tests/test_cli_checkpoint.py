@@ -201,19 +201,6 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
     assert not Path("model.silva").exists()
 
 
-def test_a_log_of_another_run_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        die_after(patch, 3)
-        train(*TREE, "--checkpoint", "run.ck", "--every", "1", "--log", "log.jsonl", code=130)
-    for text in ("", "precious\n" * 9, Path("log.jsonl").read_text().replace('"seed": 4', '"seed": 5')):
-        Path("other.jsonl").write_text(text)
-        found = train(*TREE, "--resume", "run.ck", "--log", "other.jsonl", code=1)
-        assert found.stderr.startswith("error: other.jsonl: is not the log of the run in run.ck, whose first 3 steps ")
-        assert Path("other.jsonl").read_text() == text
-    train(*TREE, "--resume", "run.ck", "--log", "rest.jsonl")
-    assert records("rest.jsonl")[0]["step"] == 3
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -221,6 +208,11 @@ def test_a_log_of_another_run_is_not_touched(monkeypatch: pytest.MonkeyPatch) ->
         (["--resume", "auto"], 2, "--resume auto goes on from the file of --checkpoint; name one"),
         (["--checkpoint", "-"], 2, "a checkpoint is written again and again; give the name of a file, not -"),
         (["--resume", "-"], 2, "a checkpoint is written again and again"),
+        (["--checkpoint", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
+        (["--resume", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
+        (["--checkpoint", "."], 1, "error: .: is a folder; give a file name inside it"),
+        (["--checkpoint", ".", "--resume", "auto"], 1, "error: .: is a folder; give a file name inside it"),
+        (["--checkpoint", os.devnull], 1, "is a device or a pipe; give the checkpoint the name of a file"),
         (["--resume", "absent.ck"], 1, "absent.ck: no such file"),
         (["--checkpoint", "gone/run.ck"], 1, "gone/run.ck: the folder "),
         (["--checkpoint", "model.silva"], 2, "two results would be written to model.silva"),
@@ -245,7 +237,7 @@ def test_other_options_are_named() -> None:
     for words, message in (
         (["--epsilon", "0.2", "--seed", "4", *SHORT], "with perturbation l_inf 0.1, this is l_inf 0.2; "),
         ([*TREE, "--elitism", "2"], "with --elitism 4, this run has 2; "),
-        (["--epsilon", "0.1", *SHORT], "with --seeds 4, this run has 0; "),
+        (["--epsilon", "0.1", *SHORT], "with --seed 4, this run has 0; "),
         ([*TREE, "--trees", "3"], "with --trees none, this run has 3; "),
     ):
         found = train(*words, "--resume", "run.ck", code=1)
@@ -372,4 +364,5 @@ def test_killed_again_and_again(kind: str, jobs: str, tmp_path: Path) -> None:
     assert model() == Path("expected.silva").read_bytes()
     steps = [(each["seed"], each["phase"], each["step"]) for each in records()]
     assert len(set(steps)) == len(steps)
+    assert list(tmp_path.glob(".metasilvae-*")) == []
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "model.silva").stat().st_mode)

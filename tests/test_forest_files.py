@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 from oracles import make_model
 
-from metasilvae.cli import main
+from metasilvae.cli import forest_files, main
+from metasilvae.errors import OutputError
 from metasilvae.formats.silva_models import format_model, read_model, write_model
 
 TREES = [(0, 0.1, [4, 0], [1, 1]), [0, 3], (1, 1e22, [1, 0], (0, -0.0, [0, 2], [5, 0]))]
@@ -137,3 +138,28 @@ def test_broken_requests(forest, tmp_path):
     result = run("disassemble", tmp_path / "none.silva", tmp_path / "trees")
     assert result.exit_code == 1
     assert not (tmp_path / "trees").exists()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_full_disk_leaves_no_part_of_a_forest(is_there, forest, tmp_path, monkeypatch):
+    folder = tmp_path / "trees"
+    if is_there:
+        assert run("disassemble", forest, folder).exit_code == 0
+        (folder / "tree-000.silva").write_text("old")
+    before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    written = []
+
+    def fill_the_disk(model, path):
+        if len(written) == 2:
+            raise OutputError(f"{path}: cannot be written: No space left on device")
+        written.append(path)
+        write_model(model, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forest_files, "write_model", fill_the_disk)
+        result = run("disassemble", forest, folder, *(["--force"] if is_there else []))
+    assert result.exit_code == 1
+    assert result.stderr == f"error: {folder / 'tree-002.silva'}: cannot be written: No space left on device\n"
+    assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert folder.exists() == is_there
+    assert run("disassemble", forest, folder, *(["--force"] if is_there else [])).exit_code == 0

@@ -12,7 +12,7 @@ LAYERS = [
     {"_version", "_core"},
     {"errors", "extras", "memory"},
     {"cache", "storage", "dataset", "model", "formats", "domains", "perturbation", "attack", "outcome",
-     "fingerprints"},
+     "file_locks", "fingerprints", "staging"},
     {
         "voting", "parallel", "prediction", "matching", "verification", "forest_verification", "evaluation", "gates",
         "forest_comparison", "similarity", "model_summary", "scaling", "splitting", "data_summary", "builtin_datasets",
@@ -21,7 +21,7 @@ LAYERS = [
         "ensemble_votes", "forest_growth", "forest_options", "forest_rehearsal", "forest_training",
         "radius", "forest_radius", "curve", "comparison", "simplification", "explanation", "hitting_set",
         "checkpoint", "manifest", "run_description", "search_setup", "search_state", "stored_trees",
-        "training_progress",
+        "told_steps", "training_progress",
         "tree_tasks", "trainers", "imports", "export", "thresholds", "transfer", "remote_datasets", "attack_templates",
         "pareto", "pareto_folder", "assessment",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,15 @@ import click
 
 from metasilvae.checkpoint import SECONDS_BETWEEN, Checkpoint, read_checkpoint
 from metasilvae.cli.parameters import shared_options
-from metasilvae.errors import CheckpointError, OutputError
+from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
+from metasilvae.file_locks import lock
 from metasilvae.pareto import TreeCollector
 from metasilvae.storage import STANDARD_STREAM, is_same_file
+from metasilvae.told_steps import Told
 
 AUTOMATIC = "auto"
+# Bytes of a line of a log; what is longer is something else.
+LONGEST_RECORD = 1 << 16
 
 checkpoint_options = shared_options(
     click.option(
@@ -67,6 +72,23 @@ class KeepingRequest:
     def inputs(self) -> list[str]:
         return [] if self.source is None or self.source == self.target else [self.source]
 
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep other runs away from the checkpoint; refuse to replace one unless the run goes on from it."""
+        if self.target is None:
+            yield
+            return
+        target = Path(self.target)
+        if target.exists() and not target.is_file():
+            raise OutputError(f"{self.target}: is a device or a pipe; give the checkpoint the name of a file")
+        with lock(self.target):
+            if self.source != self.target and target.exists():
+                raise OutputError(
+                    f"{self.target}: is there already; go on with it by --resume auto, or give the checkpoint another "
+                    "name"
+                )
+            yield
+
     def load(self) -> dict[str, Any] | None:
         """The checkpoint to go on from, if there is one."""
         return None if self.source is None else read_checkpoint(self.source)
@@ -100,38 +122,45 @@ def read_keeping(checkpoint: str | None, every: int | None, resume: str | None) 
         return KeepingRequest(None, None, None)
     if STANDARD_STREAM in (checkpoint, resume):
         raise click.UsageError("a checkpoint is written again and again; give the name of a file, not -")
+    if "" in (checkpoint, resume):
+        raise click.UsageError("the name of the checkpoint is empty; give the name of a file")
     if resume == AUTOMATIC:
         if checkpoint is None:
             raise click.UsageError("--resume auto goes on from the file of --checkpoint; name one")
         resume = checkpoint if Path(checkpoint).exists() else None
     if checkpoint is None or (resume is not None and is_same_file(checkpoint, resume)):
         checkpoint = resume
-    elif Path(checkpoint).exists():
-        raise OutputError(
-            f"{checkpoint}: is there already; go on with it by --resume auto, or give the checkpoint another name"
-        )
     return KeepingRequest(checkpoint, resume, every)
 
 
 def find_end_of_log(path: str | None, checkpoint: Checkpoint | None) -> int:
     """How many bytes of a log tell of the steps before a checkpoint; those that tell of later steps come again."""
-    if path is None or checkpoint is None or checkpoint.told.n_steps == 0 or not Path(path).is_file():
+    if path in (None, STANDARD_STREAM) or checkpoint is None or checkpoint.told.n_steps == 0:
         return 0
+    assert path is not None
     told = checkpoint.told
-    n_bytes = n_lines = 0
-    line = b""
-    with open(path, "rb") as stream:
-        while n_lines < told.n_steps and (line := stream.readline()).endswith(b"\n"):
-            n_bytes += len(line)
-            n_lines += 1
-    try:
-        record = json.loads(line)
-        last = [record["seed"], record["phase"], record["step"]]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        last = []
-    if n_lines < told.n_steps or last != told.last:
+    if not Path(path).exists():
+        message = f"{path}: is not there; the log begins after the {told.n_steps} steps of {checkpoint.path}"
+        warnings.warn(message, MetasilvaeWarning, stacklevel=2)
+    if not Path(path).is_file():
+        return 0
+    found, n_bytes = _read_told(path, told.n_steps)
+    if found.digest is None or found != told:
         raise OutputError(
             f"{path}: is not the log of the run in {checkpoint.path}, whose first {told.n_steps} steps it should "
             "hold; give --log another file"
         )
     return n_bytes
+
+
+def _read_told(path: str, n_steps: int) -> tuple[Told, int]:
+    """What the first records of a log tell, as far as they are records, and how many bytes they are."""
+    told, n_bytes = Told(), 0
+    with open(path, "rb") as stream:
+        while told.n_steps < n_steps and (line := stream.readline(LONGEST_RECORD)).endswith(b"\n"):
+            try:
+                told = told.after_record(json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                break
+            n_bytes += len(line)
+    return told, n_bytes

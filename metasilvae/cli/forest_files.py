@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import warnings
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import click
 from metasilvae.cli.parameters import check_outputs, refuse_two_pipes
 from metasilvae.errors import MetasilvaeWarning, OutputError
 from metasilvae.formats.silva_models import read_model, write_model
-from metasilvae.model import join_trees
-from metasilvae.storage import STANDARD_STREAM, prepare_folder
+from metasilvae.model import Model, join_trees
+from metasilvae.staging import settle, staging
+from metasilvae.storage import STANDARD_STREAM, TEMPORARY_PREFIX, prepare_folder
 
 TREE_PATTERN = "tree-*.silva"
 
@@ -51,6 +54,7 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
       metasilvae disassemble forest.silva trees/
     """
     model = read_model(forest)
+    is_new = not Path(folder).exists()
     target = prepare_folder(folder)
     width = max(3, len(str(model.n_trees - 1)))
     paths = [target / f"tree-{position:0{width}}.silva" for position in range(model.n_trees)]
@@ -58,8 +62,13 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
     if there and not force:
         raise OutputError(f"{folder}: holds {len(there)} trees already; choose another folder, or --force to overwrite")
     check_outputs([str(path) for path in paths], [forest])
-    for position, path in enumerate(paths):
-        write_model(model.tree(position), str(path))
+    try:
+        _write_trees(model, target, [path.name for path in paths])
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):
+                target.rmdir()
+        raise
     others = there.difference(paths)
     if others:
         warnings.warn(
@@ -67,3 +76,11 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
             MetasilvaeWarning,
             stacklevel=2,
         )
+
+
+def _write_trees(model: Model, target: Path, names: list[str]) -> None:
+    """All trees of a forest, or none."""
+    with staging(target, f"{TEMPORARY_PREFIX}{os.getpid()}") as place:
+        for position, name in enumerate(names):
+            write_model(model.tree(position), str(place / name))
+    settle(place, names)

@@ -46,7 +46,7 @@ from metasilvae.report.archives import describe_archive
 from metasilvae.report.tables import TABLE_FORMATS
 from metasilvae.report.terminal import tell
 from metasilvae.report.trainings import ProgressLog, describe_study, describe_training, tabulate_study
-from metasilvae.run_description import describe_run
+from metasilvae.run_description import describe_run, fingerprint_run
 from metasilvae.seed_study import TrainedModel, choose_best, decide, finish, judge
 from metasilvae.sharding import Shard
 from metasilvae.storage import STANDARD_STREAM, open_log, write_output
@@ -140,6 +140,7 @@ def train(
     manifest = None if no_manifest else name_manifest(output)
     manifests = [] if manifest is None else [manifest]
     check_outputs([*outputs, *manifests], [*inputs, *keeping.inputs])
+    ctx.with_resource(keeping.holding())
     stored = keeping.load()
     reading = {"input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features}
     dataset = read_dataset(training_set, **reading)  # type: ignore[arg-type]
@@ -154,12 +155,13 @@ def train(
 
     collector = None
     if pareto is not None:
-        check_folder(pareto, may_hold_archive=stored is not None)
-        collector = TreeCollector(dataset, request.perturbation, _tree_options(request))
+        collector = TreeCollector(dataset, request.perturbation, _tree_options(request), run=fingerprint_run(run))
     kept_run = keeping.open(run, stored, collector)
+    n_kept = find_end_of_log(log, kept_run)
+    if pareto is not None and collector is not None:
+        check_folder(pareto, None if stored is None else collector.run)
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        n_kept = find_end_of_log(log, kept_run)
         steps = None if log is None else ProgressLog(stack.enter_context(open_log(log, n_kept)))
         all_runs = Runs(request, dataset, forest, interrupts, steps, kept_run)
         with keeping.naming():
