@@ -127,7 +127,7 @@ EXEMPT = [
     Exemption("salloc ...", check_nothing, "needs SLURM, and is none of our programs"),
     Exemption('eval "$(_METASILVAE_COMPLETE=zsh_source metasilvae)"', check_completion, "needs zsh"),
     Exemption("_METASILVAE_COMPLETE=fish_source metasilvae | source", check_completion, "needs fish"),
-    Exemption("scripts/soak.py --minutes 120", check_script, "takes two hours"),
+    Exemption("make soak MINUTES=120", check_make, "takes two hours"),
     Exemption("scripts/bench_ablation.py ...", check_script, "takes hours, and needs the data of the paper"),
     Exemption("python scripts/paper.py --only ...", check_paper, "takes hours; `test_paper.py` runs it", True),
     Exemption("metasilvae is not installed on a worker", check_message, "a message"),

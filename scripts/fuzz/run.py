@@ -23,8 +23,6 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
-# Before metasilvae looks: an input of a few bytes must not take more than this.
-os.environ.setdefault("METASILVAE_MEMORY", "16M")
 CORPUS = Path(__file__).parent / "corpus"
 ADDRESS_SPACE = 4 << 30
 LONGEST_SECONDS = 30
@@ -113,6 +111,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for inputs to look at")
     options = parser.parse_args()
+    # Before metasilvae looks: an input of a few bytes must not take more than this.
+    os.environ.setdefault("METASILVAE_MEMORY", "16M")
     if options.engine == "atheris":
         if options.target == "all":
             parser.error("atheris takes one target at a time")
