@@ -106,8 +106,8 @@ def compare(
             n_ties += ties
             n_rounded += rounded
             on_share(sum(sizes.values()) / n_all)
-    n_all_splits = model.n_nodes - model.n_leaves
-    return Comparison(judge.name, *sizes.values(), len(splits), n_all_splits, n_ties, n_rounded)
+    n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
+    return Comparison(judge.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
 
 
 def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part: str) -> tuple[int, int]:

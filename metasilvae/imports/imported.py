@@ -12,8 +12,8 @@ from metasilvae.model import Model
 
 FLOAT32_ROUNDING = float(np.finfo(np.float32).eps)
 FLOAT64_ROUNDING = float(np.finfo(np.float64).eps)
-# Deepest tree that a library is given which walks it by recursion. onnxruntime 1.31 overflows a stack of 8 MiB somewhere
-# between 5000 and 20000 levels.
+# Deepest tree that a library is given which walks it by recursion. onnxruntime 1.31 overflows a stack of 8 MiB between
+# 5000 and 20000 levels.
 MOST_LEVELS = 1000
 
 

@@ -149,7 +149,7 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int) -> N
 
 
 def _check_neighbours(trees: Sequence[Document]) -> None:
-    """XGBoost looks up the left child only, and would read beyond its memory if the right one were not the next node."""
+    """XGBoost looks up the left child only; if the right one is not the next node, it may read beyond its memory."""
     for tree in trees:
         left, right = tree.integers("left_children"), tree.integers("right_children")
         is_apart = (left != -1) & (right != left + 1)
