@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,24 @@ def test_a_million_features(tmp_path: Path) -> None:
     assert dataset.X.sum() == n_features + 2
     dense = write(tmp_path, "wide.csv", f"a{',1' * n_features}\nb{',2' * n_features}\n")
     assert np.array_equal(read_dataset(dense).X, [[1.0] * n_features, [2.0] * n_features])
+
+
+def test_attacks_on_tens_of_thousands_of_named_columns(tmp_path: Path) -> None:
+    """Nothing looks at all columns for each column."""
+    n_features = 15_000
+    names = ",".join(f"name {number}" for number in range(n_features))
+    rows = "".join(f"{label}{value * n_features}\n" for label, value in (("a", ",0"), ("b", ",0.5"), ("a", ",2")))
+    data = write(tmp_path, "wide.csv", f"label,{names}\n{rows}")
+    attack = str(tmp_path / "attack.toml")
+    start = time.process_time()
+    run("attack", "template", data, "-o", attack)
+    shown = run("attack", "check", attack, data).stdout.splitlines()
+    assert time.process_time() - start < 8
+    assert shown[n_features - 1 :] == [
+        "name 14999  up or down by at most 0.1",
+        "",
+        f"all 3 rows of {data} obey these rules",
+    ]
 
 
 @pytest.mark.parametrize(
