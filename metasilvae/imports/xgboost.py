@@ -149,7 +149,10 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int) -> N
 
 
 def _check_neighbours(trees: Sequence[Document]) -> None:
-    """XGBoost looks up the left child only; if the right one is not the next node, it may read beyond its memory."""
+    """Refuse trees whose right children are not the nodes after the left ones, as XGBoost writes them.
+
+    It relies on that: version 3.2 from the seventh level on, where it answers wrongly or crashes if it does not hold.
+    """
     for tree in trees:
         left, right = tree.integers("left_children"), tree.integers("right_children")
         is_apart = (left != -1) & (right != left + 1)
@@ -157,7 +160,7 @@ def _check_neighbours(trees: Sequence[Document]) -> None:
             node = int(np.argmax(is_apart))
             raise ModelError(
                 f"{tree.name}: {tree.place}: the children of node {node} are nodes {left[node]} and {right[node]}, but "
-                "XGBoost takes the node after the left one for the right one; is the file damaged?"
+                "XGBoost needs the right one to be the node after the left one; is the file damaged?"
             )
 
 
