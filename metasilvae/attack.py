@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.domains import Domains
 from metasilvae.errors import MetasilvaeWarning, PerturbationError
-from metasilvae.formats.attack_files import AttackRules, Group, PerCent, Radius, Rule, read_attack
+from metasilvae.formats.attack_files import AttackRules, Group, PerCent, Rule, read_attack
 from metasilvae.perturbation import Boxes, OneHotGroups
 
 FloatArray = NDArray[np.float64]
@@ -168,19 +168,21 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
 
 def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
     """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
-    low, high = rule.reference or (float(column.min()), float(column.max()))
-    width = Fraction(high) - Fraction(low)
-    down, up = (_distance(radius, width, rule.is_whole) for radius in (rule.down, rule.up))
+    down, up = (
+        _distance(radius, rule.reference or (float(column.min()), float(column.max())), rule.is_whole)
+        if isinstance(radius, PerCent)
+        else radius
+        for radius in (rule.down, rule.up)
+    )
     minimum, maximum = rule.minimum, rule.maximum
     if rule.is_whole:
         minimum, maximum = float(np.ceil(minimum)), float(np.floor(maximum))
     return down, up, minimum, maximum
 
 
-def _distance(radius: Radius, width: Fraction, is_whole: bool) -> float:
-    if isinstance(radius, float) and math.isinf(radius):
-        return radius
-    exact = radius.share * width if isinstance(radius, PerCent) else Fraction(radius)
+def _distance(radius: PerCent, ends: tuple[float, float], is_whole: bool) -> float:
+    """A share of the range between two ends."""
+    exact = radius.share * (Fraction(ends[1]) - Fraction(ends[0]))
     try:
         nearest = float(exact)
     except OverflowError:
@@ -220,6 +222,9 @@ class _Columns:
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._taken: dict[int, str] = {}
+        self._named: dict[str, list[int]] = {}
+        for feature, name in enumerate(dataset.feature_names or ()):
+            self._named.setdefault(name, []).append(feature)
 
     def find(self, column: str, place: str) -> int:
         feature = self._look_up(column, place)
@@ -233,7 +238,7 @@ class _Columns:
     def _look_up(self, column: str, place: str) -> int:
         dataset = self._dataset
         names = dataset.feature_names or ()
-        found = [feature for feature, name in enumerate(names) if name == column]
+        found = self._named.get(column, [])
         if len(found) > 1:
             raise PerturbationError(
                 f"{place}: {dataset.source} has {len(found)} columns {column}; name one by its number, for instance "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae._core.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
@@ -16,6 +18,7 @@ from metasilvae.formats.attack_files import PER_CENT
 DEFAULT_NOISE = "5%"
 # Values of a column that a comment shows.
 _SHOWN_VALUES = 8
+_CELLS_AT_ONCE = 1 << 20
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NUMBER = re.compile(r"x?\[?(\d{1,9})\]?", re.ASCII)
 
@@ -166,20 +169,21 @@ def write_template(
         )
     swapped = {_find_column(dataset, column) for column in protected}
     members = [[_find_column(dataset, column) for column in group] for group in groups]
-    hidden = [feature for group in members for feature in group]
-    twice = [feature for feature in hidden if hidden.count(feature) > 1 or feature in swapped]
+    hidden = Counter(feature for group in members for feature in group)
+    twice = [feature for feature, count in hidden.items() if count > 1 or feature in swapped]
     if twice:
         raise RequestError(f"column {dataset.feature_name(twice[0])} is named twice; name each column once")
     yield _HEAD.format(source=dataset.source, about=about)
-    for feature in range(dataset.n_features):
+    names = _name_columns(dataset)
+    for feature, values in enumerate(_distinct_values(dataset.X)):
         if feature not in hidden:
-            facts = ColumnFacts(_key(dataset, feature), np.unique(dataset.X[:, feature]) + 0.0)
+            facts = ColumnFacts(_key(names[feature]), values)
             text = rule(facts, feature in swapped, radius)
             comment = "" if text.startswith("values") else f"  # {facts.summary}"
             yield f"{facts.key} = {{ {text} }}{comment}\n"
     yield _GROUPS if members else _NO_GROUPS
     for group in members:
-        yield f"[[one-hot]]\ncolumns = [{', '.join(_quote(_name(dataset, feature)) for feature in group)}]\n"
+        yield f"[[one-hot]]\ncolumns = [{', '.join(_quote(names[feature]) for feature in group)}]\n"
 
 
 def _find_column(dataset: Dataset, column: str) -> int:
@@ -194,16 +198,29 @@ def _find_column(dataset: Dataset, column: str) -> int:
     )
 
 
-def _name(dataset: Dataset, feature: int) -> str:
-    """The name of a column where it has one of its own, else its number."""
+def _distinct_values(X: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """The values of each column, rising, each once; many columns are sorted at once."""
+    n_at_once = max(1, _CELLS_AT_ONCE // max(1, len(X)))
+    for start in range(0, X.shape[1], n_at_once):
+        columns = np.sort(np.ascontiguousarray(X[:, start : start + n_at_once].T), axis=1) + 0.0
+        is_new = np.ones(columns.shape, dtype=bool)
+        np.not_equal(columns[:, 1:], columns[:, :-1], out=is_new[:, 1:])
+        ends = np.cumsum(is_new.sum(axis=1))
+        values = columns[is_new]
+        for first, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+            yield values[first:end]
+
+
+def _name_columns(dataset: Dataset) -> list[str]:
+    """The name of each column that has one of its own, else its number."""
     names = dataset.feature_names
     if names is None:
-        return str(feature)
-    return names[feature] if names.count(names[feature]) == 1 else f"x[{feature}]"
+        return [str(feature) for feature in range(dataset.n_features)]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"x[{feature}]" for feature, name in enumerate(names)]
 
 
-def _key(dataset: Dataset, feature: int) -> str:
-    name = _name(dataset, feature)
+def _key(name: str) -> str:
     return name if _BARE_KEY.fullmatch(name) else _quote(name)
 
 

@@ -49,7 +49,15 @@ def split_dataset(dataset: Dataset, test_share: float, seed: int) -> tuple[Datas
     """Stratified training and test part; rows keep the order they have in the data set."""
     train, test = split_rows(dataset.y, test_share, seed)
     if not len(test) or not len(train):
-        raise DataError(
-            f"{dataset.source}: {dataset.n_samples} rows are too few to put {test_share:g} of them into a test part"
-        )
+        raise DataError(f"{dataset.source}: {_tell_why(dataset, test_share)}")
     return dataset.subset(train), dataset.subset(test)
+
+
+def _tell_why(dataset: Dataset, test_share: float) -> str:
+    """Why one of the parts would be empty."""
+    if round(dataset.n_samples * test_share) and np.bincount(dataset.y).max() == 1:
+        return (
+            f"each of its {dataset.n_samples} rows is the only one of its class, and every class keeps a row for "
+            "training; is the label in another column (--label-column)?"
+        )
+    return f"{dataset.n_samples} rows are too few to put {test_share:g} of them into a test part"

@@ -19,6 +19,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -35,6 +36,8 @@ COMPRESSIONS = (".gz", ".bz2", ".xz")
 _PIECE_BYTES = 16 << 20
 # An installed package carries the data sets inside; a checkout has them beside the package.
 _BUILTIN_FOLDERS = (Path(__file__).parent / "_datasets", Path(__file__).parent.parent / "datasets")
+# Files that are written and wait for their names.
+_DRAFTS: ContextVar[list[tuple[str, Path]] | None] = ContextVar("drafts", default=None)
 _BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -342,7 +345,10 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, _file_mode(target))
-        os.replace(temporary, target)
+        if (drafts := _DRAFTS.get()) is None:
+            os.replace(temporary, target)
+        else:
+            drafts.append((temporary, target))
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -350,11 +356,26 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
-    """Open a file that can be followed while it grows, and that keeps its first bytes; ``-`` is standard output.
+def all_or_none() -> Iterator[None]:
+    """Files that are written inside appear under their names in the end, unless something fails."""
+    drafts: list[tuple[str, Path]] = []
+    token = _DRAFTS.set(drafts)
+    try:
+        yield
+        for temporary, target in drafts:
+            try:
+                os.replace(temporary, target)
+            except OSError as error:
+                raise OutputError(f"{target}: cannot be written: {error.strerror or error}") from None
+    finally:
+        _DRAFTS.reset(token)
+        for temporary, _ in drafts:
+            Path(temporary).unlink(missing_ok=True)  # those that have their names are gone
 
-    Who writes to it flushes it.
-    """
+
+@contextlib.contextmanager
+def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
+    """Open a file to follow while it grows; it keeps its first bytes, who writes flushes, ``-`` is standard output."""
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         return

@@ -109,6 +109,8 @@ def test_per_cents_of_the_data_are_told() -> None:
         ("[columns]\nage = 3", "attack.toml:2: columns.age: expected a table"),
         ("[columns.age]\n\nradus = 3", "attack.toml:3: columns.age.radus: unknown key; did you mean radius?"),
         ("[columns]\n'petal length' = { radius = -1 }", "attack.toml:2: columns.petal length.radius: -1 is negative"),
+        ('[columns]\n"a = b" = { radius = -1 }', "attack.toml:2: columns.a = b.radius: -1 is negative"),
+        ("columns = { age = { radius = -1 } }", "attack.toml:1: columns.age.radius: -1 is negative"),
         ("[columns]\nage = { radius = '5' }", "is no radius; write a number"),
         ("[columns]\nage = { radius = '-5%' }", "is no radius"),
         ("[columns]\nage = { radius = nan }", "'nan' is not a number"),

@@ -174,6 +174,23 @@ def test_names_of_the_parts(arguments: list[str], names: set[str]) -> None:
     assert {path.name for path in Path().iterdir()} == names
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "split builtin:iris/test --train-output kept.csv --test-output /dev/full --to csv",
+        "convert builtin:iris/test /dev/full --to csv --scale minmax --save-scale kept.csv",
+    ],
+)
+def test_of_two_outputs_both_are_written_or_none(arguments: str) -> None:
+    Path("kept.csv").write_text("as it was")
+    result = run(*arguments.split())
+    assert result.exit_code == 1
+    assert result.stderr == "error: /dev/full: cannot be written: No space left on device\n"
+    assert Path("kept.csv").read_text() == "as it was"
+    assert [path.name for path in Path().iterdir()] == ["kept.csv"]
+
+
 def test_list() -> None:
     result = run("list")
     assert result.exit_code == 0

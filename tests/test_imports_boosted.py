@@ -155,6 +155,7 @@ def no_judges(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"split_conditions": [1, float("inf"), 1]}, "score of a leaf is not a finite number"),
         ({"split_conditions": [1, 10**400, 1]}, "a number that is too large"),
         ({"tree_param": {"size_leaf_vector": "3"}}, "several scores in a leaf"),
+        ({"left_children": [2, -1, -1], "right_children": [1, -1, -1]}, "children of node 0 are nodes 2 and 1"),
     ],
 )
 def test_broken_trees_of_xgboost(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -177,6 +177,45 @@ def test_without_the_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "reading an ONNX file needs onnx, which is not installed" in told
 
 
+def chain(n_splits: int, threshold: float | None = None) -> dict[str, Any]:
+    """x[0] <= 0, else x[0] <= 1, else ...; or every split with the same threshold."""
+    n_nodes = 2 * n_splits + 1
+    is_split = [node % 2 == 0 and node < n_nodes - 1 for node in range(n_nodes)]
+    leaves = [node for node in range(n_nodes) if not is_split[node]]
+    return {
+        "nodes_treeids": [0] * n_nodes,
+        "nodes_nodeids": list(range(n_nodes)),
+        "nodes_featureids": [0] * n_nodes,
+        "nodes_values": [float(node // 2) if threshold is None else threshold for node in range(n_nodes)],
+        "nodes_modes": ["BRANCH_LEQ" if split else "LEAF" for split in is_split],
+        "nodes_truenodeids": [node + 1 if is_split[node] else 0 for node in range(n_nodes)],
+        "nodes_falsenodeids": [node + 2 if is_split[node] else 0 for node in range(n_nodes)],
+        "class_treeids": [0] * len(leaves),
+        "class_nodeids": leaves,
+        "class_ids": [0] * len(leaves),
+        "class_weights": [1.0 if number % 2 else -1.0 for number in range(len(leaves))],
+    }
+
+
+@pytest.mark.parametrize("threshold", [None, float("inf"), float("-inf")])
+def test_trees_that_are_too_deep_for_onnxruntime(threshold: float | None, tmp_path: Path) -> None:
+    """It walks down by recursion, and takes the process with it; splits that the model leaves out count as well."""
+    path, output = write(tmp_path, "deep.onnx", make_onnx(**chain(20_000, threshold))), tmp_path / "deep.silva"
+    result = run("import", path, output)
+    assert len(result.stderr.splitlines()) == 1
+    assert "not compared with its library, which could crash on trees of more than 1000 levels" in result.stderr
+    assert "compared  no" in result.stdout
+    assert output.exists()
+
+
+def test_deep_trees_that_onnxruntime_takes(tmp_path: Path) -> None:
+    imported = import_bytes(tmp_path, make_onnx(**chain(1000)))
+    assert imported.n_levels == imported.model.max_depth == 1000
+    comparison = compare(imported)
+    assert comparison is not None
+    assert comparison.n_splits == comparison.n_all_splits == 1000
+
+
 @pytest.mark.parametrize("n_labels", [2, 3])
 def test_from_skl2onnx(n_labels: int, tmp_path: Path) -> None:
     skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")

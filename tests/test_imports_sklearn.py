@@ -14,7 +14,7 @@ from command import run, write
 
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import read_model, same_model
-from metasilvae.imports import ImportOptions, compare, import_estimator, import_object
+from metasilvae.imports import ImportOptions, compare, comparison, import_estimator, import_object
 from metasilvae.imports.comparison import rows_beside_thresholds
 from metasilvae.model import LeafKind
 from metasilvae.prediction import predict
@@ -191,6 +191,21 @@ def test_rows_beside_thresholds_reach_their_splits() -> None:
             goes_left = row[model.nodes["feature"][node]] <= model.nodes["threshold"][node]
             node = model.nodes["left" if goes_left else "right"][node]
         assert split in passed
+
+
+def test_of_very_deep_trees_some_thresholds_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator, _, _ = fit(DecisionTreeClassifier(random_state=0))
+    imported = import_estimator(estimator)
+    n_splits = imported.model.n_nodes - imported.model.n_leaves
+    monkeypatch.setattr(comparison, "_USUAL_DEPTH", 0)
+    monkeypatch.setattr(comparison, "_MOST_STEPS", 8 * 20)
+    some = compare(imported)
+    assert some is not None
+    assert 0 < some.n_splits < some.n_all_splits == n_splits
+    assert some.n_thresholds == 8 * some.n_splits
+    path = write(tmp_path, "tree.pickle", pickle.dumps(estimator))
+    result = run("import", path, tmp_path / "tree.silva", "--trust")
+    assert f"beside {some.n_splits} of {n_splits} thresholds" in result.stdout
 
 
 # Files

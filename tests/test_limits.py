@@ -68,11 +68,18 @@ def test_a_chain_that_says_nothing_becomes_a_leaf(tmp_path: Path) -> None:
 def test_ten_thousand_classes(tmp_path: Path) -> None:
     labels = [f"c{number}" for number in range(10_000)]
     leaves = [" ".join("1" if position == number else "0" for position in range(10_000)) for number in (3, 9_999)]
+    tie = " ".join(["1"] * 10_000)
     text = f"classifier-decision-tree 1 10000\n{' '.join(labels)}\nSPLIT 0 0.5\nLEAF {leaves[0]}\nLEAF {leaves[1]}\n"
     model = write(tmp_path, "model.silva", text)
     rows = write(tmp_path, "rows.csv", "".join(f"{label},{number % 3}\n" for number, label in enumerate(labels)))
     assert set(run("predict", model, rows).stdout.split()) == {"c3", "c9999"}
     assert "accuracy        0.01 %" in run("verify", model, rows, "--epsilon", "0.1", "--format", "text").stdout
+    for table_format in ("text", "markdown"):
+        shown = run("evaluate", model, rows, "--confusion", "--format", table_format).stdout
+        assert "the 100 most frequent of 9999 kinds of mistakes" in shown
+        assert len(shown.splitlines()) < 120
+    undecided = write(tmp_path, "tie.silva", f"classifier-decision-tree 1 10000\n{' '.join(labels)}\nLEAF {tie}\n")
+    assert len(run("evaluate", undecided, rows, "--confusion").stdout) < 12_000
     run("train", rows, tmp_path / "tree.silva", "--epsilon", "0.1", "--time-limit", "0.01")
     assert read_model(str(tmp_path / "tree.silva")).n_labels == 10_000
 
@@ -86,6 +93,22 @@ def test_a_million_features(tmp_path: Path) -> None:
     assert dataset.X.sum() == n_features + 2
     dense = write(tmp_path, "wide.csv", f"a{',1' * n_features}\nb{',2' * n_features}\n")
     assert np.array_equal(read_dataset(dense).X, [[1.0] * n_features, [2.0] * n_features])
+
+
+def test_attacks_on_tens_of_thousands_of_named_columns(tmp_path: Path) -> None:
+    """In time linear in the columns; if something looks at all of them for each, this takes minutes."""
+    n_features = 15_000
+    names = ",".join(f"name {number}" for number in range(n_features))
+    rows = "".join(f"{label}{value * n_features}\n" for label, value in (("a", ",0"), ("b", ",0.5"), ("a", ",2")))
+    data = write(tmp_path, "wide.csv", f"label,{names}\n{rows}")
+    attack = str(tmp_path / "attack.toml")
+    run("attack", "template", data, "-o", attack)
+    shown = run("attack", "check", attack, data).stdout.splitlines()
+    assert shown[n_features - 1 :] == [
+        "name 14999  up or down by at most 0.1",
+        "",
+        f"all 3 rows of {data} obey these rules",
+    ]
 
 
 @pytest.mark.parametrize(

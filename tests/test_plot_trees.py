@@ -148,6 +148,18 @@ def test_bars_show_the_classes() -> None:
     assert widths[2] / widths[3] == pytest.approx(3)
 
 
+def test_slivers_of_thousands_of_classes_are_drawn_together() -> None:
+    values = [*[1] * 5000, 5000, *[1] * 5000]
+    tree = make_model([(0, 0.5, values, values)], 2, [f"c{number}" for number in range(len(values))])
+    figure = draw_tree(gather_facts(tree))
+    bars = [each for each in figure.axes[0].findobj(Rectangle) if each.get_height() < 0.1]
+    assert len(bars) < 1000
+    first = [bar for bar in bars if bar.get_y() == bars[0].get_y()]
+    room = sum(bar.get_width() for bar in first)
+    assert max(bar.get_width() for bar in first) / room == pytest.approx(1 / 3)
+    assert first[-1].get_x() + first[-1].get_width() - first[0].get_x() == pytest.approx(room)
+
+
 def test_what_is_deep_is_folded() -> None:
     tree = make_model([(0, 1.0, (1, 2.0, [1, 0], (0, 0.5, [2, 0], [0, 3])), [0, 9])], 2)
     figure = draw_tree(gather_facts(tree, max_depth=1))

@@ -49,3 +49,9 @@ def test_misuse() -> None:
             split_dataset(dataset, share, 1)
     with pytest.raises(DataError, match=r"here.csv: 2 rows are too few to put 0.2 of them into a test part"):
         split_dataset(dataset, 0.2, 1)
+
+
+def test_classes_of_one_row_each() -> None:
+    dataset = Dataset(np.ones((50, 1)), np.arange(50, dtype=np.int32), tuple(map(str, range(50))), source="here.csv")
+    with pytest.raises(DataError, match=r"here.csv: each of its 50 rows is the only one of its class"):
+        split_dataset(dataset, 0.2, 1)

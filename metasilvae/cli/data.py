@@ -26,7 +26,7 @@ from metasilvae.report.tables import TABLE_FORMATS, Record
 from metasilvae.report.terminal import tell
 from metasilvae.scaling import KIND, Scale
 from metasilvae.splitting import split_dataset
-from metasilvae.storage import BUILTIN_PREFIX, STANDARD_STREAM, display_name
+from metasilvae.storage import BUILTIN_PREFIX, STANDARD_STREAM, all_or_none, display_name
 
 to_option = click.option(
     "--to", "output_format", type=click.Choice(list(WRITERS)), help="Format of the output.  [default: by its suffix]"
@@ -110,9 +110,10 @@ def convert(
         kept_scale = Scale.fit(dataset)
     if kept_scale:
         dataset = kept_scale.apply(dataset)
-    write_dataset(dataset, output, chosen_format)
-    if kept_scale and save_scale:
-        kept_scale.save(save_scale)
+    with all_or_none():
+        if kept_scale and save_scale:
+            kept_scale.save(save_scale)
+        write_dataset(dataset, output, chosen_format)
     _report_written(dataset, output)
 
 
@@ -148,8 +149,10 @@ def split(
     check_outputs([train_output, test_output], [input])
     formats = [choose_format(output, output_format) for output in (train_output, test_output)]
     parts = split_dataset(read_dataset(input, **data_options), test_share, seed)
-    for part, output, chosen_format in zip(parts, (train_output, test_output), formats, strict=True):
-        write_dataset(part, output, chosen_format)
+    with all_or_none():
+        for part, output, chosen_format in zip(parts, (train_output, test_output), formats, strict=True):
+            write_dataset(part, output, chosen_format)
+    for part, output in zip(parts, (train_output, test_output), strict=True):
         _report_written(part, output)
 
 

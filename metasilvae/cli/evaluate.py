@@ -36,7 +36,12 @@ from metasilvae.storage import write_output
 @click.argument("data")
 @click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
 @click.option("--attack", "attacks", multiple=True, metavar="FILE", help="The same for an attack file; repeatable.")
-@click.option("--confusion", "wants_confusion", is_flag=True, help="Add the table of true labels against answers.")
+@click.option(
+    "--confusion",
+    "wants_confusion",
+    is_flag=True,
+    help="Add the table of true labels against answers, or (of more than 100) a list of mistakes.",
+)
 @click.option(
     "--curve",
     "wants_curve",

@@ -11,7 +11,8 @@ from metasilvae.cli.inputs import load_data_for
 from metasilvae.cli.parameters import check_outputs, data_options, refuse_two_pipes
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.silva_models import write_model
-from metasilvae.imports import READERS, ImportOptions, compare, import_file
+from metasilvae.imports import READERS, Imported, ImportOptions, compare, import_file
+from metasilvae.imports.imported import MOST_LEVELS
 from metasilvae.matching import check_width
 from metasilvae.report.imports import describe_import
 from metasilvae.report.row_bars import RowBar
@@ -75,10 +76,14 @@ def import_(
             comparison = compare(imported, None if dataset is None else dataset.X, on_share=bar.reach)
     if is_compared and comparison is None:
         warnings.warn(
-            f"{source}: not compared with its library, which is not installed; pip install "
-            f"'metasilvae[{imported.extra}]'",
-            MetasilvaeWarning,
-            stacklevel=2,
+            f"{source}: not compared with its library, {_tell_why(imported)}", MetasilvaeWarning, stacklevel=2
         )
     write_model(imported.model, output)
     click.echo(describe_import(imported, comparison, output), nl=False, err=output == STANDARD_STREAM)
+
+
+def _tell_why(imported: Imported) -> str:
+    """Why nothing was compared."""
+    if imported.is_too_deep:
+        return f"which could crash on trees of more than {MOST_LEVELS} levels; try predict on rows of your own"
+    return f"which is not installed; pip install 'metasilvae[{imported.extra}]'"

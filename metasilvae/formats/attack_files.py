@@ -31,6 +31,8 @@ FLAGS = ("immutable", "integer")
 GROUP_KEYS = ("columns",)
 LONGEST_KEY = 100  # in messages
 _ADVICE = "`metasilvae attack template DATA` writes a file to start from"
+# A key with a value; a parser would take most of the time for files with a line for each of a million columns.
+_SIMPLE_LINE = re.compile(r'\s*(?:([A-Za-z0-9_-]+)|"([^"\\]*)")\s*=', re.ASCII)
 PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
 
 
@@ -277,7 +279,7 @@ class _Reader:
         """File, line where it can be told, and the key; `number` tells the groups apart."""
         keys = (key if len(key) <= LONGEST_KEY else key[:LONGEST_KEY] + "..." for key in path)
         what = ".".join(keys) + (f" {number}" if path[:1] == ("one-hot",) else "")
-        lines = self._lines.get(path, [])
+        lines = self._lines.get(path) or self._lines.get(path[:2], [])  # a rule may be one line with all its keys
         if not lines:
             return f"{self._name}: {what}"
         return at_line(self._name, lines[min(number, len(lines)) - 1], what)
@@ -301,6 +303,10 @@ def _index_lines(text: str) -> dict[tuple[str, ...], list[int]]:
     lines: dict[tuple[str, ...], list[int]] = {}
     header: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
+        simple = _SIMPLE_LINE.match(line) if header else None
+        if simple is not None:
+            lines.setdefault((*header, simple[1] or simple[2] or ""), []).append(number)
+            continue
         is_header = line.lstrip().startswith("[")
         try:
             found = tomllib.loads(line)

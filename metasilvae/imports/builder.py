@@ -82,6 +82,22 @@ def build_model(
     )
 
 
+def count_levels(trees: Iterable[Nodes], most: int) -> int:
+    """Splits above the deepest leaf, those included that the model leaves out; more than `most` are not counted on."""
+    return max((_count_tree_levels(tree, most) for tree in trees), default=0)
+
+
+def _count_tree_levels(tree: Nodes, most: int) -> int:
+    nodes = np.zeros(1, dtype=np.int64)
+    for level in range(most + 1):
+        splits = nodes[tree.feature[nodes] >= 0]
+        if not len(splits):
+            return level
+        nodes = np.unique(np.concatenate([tree.left[splits], tree.right[splits]]))
+        nodes = nodes[(nodes >= 0) & (nodes < len(tree.feature))]
+    return most + 1
+
+
 def _lay_out(
     tree: Nodes,
     n_features: int,

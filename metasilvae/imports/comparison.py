@@ -27,6 +27,9 @@ _CELLS_AT_ONCE = 1 << 21
 # Few enough that a bar moves while a library with many trees is asked.
 _MOST_ROWS_AT_ONCE = 1 << 14
 _LARGEST = float(np.finfo(np.float64).max)
+# Tests on the ways to splits beyond the usual depth of trees; more are made by chains of thousands of splits only.
+_MOST_STEPS = 1 << 28
+_USUAL_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Comparison:
     ----------
     n_data, n_random, n_thresholds : int
         Rows of data, random rows and rows beside thresholds.
+    n_splits, n_all_splits : int
+        Splits beside which there are rows, and all: of trees that are very deep only some are looked at.
     n_ties : int
         Rows on which the model answers several labels, the library's among them.
     n_rounded : int
@@ -47,6 +52,8 @@ class Comparison:
     n_data: int
     n_random: int
     n_thresholds: int
+    n_splits: int
+    n_all_splits: int
     n_ties: int
     n_rounded: int
 
@@ -63,7 +70,7 @@ def compare(
 ) -> Comparison | None:
     """Ask the model and its library the same questions; a difference is a `ModelError`.
 
-    None if the library is not installed.
+    None if the library is not installed, or if the trees are too deep for it.
 
     Parameters
     ----------
@@ -72,7 +79,7 @@ def compare(
     on_share : function
         Called with the part of the rows that is compared, from 0 to 1.
     """
-    model, judge = imported.model, imported.find_judge()
+    model, judge = imported.model, None if imported.is_too_deep else imported.find_judge()
     if judge is None:
         return None
     if X is not None and X.shape[1] != model.n_features:
@@ -81,11 +88,12 @@ def compare(
     sizes = {"data": 0, "random": 0, "thresholds": 0}
     n_ties = n_rounded = 0
     n_sides = 8 if judge.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
-    n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * int((model.nodes["feature"] >= 0).sum())
+    splits = _choose_splits(model, _MOST_STEPS // n_sides, rng)
+    n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * len(splits)
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
         ("random", random_rows(model, RANDOM_ROWS, rng)),
-        ("thresholds", rows_beside_thresholds(model, rng, X, judge.is_float32)),
+        ("thresholds", rows_beside_thresholds(model, rng, X, judge.is_float32, splits)),
     ]
     for part, pieces in parts:
         for piece in pieces:
@@ -98,7 +106,8 @@ def compare(
             n_ties += ties
             n_rounded += rounded
             on_share(sum(sizes.values()) / n_all)
-    return Comparison(judge.name, sizes["data"], sizes["random"], sizes["thresholds"], n_ties, n_rounded)
+    n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
+    return Comparison(judge.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
 
 
 def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part: str) -> tuple[int, int]:
@@ -166,15 +175,29 @@ def random_rows(model: Model, n_rows: int, rng: np.random.Generator) -> Iterator
         yield rng.uniform(low, high, (n_piece, model.n_features))
 
 
+def _choose_splits(model: Model, most_steps: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """All splits, or as many by chance as there are steps for on the deep ways to them."""
+    splits = np.flatnonzero(model.nodes["feature"] >= 0)
+    steps = np.maximum(model.depths.astype(np.int64) - _USUAL_DEPTH, 0)
+    if steps[splits].sum() <= most_steps:
+        return splits
+    mixed = rng.permutation(splits)
+    return np.sort(mixed[: max(1, int(np.searchsorted(np.cumsum(steps[mixed]), most_steps)))])
+
+
 def rows_beside_thresholds(
-    model: Model, rng: np.random.Generator, X: NDArray[np.float64] | None = None, is_float32: bool = True
+    model: Model,
+    rng: np.random.Generator,
+    X: NDArray[np.float64] | None = None,
+    is_float32: bool = True,
+    splits: NDArray[np.intp] | None = None,
 ) -> Iterator[NDArray[np.float64]]:
     """For each split, twice, rows that lead to it, where any can, and lie on both sides of its threshold; in pieces.
 
-    They are the float64 neighbours, and the float32 neighbours if asked for.
+    They are the float64 neighbours, and the float32 neighbours if asked for; of all splits, or of those given.
     """
     low, high = _ranges(model)
-    splits = np.repeat(np.flatnonzero(model.nodes["feature"] >= 0), 2)
+    splits = np.repeat(np.flatnonzero(model.nodes["feature"] >= 0) if splits is None else splits, 2)
     start = 0
     for n_piece in _piece_sizes(len(splits), 4 * model.n_features):
         nodes = splits[start : start + n_piece]

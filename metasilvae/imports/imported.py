@@ -12,6 +12,9 @@ from metasilvae.model import Model
 
 FLOAT32_ROUNDING = float(np.finfo(np.float32).eps)
 FLOAT64_ROUNDING = float(np.finfo(np.float64).eps)
+# Deepest tree that a library is given which walks it by recursion. onnxruntime 1.31 overflows a stack of 8 MiB between
+# 5000 and 20000 levels.
+MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Imported:
         Loads the library and gives it the same source; None if it is not installed.
     extra : str
         What to install for a judge.
+    n_levels : int
+        Splits above the deepest leaf as the library sees them, if it walks trees by recursion; 0 if it does not.
     """
 
     model: Model
@@ -66,6 +71,12 @@ class Imported:
     origin: str
     find_judge: Callable[[], Judge | None]
     extra: str
+    n_levels: int = 0
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Whether the library could crash if it were given the source."""
+        return self.n_levels > MOST_LEVELS
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
 from metasilvae.extras import find_library, load_library
-from metasilvae.imports.builder import Nodes, build_model, single_leaf
+from metasilvae.imports.builder import Nodes, build_model, count_levels, single_leaf
 from metasilvae.imports.imported import (
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
+    MOST_LEVELS,
     Imported,
     ImportOptions,
     Judge,
@@ -59,7 +60,14 @@ def read_onnx(content: bytes, name: str, options: ImportOptions) -> Imported:
     trees = _make_trees(ensemble, is_double, len(labels))
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     origin = f"ONNX {OPERATOR}, {model.n_trees} trees"
-    return Imported(model, "softargmax", origin, lambda: _make_judge(content, ensemble.labels, is_double, name), EXTRA)
+    return Imported(
+        model,
+        "softargmax",
+        origin,
+        lambda: _make_judge(content, ensemble.labels, is_double, name),
+        EXTRA,
+        count_levels(trees, MOST_LEVELS),
+    )
 
 
 def _find_ensemble(graph: Any, name: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ def read_xgboost(content: bytes, name: str, options: ImportOptions) -> Imported:
         weight = 1.0 if weights is None else float(np.float32(weights[number]))
         nodes.append(_tree_nodes(tree, weight, int(columns[number]), n_columns))
     model = build_model(nodes, LeafKind.SCORES, parameters.integer("num_feature"), labels, True, name)
+    _check_neighbours(trees[:n_used])
     n_rounds = _count_rounds(gbtree, n_used, n_columns) if n_used < len(trees) else 0
     return Imported(
         model,
@@ -144,6 +146,22 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int) -> N
     # A product of two float32 numbers is exact in float64.
     values = np.where(is_leaf, numbers.astype(np.float64) * weight, 0.0)
     return Nodes(np.where(is_leaf, -1, feature), threshold, left, right, place_scores(values, column, n_columns))
+
+
+def _check_neighbours(trees: Sequence[Document]) -> None:
+    """Refuse trees whose right children are not the nodes after the left ones, as XGBoost writes them.
+
+    It relies on that: version 3.2 from the seventh level on, where it answers wrongly or crashes if it does not hold.
+    """
+    for tree in trees:
+        left, right = tree.integers("left_children"), tree.integers("right_children")
+        is_apart = (left != -1) & (right != left + 1)
+        if is_apart.any():
+            node = int(np.argmax(is_apart))
+            raise ModelError(
+                f"{tree.name}: {tree.place}: the children of node {node} are nodes {left[node]} and {right[node]}, but "
+                "XGBoost needs the right one to be the node after the left one; is the file damaged?"
+            )
 
 
 def _count_rounds(gbtree: Document, n_used: int, n_columns: int) -> int:

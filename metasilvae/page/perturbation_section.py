@@ -93,7 +93,8 @@ def _group_columns(attack: Attack) -> list[tuple[str, list[int]]]:
     """What may become of columns in words, and the columns; one-hot groups last."""
     groups = attack.groups.lists
     alone = np.setdiff1d(np.arange(attack.n_features), [feature for group in groups for feature in group])
+    reach = attack.reach.T.tolist()
     found: dict[str, list[int]] = {}
     for feature in alone.tolist():
-        found.setdefault(describe_column(attack, feature), []).append(feature)
+        found.setdefault(describe_column(attack, feature, *reach[feature]), []).append(feature)
     return [*found.items(), *(("exactly one of them is 1, any of them may become it", group) for group in groups)]

@@ -32,6 +32,7 @@ FONT_SIZE = 8.0
 LINE = 0.155
 PADDING = 0.07
 BAR = 0.07
+SLIVER = 0.007  # about a pixel
 MARGIN = 0.15
 GAPS = {DOWN: (0.12, 0.42), RIGHT: (0.09, 0.55)}
 NARROWEST = 0.5
@@ -239,15 +240,22 @@ def _draw_box(axes: Axes, facts: TreeFacts, box: _Box, colours: dict[str, str]) 
 
 
 def _draw_bar(axes: Axes, box: _Box, values: np.ndarray, colours: list[str]) -> None:
-    """Shares of the classes among the rows of a node."""
+    """Shares of the classes among the rows of a node; slivers side by side are one, in the colour of the largest."""
     from matplotlib.patches import Rectangle
 
     left, top = box.x - box.width / 2 + PADDING, box.y + box.height / 2 - PADDING - BAR
     room, total = box.width - 2 * PADDING, max(float(values.sum()), 1.0)
+    pieces: list[tuple[float, float, str]] = []  # width, that of its largest share, colour
     for value, colour in zip(values.tolist(), colours, strict=True):
-        if value > 0:
-            axes.add_patch(Rectangle((left, top), room * value / total, BAR, facecolor=colour, edgecolor="none"))
-            left += room * value / total
+        share = room * value / total
+        if pieces and share < SLIVER and pieces[-1][0] < SLIVER:
+            width, largest, other = pieces.pop()
+            pieces.append((width + share, max(largest, share), colour if share > largest else other))
+        elif value > 0:
+            pieces.append((share, share, colour))
+    for width, _, colour in pieces:
+        axes.add_patch(Rectangle((left, top), width, BAR, facecolor=colour, edgecolor="none"))
+        left += width
 
 
 def _entries(facts: TreeFacts) -> list[tuple[str, str]]:

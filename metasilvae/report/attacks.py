@@ -16,10 +16,11 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
     """A line for each column and each group."""
     members = {feature for group in attack.groups.lists for feature in group}
     names = [dataset.feature_name(feature) for feature in range(attack.n_features)]
+    reach = attack.reach.T.tolist()
     width = max((len(name) for feature, name in enumerate(names) if feature not in members), default=0)
     for feature, name in enumerate(names):
         if feature not in members:
-            yield f"{name:{width}}  {describe_column(attack, feature)}\n"
+            yield f"{name:{width}}  {describe_column(attack, feature, *reach[feature])}\n"
     for group in attack.groups.lists:
         yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1, any of them may become it\n"
     yield f"\nall {dataset.n_samples} rows of {dataset.source} obey these rules\n"
@@ -27,9 +28,8 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
         yield "no value can change: every model is stable under this attack\n"
 
 
-def describe_column(attack: Attack, feature: int) -> str:
-    """What may become of a column that is in no group."""
-    down, up = attack.reach[:, feature].tolist()
+def describe_column(attack: Attack, feature: int, down: float, up: float) -> str:
+    """What may become of a column that is in no group, and whose values may fall and rise by so much."""
     if feature in attack.domains.listed:
         return _describe_values(attack.domains.listed[feature], down, up)
     if down == up == 0:

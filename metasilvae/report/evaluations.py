@@ -12,21 +12,60 @@ from metasilvae.forest_verification import INTERRUPTED
 from metasilvae.model import Model
 from metasilvae.report.tables import TABLE_FORMATS, Record
 
+# Labels or answers that a table shows; of more, mistakes are listed.
+MOST_LABELS = 100
+MOST_MISTAKES = 100
+LONGEST_ANSWER = 60
+
 
 @dataclass(frozen=True)
 class ConfusionTable:
-    """How often each true label got each answer."""
+    """How often each true label got each answer: a table, or a list of mistakes where a table would be too large."""
 
     model: Model
     dataset: Dataset
     counts: dict[tuple[str, str], int]
 
+    @property
+    def answers(self) -> list[str]:
+        return list(dict.fromkeys([*self.model.labels, *sorted(answer for _, answer in self.counts)]))
+
+    @property
+    def is_large(self) -> bool:
+        return max(len(self.dataset.labels), len(self.answers)) > MOST_LABELS
+
+    @property
+    def title(self) -> str:
+        if not self.is_large:
+            return f"{self.model.source}: true labels against answers"
+        n_kinds, n_shown = len(self._mistakes()), len(self.records())
+        which = f"the {n_shown} most frequent of {n_kinds}" if n_shown < n_kinds else f"all {n_kinds}"
+        return (
+            f"{self.model.source}: {which} kinds of mistakes (a table has at most {MOST_LABELS} labels and answers; "
+            "--format json counts all pairs)"
+        )
+
     def records(self) -> list[Record]:
-        answers = list(dict.fromkeys([*self.model.labels, *sorted(answer for _, answer in self.counts)]))
+        if self.is_large:
+            return [
+                {"true label": label, "answer": _cut(answer), "rows": rows}
+                for (label, answer), rows in self._mistakes()[:MOST_MISTAKES]
+            ]
+        answers = self.answers
         return [
             {"true label": label, **{answer: self.counts.get((label, answer), 0) for answer in answers}}
             for label in self.dataset.labels
         ]
+
+    def _mistakes(self) -> list[tuple[tuple[str, str], int]]:
+        """Pairs of different label and answer with their rows, the most frequent first."""
+        found = [(pair, rows) for pair, rows in self.counts.items() if pair[0] != pair[1]]
+        return sorted(found, key=lambda item: -item[1])
+
+
+def _cut(answer: str) -> str:
+    """An answer of thousands of labels does not fit a line."""
+    return answer if len(answer) <= LONGEST_ANSWER else f"{answer[:LONGEST_ANSWER]}..."
 
 
 @dataclass(frozen=True)
@@ -75,8 +114,10 @@ def _write_tables(report: EvaluationReport, table_format: str) -> str:
             + "\n"
         )
     for table in report.confusions:
-        title = f"{table.model.source}: true labels against answers"
-        parts.append(("" if table_format == "csv" else f"{title}\n\n") + render(table.records()))
+        records = table.records()
+        parts.append(
+            ("" if table_format == "csv" else f"{table.title}\n") + (f"\n{render(records)}" if records else "")
+        )
     return "\n".join(parts)
 
 

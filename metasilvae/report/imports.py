@@ -35,7 +35,7 @@ def _describe_rows(comparison: Comparison) -> str:
     parts = [
         f"{comparison.n_data} of data" if comparison.n_data else "",
         f"{comparison.n_random} random",
-        f"{comparison.n_thresholds} beside thresholds",
+        f"{comparison.n_thresholds} beside {_describe_splits(comparison)}",
     ]
     text = ", ".join(part for part in parts if part)
     equal = comparison.n_rows - comparison.n_rounded
@@ -45,3 +45,9 @@ def _describe_rows(comparison: Comparison) -> str:
     if comparison.n_rounded:
         text += f", {comparison.n_rounded} decided by the rounding of its sums"
     return text
+
+
+def _describe_splits(comparison: Comparison) -> str:
+    if comparison.n_splits == comparison.n_all_splits:
+        return "thresholds"
+    return f"{comparison.n_splits} of {comparison.n_all_splits} thresholds (the trees are too deep for more)"

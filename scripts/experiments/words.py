@@ -11,8 +11,8 @@ of a test split has a say in any choice.
 DATA = """
 The authors' own splits and scales, from their
 [data-collection](https://github.com/abstract-machine-learning/data-collection); the split of sensorless-10k is ours.
-Epsilon is the paper's. "Largest
-class" is the share of test rows of the class that most training rows have: what one leaf gets.
+Epsilon is the paper's. "Largest class" is the share of test rows of the class that most training rows have: what one
+leaf gets.
 """
 
 TRAINING = """
@@ -21,8 +21,9 @@ split, phi = 0.9 accuracy + 0.1 stability. Ours is the median over the seeds, ea
 of one processor core. "paper" is the published tree, which its authors picked from many seeds and several training
 radii. "C" is the median of their program with the paper's weights (10 seeds on the small sets, 3 on the others),
 measured beforehand and not repeated by this script. The test splits of the four small sets have 50 to 154 rows, which
-cannot rank methods; the [README](../README.md#results-of-training) has figures by cross-validation. On
-ionosphere, whose test split holds one class, a single leaf has 100 / 100: that row says nothing. For all of sensorless, which is run only if it is named (`--sets sensorless`), the paper has {sensorless} with {leaves} leaves.
+cannot rank methods; the [README](../README.md#results-of-training) has figures by cross-validation. On ionosphere,
+whose test split holds one class, a single leaf has 100 / 100: that row says nothing. For all of sensorless, which is
+run only if it is named (`--sets sensorless`), the paper has {sensorless} with {leaves} leaves.
 """
 
 WEIGHTS = """
@@ -67,7 +68,7 @@ another machine and are left out.
 BOOSTING = """
 Accuracy / robustness in per cent. Robust boosting: M. Andriushchenko and M. Hein, *Provably Robust Boosted Decision
 Stumps and Trees against Adversarial Attacks*, NeurIPS 2019, [arXiv](https://arxiv.org/abs/1906.03526), as the GECCO
-paper quotes it. It was not measured by this script
-([comparison.md](comparison.md#robust-boosting) has measured figures), its test rows need not be the same, and its robustness is a lower bound. It
-trains for robustness, ours for phi.
+paper quotes it. It was not measured by this script ([comparison.md](comparison.md#robust-boosting) has measured
+figures), its test rows need not be the same, and its robustness is a lower bound. It trains for robustness, ours for
+phi.
 """
