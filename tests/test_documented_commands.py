@@ -108,7 +108,7 @@ def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = tmp_path / "collection"
     folder.mkdir()
     lines = [COLUMNS.split()]
-    for name in ("diabetes", "wine", "mnist-1-5", "mnist"):
+    for name in ("diabetes", "wine", "adult", "credit", "mnist-1-5", "mnist"):
         for split in ("train", "test"):
             rows = read_dataset(f"builtin:circle/{split}")
             text = "".join(f"{rows.labels[y]},{a},{b}\n" for y, (a, b) in zip(rows.y, rows.X.tolist(), strict=True))

@@ -108,7 +108,8 @@ def train(
     the forest so far is wrong or can be made wrong. Ctrl-C writes the trees so far.
 
     Presets: fast grows and polishes trees, best searches longer than default, paper is the genetic algorithm as
-    published, cart is an ordinary decision tree. Other options change a preset; what they are in the default one is shown.
+    published, cart is an ordinary decision tree. Other options change a preset; what they are in the default one is
+    shown.
 
     \b
     Examples:
