@@ -72,7 +72,11 @@ class Round:
         def value() -> float:
             return rng.choice([rng.choice(NUMBERS), round(rng.uniform(-2, 4), 2), rng.gauss(1, 2)])
 
-        return [(rng.choice(labels), [value() for _ in range(n_features)]) for _ in range(n_rows)]
+        # The first rows hold all labels, as far as there are rows: nothing can be trained on one class.
+        return [
+            (labels[row] if row < len(labels) else rng.choice(labels), [value() for _ in range(n_features)])
+            for row in range(n_rows)
+        ]
 
     def write_rows(self, rows: list[tuple[str, list[float]]]) -> str:
         path = self.path("rows.csv")

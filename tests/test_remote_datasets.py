@@ -150,6 +150,7 @@ class TestIdx:
             (as_idx(PIXELS)[:10], "not an IDX file of bytes in 3 dimensions"),
             (as_idx(PIXELS)[:-1], "announces 36 values and has 35"),
             (as_idx(PIXELS) + b"x", "announces 36 values and has 37"),
+            (b"\0\0\x08\x03" + bytes(4) + b"\xfe\xff\xff\xd5" + b"\xfe\0\0\6", "holds no values"),
         ],
     )
     def test_broken_files(self, tmp_path: Path, content: bytes, message: str) -> None:

@@ -24,13 +24,15 @@ def read_idx(source: str, n_dimensions: int) -> NDArray[np.uint8]:
     shape = [int(length) for length in np.frombuffer(content, ">u4", n_dimensions, 4)]
     if len(content) - begin != math.prod(shape):
         raise DataError(f"{source}: announces {math.prod(shape)} values and has {len(content) - begin}")
+    if 0 in shape:  # the other lengths may be too large even for an empty array
+        raise DataError(f"{source}: holds no values")
     return np.frombuffer(content, np.uint8, offset=begin).reshape(shape)
 
 
 def read_images(images: str, labels: str, name: str) -> Dataset:
     """Images as rows of pixels, with their labels."""
     pixels, numbers = read_idx(images, 3), read_idx(labels, 1)
-    if len(pixels) != len(numbers) or not len(pixels):
+    if len(pixels) != len(numbers):
         raise DataError(f"{images} holds {len(pixels)} images, {labels} holds {len(numbers)} labels")
     found, first, codes = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
