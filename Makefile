@@ -46,13 +46,12 @@ $(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae
 	METASILVAE_DEBUG=1 $(DEBUG_VENV)/bin/python -m pip install --quiet '.[test]'
 	@touch $@
 
-# Tests of documents, transfers, clusters and other libraries; what they ask of the kernels, others ask too.
-BEYOND_KERNELS := api cache cli_cluster cli_plot documents estimators execution export_predictors 'imports_*' layers \
-	merging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference \
-	documented_commands exempt_commands command_outlines scripts
+# What these folders ask of the kernels, others ask too: documents, clusters, pictures, other libraries.
+BEYOND_KERNELS := project execution interop output datasets/test_remote.py datasets/test_transfer.py \
+	cli/test_cluster.py cli/test_plot.py test_api.py test_sklearn.py
 
 test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds checks
-	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(foreach name,$(BEYOND_KERNELS),--ignore-glob=tests/test_$(name).py)
+	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(foreach name,$(BEYOND_KERNELS),--ignore=tests/$(name))
 
 $(ASAN_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
 	test -x $(ASAN_VENV)/bin/python || $(PYTHON) -m venv $(ASAN_VENV)
@@ -60,14 +59,13 @@ $(ASAN_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae 
 	@touch $@
 
 # Tests that spend their time in kernels, with few random cases each, because everything takes many times as long.
-KERNEL_TESTS ?= ranking number_text prediction model silva_models csv_files libsvm_files binary_files broken_data \
-	broken_models data_summary perturbation attack verification forest_verification radius forest_radius \
-	simplification comparison similarity operators breeding training forest_training evaluation explanation fuzz
+KERNEL_TESTS ?= core formats perturbations verification analysis training/test_evolution.py training/test_forest.py \
+	datasets/test_summary.py test_model.py test_prediction.py project/test_fuzz.py
 
 test-asan: $(ASAN_VENV)/.built ## run the tests of the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc METASILVAE_EXAMPLES=30 \
-	$(ASAN_VENV)/bin/pytest $(foreach name,$(KERNEL_TESTS),tests/test_$(name).py)
+	$(ASAN_VENV)/bin/pytest $(addprefix tests/,$(KERNEL_TESTS))
 
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)

@@ -40,7 +40,7 @@ setup(
     package_dir={"metasilvae._datasets": "datasets"},
     package_data={
         "metasilvae": ["py.typed"],
-        "metasilvae.page": ["*.css", "*.js"],
+        "metasilvae.output.html": ["*.css", "*.js"],
         "metasilvae._datasets": ["README.md", "*.tsv", "*/*.csv.gz", "*/*.silva"],
     },
     ext_modules=cythonize(

@@ -2,7 +2,7 @@
 
 A `TrainingSet` holds the samples in the form that the sweeps need; an `Individual` is a tree together with what it
 answers for every sample, kept up to date by every change. Leaves the order of generations, limits of time and all
-reporting to metasilvae.training.
+reporting to metasilvae.training.evolution.
 """
 
 import numpy as np

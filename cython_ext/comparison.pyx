@@ -2,8 +2,8 @@
 
 Leaves are compared by the number of their class, whatever that stands for (an answer, a distribution): the caller numbers
 both trees alike. All boxes are closed; the right side of `x <= k` starts at the next float64 after k. Nothing is sampled,
-so that no difference found is a proof that there is none. Leaves the meaning of classes to metasilvae.comparison and
-metasilvae.simplification.
+so that no difference found is a proof that there is none. Leaves the meaning of classes to metasilvae.analysis.difference and
+metasilvae.analysis.simplification.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,6 +1,6 @@
 """Rows of delimited text to float64 values and spans of labels.
 
-Reads well-formed rows only and stops at the first other one: metasilvae.formats.csv_layout finds out what is wrong with
+Reads well-formed rows only and stops at the first other one: metasilvae.formats.csv_files finds out what is wrong with
 it, and what delimiter, columns and header the file has.
 """
 

@@ -11,7 +11,7 @@ label is ahead of l, and in the other some label k is. So in a box, for each l a
 
 Scores are whole numbers: exact, or within an error of the exact ones. In the latter case a box without undecided tests
 that may hold a difference is a CANDIDATE, which the caller looks at. Leaves labels, votings and limits to
-metasilvae.forest_comparison.
+metasilvae.analysis.difference.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from ms_box cimport just_above
 from ms_node cimport Node, reaches_left, reaches_right
 from ms_room cimport reserve
 
-# What a search can say; metasilvae.forest_comparison uses the names.
+# What a search can say; metasilvae.analysis.difference uses the names.
 UNDECIDED, EQUAL, DIFFERENT, CANDIDATE = 0, 1, 2, 3
 
 cdef struct Frame:

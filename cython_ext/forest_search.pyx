@@ -12,7 +12,7 @@ of contests, each the question whether one label can be ahead of another (or lev
 
 Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee` is
 asked, a Python function that knows the exact scores. Leaves budgets, clocks and threads to
-metasilvae.forest_verification.
+metasilvae.verification.forest.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ from ms_space cimport (
     settle_group, take, widen,
 )
 
-# What a search can say; metasilvae.forest_verification uses the names.
+# What a search can say; metasilvae.verification.forest uses the names.
 UNDECIDED, STABLE, UNSTABLE, NO_ADMISSIBLE_POINT = 0, 1, 2, 3
 
 cdef struct Branch:

@@ -7,7 +7,7 @@ radius r is, for each feature f,
 
 computed in float64 just so, with products rounded down where the feature takes whole numbers, and 0 for r = 0 whatever
 the weight, which may be infinite; samples lie between the limits, and have one-hot groups where there are groups.
-Leaves forests to metasilvae.forest_radius, and the check of samples to metasilvae.radius.
+Leaves forests to metasilvae.verification.radius, and the check of samples to metasilvae.verification.radius.
 """
 
 from libc.float cimport DBL_MAX

@@ -17,7 +17,7 @@ from ms_groups cimport fill_nearest, groups_admit
 from ms_node cimport Node, reaches_left, reaches_right
 from ms_walk cimport RowBox, descend
 
-# What find_witnesses can say about a row; metasilvae.verification has the same names.
+# What find_witnesses can say about a row; metasilvae.verification.verifier has the same names.
 NO_WITNESS, WITNESS, NO_ADMISSIBLE_POINT = 0, 1, 2
 
 

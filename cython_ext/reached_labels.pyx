@@ -1,7 +1,7 @@
 """Which labels one tree may answer somewhere in a box.
 
 Expects a tree without contradictory branches and boxes as described in reach.pyx. What follows for a forest is left to
-metasilvae.ensemble_votes.
+metasilvae.training.forest_votes.
 """
 
 from libc.stdint cimport int32_t, uint8_t

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from metasilvae._version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from metasilvae import scorers
     from metasilvae.api import (
         choose_options,
         evaluate,
@@ -21,39 +20,47 @@ if TYPE_CHECKING:
         train_pareto,
         verify,
     )
-    from metasilvae.attack import load_attack
     from metasilvae.dataset import Dataset
     from metasilvae.errors import MetasilvaeError
-    from metasilvae.estimators import MetaSilvaeClassifier, RobustForestClassifier
-    from metasilvae.forest_verification import Limits
     from metasilvae.formats.datasets import read_dataset, write_dataset
     from metasilvae.formats.silva_models import read_model, write_model
-    from metasilvae.imports import import_file, import_object
+    from metasilvae.interop.imports import import_file, import_object
     from metasilvae.model import Model
-    from metasilvae.perturbation import Ball, BoxFile
+    from metasilvae.perturbations.attack import load_attack
+    from metasilvae.perturbations.boxes import Ball, BoxFile
+    from metasilvae.sklearn import (
+        MetaSilvaeClassifier,
+        RobustForestClassifier,
+        fitness_scorer,
+        robust_accuracy_scorer,
+        stability_scorer,
+    )
+    from metasilvae.verification.forest import Limits
 
-# Where each name lives.
+# The module that defines each public name.
 _HOMES = {
-    "Ball": "perturbation",
-    "BoxFile": "perturbation",
+    "Ball": "perturbations.boxes",
+    "BoxFile": "perturbations.boxes",
     "Dataset": "dataset",
-    "Limits": "forest_verification",
-    "MetaSilvaeClassifier": "estimators",
+    "Limits": "verification.forest",
+    "MetaSilvaeClassifier": "sklearn",
     "MetasilvaeError": "errors",
     "Model": "model",
-    "RobustForestClassifier": "estimators",
+    "RobustForestClassifier": "sklearn",
     "choose_options": "api",
     "evaluate": "api",
     "find_radii": "api",
     "find_witnesses": "api",
-    "import_file": "imports",
-    "import_object": "imports",
-    "load_attack": "attack",
+    "fitness_scorer": "sklearn",
+    "import_file": "interop.imports",
+    "import_object": "interop.imports",
+    "load_attack": "perturbations.attack",
     "make_dataset": "api",
     "predict": "api",
     "read_dataset": "formats.datasets",
     "read_model": "formats.silva_models",
-    "scorers": "scorers",
+    "robust_accuracy_scorer": "sklearn",
+    "stability_scorer": "sklearn",
     "train": "api",
     "train_pareto": "api",
     "verify": "api",
@@ -75,6 +82,7 @@ __all__ = [
     "evaluate",
     "find_radii",
     "find_witnesses",
+    "fitness_scorer",
     "import_file",
     "import_object",
     "load_attack",
@@ -82,7 +90,8 @@ __all__ = [
     "predict",
     "read_dataset",
     "read_model",
-    "scorers",
+    "robust_accuracy_scorer",
+    "stability_scorer",
     "train",
     "train_pareto",
     "verify",
@@ -94,8 +103,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_HOMES[name]}")
-    value = module if name == _HOMES[name] else getattr(module, name)
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

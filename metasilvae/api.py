@@ -14,25 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
-from metasilvae.evaluation import Evaluation
-from metasilvae.evaluation import evaluate as _evaluate
-from metasilvae.fitness import fitness_from_weights
-from metasilvae.forest_options import ForestOptions, forest_options_for
-from metasilvae.forest_verification import Limits
-from metasilvae.imports.naming import name_classes
+from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import AnswerTable, Model
-from metasilvae.outcome import Outcome
-from metasilvae.pareto import Figures, TreeCollector
-from metasilvae.perturbation import Ball, Perturbation
+from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import predict as _predict
-from metasilvae.radius import Radii
-from metasilvae.radius import find_radii as _find_radii
-from metasilvae.rehearsal import make_trainer as make_tree_trainer
-from metasilvae.trainers import make_trainer
-from metasilvae.training_options import PRESETS, TrainingOptions, options_for
-from metasilvae.verification import Witness, ask
-from metasilvae.verification import find_witnesses as _find_witnesses
-from metasilvae.verification import verify as _verify
+from metasilvae.training.options import PRESETS, ForestOptions, TrainingOptions, forest_options_for, options_for
+from metasilvae.training.pareto import TreeCollector, TreeMetrics
+from metasilvae.training.trainers import make_trainer
+from metasilvae.training.tuning import make_trainer as make_tree_trainer
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.metrics import Evaluation
+from metasilvae.verification.metrics import evaluate as _evaluate
+from metasilvae.verification.objective import fitness_from_weights
+from metasilvae.verification.radius import Radii
+from metasilvae.verification.radius import find_radii as _find_radii
+from metasilvae.verification.verdicts import Outcome
+from metasilvae.verification.verifier import Witness, make_query
+from metasilvae.verification.verifier import find_witnesses as _find_witnesses
+from metasilvae.verification.verifier import verify as _verify
 
 
 def make_dataset(
@@ -163,7 +162,7 @@ def train_pareto(
     *,
     jobs: int | None = None,
     **choices: Any,
-) -> list[tuple[Figures, Model]]:
+) -> list[tuple[TreeMetrics, Model]]:
     """Train a tree, and keep all trees of the run that no other one beats in accuracy, stability and size.
 
     Parameters are those of `train`. The most accurate tree comes first. The figures are exact, for the rows that
@@ -244,7 +243,7 @@ def verify(
         What may be spent on one sample by a forest; None decides every one, however long it takes.
     """
     _expect(model=model, dataset=dataset, limits=limits)
-    return _verify(ask(model, dataset, as_perturbation(epsilon), voting=voting), jobs, limits=limits)
+    return _verify(make_query(model, dataset, as_perturbation(epsilon), voting=voting), jobs, limits=limits)
 
 
 def find_witnesses(
@@ -258,7 +257,7 @@ def find_witnesses(
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that gets another answer."""
     _expect(model=model, dataset=dataset, limits=limits)
-    question = ask(model, dataset, as_perturbation(epsilon), voting=voting)
+    question = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
     return _find_witnesses(question, _verify(question, jobs, limits=limits), jobs)
 
 
@@ -274,4 +273,4 @@ def find_radii(
     """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
     _expect(model=model, dataset=dataset, limits=limits)
     unit = as_perturbation(1.0 if perturbation is None else perturbation)
-    return _find_radii(ask(model, dataset, unit, voting=voting), jobs, limits=limits)
+    return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, limits=limits)

@@ -21,11 +21,11 @@ import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.evaluation import evaluate
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.perturbation import Ball
-from metasilvae.rehearsal import make_trainer, split_into_parts
-from metasilvae.training_options import options_for
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.options import options_for
+from metasilvae.training.tuning import make_trainer, split_into_parts
+from metasilvae.verification.metrics import evaluate
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 EPSILONS = {"breast-cancer": 3.0, "wine": 0.1, "ionosphere": 0.2, "diabetes": 0.05, "sensorless-10k": 0.01}

@@ -19,12 +19,11 @@ import sys
 import time
 from collections.abc import Iterator
 
-from metasilvae.execution import TaskExecutor, open_executor, run_all
+from metasilvae.execution.executors import SharedPayload, TaskExecutor, open_executor, run_all
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.parcel import Parcel
-from metasilvae.perturbation import Ball
-from metasilvae.seed_study import train_once
-from metasilvae.training_options import options_for
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.options import options_for
+from metasilvae.training.runs import train_once
 
 
 def tell_memory() -> float:
@@ -58,7 +57,7 @@ def measure(executor: TaskExecutor, arguments: argparse.Namespace) -> Iterator[t
 
     dataset = read_dataset(arguments.data)
     start = time.perf_counter()
-    parcel = Parcel.of(dataset)
+    parcel = SharedPayload.of(dataset)
     packed = time.perf_counter() - start
     start = time.perf_counter()
     parcel.open()

@@ -35,14 +35,14 @@ import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import parse_model, read_model, write_model
 from metasilvae.model import LeafKind, Model
-from metasilvae.outcome import Stability
-from metasilvae.perturbation import Ball
+from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import predict
-from metasilvae.verification import ask, verify
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.verdicts import Stability
+from metasilvae.verification.verifier import make_query, verify
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 N_ROWS = 500
@@ -155,7 +155,7 @@ def golden_cases(golden: Path, data: Path) -> Iterator[Case]:
 
 
 def run_metasilvae(case: Case, limit: float) -> Run:
-    question = ask(case.model, case.dataset, Ball(case.epsilon), voting=case.voting)
+    question = make_query(case.model, case.dataset, Ball(case.epsilon), voting=case.voting)
     start = time.process_time()
     outcome = verify(question, jobs=1, limits=Limits(seconds=limit))
     return Run(time.process_time() - start, outcome.stability.tolist())

@@ -32,16 +32,15 @@ from bench_train import EPSILONS, SHARED, join
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.evaluation import evaluate
-from metasilvae.forest_options import METHODS, forest_options_for
-from metasilvae.forest_training import ForestTrainer
-from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import write_model
 from metasilvae.model import Model
-from metasilvae.perturbation import Ball
-from metasilvae.rehearsal import make_trainer
-from metasilvae.training_options import options_for
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.forest import ForestTrainer
+from metasilvae.training.options import METHODS, forest_options_for, options_for
+from metasilvae.training.tuning import make_trainer
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.metrics import evaluate
 
 FOREST_EPSILONS = {**EPSILONS, "mnist": 30.0, "fashion-mnist": 25.0}
 SEED = 1

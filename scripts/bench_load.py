@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.formats.csv_layout import is_number
+from metasilvae.formats.csv_files import is_number
 from metasilvae.formats.datasets import read_dataset, write_dataset
 
 MOST = 1.5

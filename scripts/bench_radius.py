@@ -19,10 +19,10 @@ import numpy as np
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
-from metasilvae.outcome import Stability
-from metasilvae.perturbation import Ball
-from metasilvae.radius import find_radii
-from metasilvae.verification import ask, verify
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.radius import find_radii
+from metasilvae.verification.verdicts import Stability
+from metasilvae.verification.verifier import make_query, verify
 
 T = TypeVar("T")
 
@@ -50,9 +50,9 @@ def main() -> None:
     if arguments.rows is not None:
         dataset = dataset.subset(np.arange(min(arguments.rows, dataset.n_samples)))
     print(f"{model.n_trees} trees, {model.n_leaves} leaves; {dataset.n_samples} rows x {dataset.n_features} features")
-    seconds, outcome = measure(lambda: verify(ask(model, dataset, Ball(arguments.epsilon)), 1), arguments.repeat)
+    seconds, outcome = measure(lambda: verify(make_query(model, dataset, Ball(arguments.epsilon)), 1), arguments.repeat)
     print(f"verdicts at {arguments.epsilon:g}  {seconds:.4f} s")
-    seconds, radii = measure(lambda: find_radii(ask(model, dataset, Ball(1.0)), 1), arguments.repeat)
+    seconds, radii = measure(lambda: find_radii(make_query(model, dataset, Ball(1.0)), 1), arguments.repeat)
     print(f"exact radii      {seconds:.4f} s")
     agree = (radii.lower >= arguments.epsilon) == (outcome.stability == Stability.STABLE)
     print(f"agreement on {agree.sum()} of {len(agree)} rows")

@@ -16,9 +16,9 @@ import time
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.perturbation import Ball
-from metasilvae.training import Trainer
-from metasilvae.training_options import options_for
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.evolution import TreeTrainer
+from metasilvae.training.options import options_for
 
 GENERATIONS = 10
 POPULATION = 32
@@ -40,7 +40,7 @@ def time_generation(n_samples: int, n_features: int, n_leaves: int, repeat: int,
     )  # fmt: skip
     best = np.inf
     for _ in range(repeat):
-        trainer = Trainer(make_data(n_samples, n_features), Ball(0.01), options, jobs)
+        trainer = TreeTrainer(make_data(n_samples, n_features), Ball(0.01), options, jobs)
         start = None
         for progress in trainer.run():
             if progress.phase == "seed":

@@ -35,14 +35,14 @@ import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.evaluation import evaluate
-from metasilvae.fitness import Fitness
 from metasilvae.formats.datasets import read_dataset, write_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.model import Model
-from metasilvae.perturbation import Ball
-from metasilvae.rehearsal import make_trainer
-from metasilvae.training_options import PRESETS, TrainingOptions, options_for
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.options import PRESETS, TrainingOptions, options_for
+from metasilvae.training.tuning import make_trainer
+from metasilvae.verification.metrics import evaluate
+from metasilvae.verification.objective import Fitness
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 EPSILONS = {

@@ -25,9 +25,9 @@ from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.model import Model
-from metasilvae.outcome import Verdict
-from metasilvae.perturbation import Ball
-from metasilvae.verification import ask, find_witnesses, verify
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.verdicts import Verdict
+from metasilvae.verification.verifier import find_witnesses, make_query, verify
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
@@ -106,7 +106,7 @@ def compare(recording: Recording) -> Comparison:
         model = read_model(str(recording.model))
         dataset = read_dataset(str(recording.data))
         dataset = widen(dataset.subset(np.arange(recording.rows)), model)
-        question = ask(model, dataset, Ball(recording.epsilon), voting=recording.voting)
+        question = make_query(model, dataset, Ball(recording.epsilon), voting=recording.voting)
         outcome = verify(question)
     comparison = Comparison([], [])
     with recording.verdicts.open() as lines:

@@ -18,8 +18,8 @@ import numpy as np
 from sklearn import datasets as packaged
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import split_dataset
 from metasilvae.formats.datasets import write_dataset
-from metasilvae.splitting import split_dataset
 
 SPLIT_SEED = 1
 TEST_SHARE = 0.2

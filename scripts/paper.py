@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 from metasilvae.errors import DataError, MetasilvaeError, ModelError
 from metasilvae.extras import load_library
-from metasilvae.storage import check_output, prepare_folder, write_output
+from metasilvae.io.storage import check_output, prepare_folder, write_output
 
 ROOT = Path(__file__).resolve().parent.parent
 

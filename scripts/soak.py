@@ -31,7 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from oracles import elect, forest_answers, random_model
+from support.oracles import elect, forest_answers, random_model
 
 from metasilvae.cli import main as command_line
 from metasilvae.formats.silva_models import read_model, write_model

@@ -9,9 +9,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-from command import FOREST, ROWS, TREE, write
 from hypothesis import HealthCheck, settings
-from remote_tasks import Cluster, running_cluster
+from support.command import FOREST, ROWS, TREE, write
+from support.remote_tasks import Cluster, running_cluster
 
 settings.register_profile(
     "metasilvae",

@@ -13,9 +13,8 @@ import pytest
 import metasilvae
 from metasilvae import Ball, make_dataset, read_dataset
 from metasilvae.errors import DataError, RequestError
-from metasilvae.forest_options import ForestOptions
 from metasilvae.formats.silva_models import same_model
-from metasilvae.training_options import TrainingOptions
+from metasilvae.training.options import ForestOptions, TrainingOptions
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "api.md"
 
@@ -60,7 +59,6 @@ def test_the_core_needs_no_scikit_learn() -> None:
         "import sys; sys.modules['sklearn'] = None\n"
         "import metasilvae\n"
         "metasilvae.train(metasilvae.read_dataset('builtin:iris/train'), 0.1, preset='fast')\n"
-        "metasilvae.scorers\n"
         "try:\n    metasilvae.MetaSilvaeClassifier\n"
         "except ImportError as error:\n    print(error)\n"
     )

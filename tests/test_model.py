@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import answer_of, feasible_leaves, leaf_of, make_model, models, nest, points, random_model, whole_space
+from support.oracles import (
+    answer_of,
+    feasible_leaves,
+    leaf_of,
+    make_model,
+    models,
+    nest,
+    points,
+    random_model,
+    whole_space,
+)
 
 from metasilvae._core import structure
 from metasilvae.errors import ModelError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import LARGEST, answer_of, elect, leaf_of, make_model, models, points
+from support.oracles import LARGEST, answer_of, elect, leaf_of, make_model, models, points
 
 from metasilvae.errors import RequestError
 from metasilvae.model import LeafKind, Model

@@ -20,7 +20,7 @@ import click
 from metasilvae._version import VERSION
 from metasilvae.cli.interrupts import Terminated, raising_terminated
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
-from metasilvae.report.terminal import tell
+from metasilvae.output.text.terminal import tell
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 INTERRUPTED = 128 + signal.SIGINT
@@ -33,20 +33,20 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "train", "Train a decision tree or a forest that is accurate and stable."),
     "pareto": ("pareto", "pareto", "List, plot and pick trees that one training run kept."),
     "verify": ("verify", "verify", "Prove for each row whether a perturbation can change the answer."),
-    "merge": ("merge", "merge", "Join the verdicts of shards into one report."),
+    "merge": ("verify", "merge", "Join the verdicts of shards into one report."),
     "explain": ("explain", "explain", "Which features and thresholds make rows unstable."),
     "evaluate": ("evaluate", "evaluate", "Table of accuracy, stability, robustness and size of models."),
     "report": ("report", "report", "One page for the browser: drawing, figures, verdicts, curve, fragile rows."),
     "plot": ("plot", "plot", "Draw models, trainings and studies."),
-    "predict": ("predict", "predict", "Classify the rows of a data set."),
-    "info": ("info", "info", "Size and shape of a model."),
-    "similarity": ("similarity", "similarity", "Share of rows on which two models answer the same."),
-    "diff": ("diff", "diff", "Exact regions in which two models answer differently."),
-    "simplify": ("simplify", "simplify", "Remove branches that make no difference."),
-    "assemble": ("forest_files", "assemble", "Join trees into a forest."),
-    "disassemble": ("forest_files", "disassemble", "Take a forest apart into its trees."),
-    "import": ("import_", "import_", "Turn a model of another library into silva's format."),
-    "export": ("export", "export", "Write a model for other programs, libraries and people."),
+    "predict": ("evaluate", "predict", "Classify the rows of a data set."),
+    "info": ("models", "info", "Size and shape of a model."),
+    "similarity": ("models", "similarity", "Share of rows on which two models answer the same."),
+    "diff": ("models", "diff", "Exact regions in which two models answer differently."),
+    "simplify": ("models", "simplify", "Remove branches that make no difference."),
+    "assemble": ("models", "assemble", "Join trees into a forest."),
+    "disassemble": ("models", "disassemble", "Take a forest apart into its trees."),
+    "import": ("interop", "import_", "Turn a model of another library into silva's format."),
+    "export": ("interop", "export", "Write a model for other programs, libraries and people."),
     "attack": ("attack", "attack", "Write and check files that say what may be perturbed."),
     "data": ("data", "data", "Check, convert, split, list and fetch data sets."),
 }

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from metasilvae.attack import fit_attack
-from metasilvae.attack_templates import DEFAULT_NOISE, TEMPLATES, join_rows, write_template
 from metasilvae.cli import CommandGroup
 from metasilvae.cli.parameters import check_outputs, data_options, output_option, refuse_two_pipes
-from metasilvae.formats.attack_files import parse_attack, read_attack
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.report.attacks import describe_attack
-from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.io.storage import STANDARD_STREAM, write_output
+from metasilvae.output.text.datasets import describe_attack
+from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack_files import parse_attack, read_attack
+from metasilvae.perturbations.attack_templates import DEFAULT_NOISE, TEMPLATES, join_rows, write_template
 
 
 class ColumnList(click.ParamType):

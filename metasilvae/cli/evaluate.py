@@ -1,4 +1,7 @@
-"""``metasilvae evaluate``."""
+"""``metasilvae evaluate``.
+
+``metasilvae predict``.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from typing import Any
 
 import click
 
-from metasilvae.cli.curve_tracing import follow_models, trace_curves
-from metasilvae.cli.inputs import fit_perturbation, load_data_for
+from metasilvae.cli.inputs import fit_perturbation, load_data_for, load_model_and_data
 from metasilvae.cli.parameters import (
     check_outputs,
     data_options,
@@ -17,18 +19,24 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
-from metasilvae.evaluation import Evaluation, classify, confusion
-from metasilvae.evaluation import evaluate as evaluate_model
-from metasilvae.forest_verification import Limits
-from metasilvae.formats.attack_files import read_attack
+from metasilvae.cli.progress import follow_models, trace_curves
 from metasilvae.formats.silva_models import read_model
-from metasilvae.perturbation import Perturbation, parse_perturbation
-from metasilvae.plots.canvas import choose_plot_format, render
-from metasilvae.plots.curves import draw_curves
-from metasilvae.report.curves import CURVE_FORMATS
-from metasilvae.report.evaluations import EVALUATION_FORMATS, ConfusionTable, EvaluationReport
-from metasilvae.report.terminal import tell
-from metasilvae.storage import write_output
+from metasilvae.io.storage import write_output
+from metasilvae.output.plots.canvas import choose_plot_format, render
+from metasilvae.output.plots.curves import draw_curves
+from metasilvae.output.text.evaluations import (
+    ANSWER_FORMATS,
+    CURVE_FORMATS,
+    EVALUATION_FORMATS,
+    ConfusionTable,
+    EvaluationReport,
+)
+from metasilvae.output.text.terminal import tell
+from metasilvae.perturbations.attack_files import read_attack
+from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.metrics import Evaluation, classify, confusion
+from metasilvae.verification.metrics import evaluate as evaluate_model
 
 
 @click.command()
@@ -138,3 +146,42 @@ def evaluate(
     report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations))
     write_output(output, EVALUATION_FORMATS[table_format](report))
     ctx.exit(work.exit_code)
+
+
+@click.command()
+@click.argument("model")
+@click.argument("data")
+@voting_option
+@click.option(
+    "--format",
+    "answer_format",
+    type=click.Choice(list(ANSWER_FORMATS)),
+    default="text",
+    help="text: one answer a line; csv and jsonl: with row number and, where there is one, true label.",
+)
+@output_option
+@jobs_option
+@data_options
+def predict(
+    model: str,
+    data: str,
+    voting: str | None,
+    answer_format: str,
+    output: str,
+    jobs: int | None,
+    **data_options: Any,
+) -> None:
+    """Classify each row of DATA with MODEL.
+
+    An answer is a set of labels: where counts or votes tie, all tied labels are given, joined by commas.
+
+    \b
+    Example:
+      metasilvae predict model.silva test.csv --format csv --output answers.csv
+      metasilvae predict model.silva values.csv --label-column none
+    """
+    refuse_two_pipes(model, data)
+    check_outputs([output], [model, data])
+    loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=False)
+    answers = classify(loaded, dataset, voting=voting, jobs=jobs)
+    write_output(output, ANSWER_FORMATS[answer_format](loaded, dataset, answers))

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from metasilvae.analysis.explanation import count_searches, explain_outcome
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
     PhraseCommand,
@@ -18,14 +19,13 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
-from metasilvae.cli.row_work import follow_rows
-from metasilvae.explanation import count_searches, explain_outcome
-from metasilvae.forest_verification import Limits
-from metasilvae.perturbation import BoxFile
-from metasilvae.report.explanations import EXPLANATION_FORMATS, ExplanationReport
-from metasilvae.report.terminal import tell
-from metasilvae.storage import write_output
-from metasilvae.verification import ask, verify
+from metasilvae.cli.progress import follow_rows
+from metasilvae.io.storage import write_output
+from metasilvae.output.text.explanations import EXPLANATION_FORMATS, ExplanationReport
+from metasilvae.output.text.terminal import tell
+from metasilvae.perturbations.boxes import BoxFile
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.verifier import make_query, verify
 
 
 @click.command(cls=PhraseCommand)
@@ -85,7 +85,7 @@ def explain(
     loaded, dataset = load_model_and_data(model, data, data_options)
     allowed = fit_perturbation(chosen, dataset)
     limits = Limits(sample_timeout, sample_steps)
-    question = ask(loaded, dataset, allowed, voting=voting)
+    question = make_query(loaded, dataset, allowed, voting=voting)
     with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1) as verifying:
         outcome = verify(question, jobs, limits=limits, stop=verifying.stop, on_rows=verifying.advance)
     with follow_rows(count_searches(question, outcome), limits, name="explain", unit="search") as explaining:

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from metasilvae.attack import fit_attack
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.formats.attack_files import AttackRules, read_attack
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
-from metasilvae.matching import check_width
 from metasilvae.model import Model
-from metasilvae.perturbation import Perturbation, parse_perturbation
+from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack_files import AttackRules, read_attack
+from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
+from metasilvae.prediction import check_width
 
 
 def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:

@@ -3,6 +3,8 @@
 The C programs let the words of one option follow each other as separate arguments (``--perturbation l_inf 0.1``);
 click knows only a fixed number of values. `Phrase` describes such an option, and `PhraseCommand` glues its words
 together before click sees them.
+
+Options that say for which samples something is to hold.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from typing import Any
 
 import click
 
+from metasilvae.analysis.difference import Domain
+from metasilvae.cli.inputs import load_data_for
 from metasilvae.errors import RequestError
-from metasilvae.perturbation import PERTURBATION_ALIASES, PERTURBATIONS
-from metasilvae.sharding import Shard
-from metasilvae.storage import STANDARD_STREAM, check_output, is_same_file
+from metasilvae.io.storage import STANDARD_STREAM, check_output, is_same_file
+from metasilvae.model import Model
+from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS
+from metasilvae.prediction import check_width
+from metasilvae.verification.shards import Shard
 from metasilvae.voting import VOTINGS
 
 SEPARATOR = "\x1f"
@@ -262,3 +268,38 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
         if any(is_same_file(output, source) for source in inputs):
             raise click.UsageError(f"{output} is read by this command; write the result to another file")
         check_output(output)
+
+
+domain_options = shared_options(
+    click.option("--domain", metavar="DATA", help="Only samples in the range that each feature has in this data set."),
+    click.option(
+        "--margin", type=click.FloatRange(min=0), metavar="E", help="With --domain, ranges wider by E on both sides."
+    ),
+    click.option(
+        "--bounds", type=float, nargs=2, metavar="MIN MAX", help="Only samples with all values in this range."
+    ),
+)
+
+
+def check_domain(domain: str | None, margin: float | None, bounds: tuple[float, float] | None) -> None:
+    if domain is not None and bounds is not None:
+        raise click.UsageError("--domain and --bounds both say which samples count; give one of them")
+    if margin is not None and domain is None:
+        raise click.UsageError("--margin widens the ranges of --domain DATA; add it")
+
+
+def read_domain(
+    model: Model,
+    domain: str | None,
+    margin: float | None,
+    bounds: tuple[float, float] | None,
+    data_options: dict[str, Any],
+) -> Domain:
+    """The samples that the options describe."""
+    if domain is not None:
+        dataset = load_data_for(model, domain, data_options)
+        check_width(model, dataset)
+        return Domain.around(dataset, margin or 0.0)
+    if bounds is not None:
+        return Domain.between(*bounds, model.n_features)
+    return Domain.everything(model.n_features)

@@ -10,14 +10,13 @@ import click
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
 from metasilvae.cli.parameters import attack_option, check_outputs, data_options, jobs_option, refuse_two_pipes
 from metasilvae.formats.silva_models import write_model
-from metasilvae.gates import Gate, GateResult
-from metasilvae.pareto import MEASURES, SIZES, measure, pick
-from metasilvae.pareto_folder import INDEX, read_archive
-from metasilvae.plots.archives import draw_archive
-from metasilvae.plots.canvas import choose_plot_format, render
-from metasilvae.report.archives import ARCHIVE_FORMATS, ArchiveReport
-from metasilvae.report.terminal import tell
-from metasilvae.storage import STANDARD_STREAM, write_output
+from metasilvae.io.storage import STANDARD_STREAM, write_output
+from metasilvae.output.plots.canvas import choose_plot_format, render
+from metasilvae.output.plots.curves import draw_archive
+from metasilvae.output.text.terminal import tell
+from metasilvae.output.text.trainings import ARCHIVE_FORMATS, ArchiveReport
+from metasilvae.training.pareto import INDEX, MEASURES, SIZES, measure, pick, read_archive
+from metasilvae.verification.requirements import Gate, GateResult
 
 
 @click.command()

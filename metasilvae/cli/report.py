@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from metasilvae._version import VERSION
-from metasilvae.assessment import Assessment, assess
+from metasilvae.analysis.assessment import Assessment, assess
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
@@ -26,15 +26,14 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     voting_option,
 )
-from metasilvae.forest_verification import Limits
 from metasilvae.formats.silva_models import read_model
-from metasilvae.page.content import PageContent
-from metasilvae.page.document import write_page
-from metasilvae.perturbation import BoxFile
-from metasilvae.report.row_bars import RowBar
-from metasilvae.report.terminal import tell
-from metasilvae.storage import STANDARD_STREAM, write_output
-from metasilvae.verification import ask
+from metasilvae.io.storage import STANDARD_STREAM, write_output
+from metasilvae.output.html.content import PageContent
+from metasilvae.output.html.document import write_page
+from metasilvae.output.text.terminal import RowBar, tell
+from metasilvae.perturbations.boxes import BoxFile
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.verifier import make_query
 
 
 @click.command(cls=PhraseCommand)
@@ -91,7 +90,7 @@ def report(
     for source in data:
         dataset = load_data_for(loaded, source, data_options)
         allowed = fit_perturbation(chosen, dataset)
-        questions.append((ask(loaded, dataset, allowed, voting=voting), allowed))
+        questions.append((make_query(loaded, dataset, allowed, voting=voting), allowed))
 
     limits, stop = Limits(sample_timeout, sample_steps), threading.Event()
     assessments: list[Assessment] = []

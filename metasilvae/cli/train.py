@@ -1,21 +1,28 @@
-"""``metasilvae train``."""
+"""``metasilvae train``.
+
+The training runs of one command: a model for each seed, here or on a cluster, watched and kept.
+
+The options of ``metasilvae train`` that keep a run for later, and the files behind them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import click
 
-from metasilvae.cli.checkpoint_parameters import checkpoint_options, find_end_of_log, read_keeping
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     PhraseCommand,
@@ -26,32 +33,309 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     scheduler_option,
     shard_option,
+    shared_options,
 )
-from metasilvae.cli.row_work import follow_rows
+from metasilvae.cli.progress import follow_rows
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
-from metasilvae.cli.training_runs import Runs
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, MetasilvaeWarning, OutputError
-from metasilvae.evaluation import Evaluation
-from metasilvae.forest_options import ForestOptions
-from metasilvae.forest_verification import Limits
+from metasilvae.errors import CheckpointError, DataError, MetasilvaeWarning, OutputError
+from metasilvae.execution.executors import TaskExecutor, open_executor
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
-from metasilvae.formats.study_tables import choose_table_format
-from metasilvae.manifest import describe_models, format_manifest, name_manifest
+from metasilvae.formats.training_records import choose_table_format
+from metasilvae.io.locks import lock
+from metasilvae.io.storage import STANDARD_STREAM, is_same_file, open_log, write_output
 from metasilvae.model import Model, join_trees, name_kind
-from metasilvae.pareto import TreeCollector
-from metasilvae.pareto_folder import check_folder, write_archive
-from metasilvae.report.archives import describe_archive
-from metasilvae.report.tables import TABLE_FORMATS
-from metasilvae.report.terminal import tell
-from metasilvae.report.trainings import ProgressLog, describe_study, describe_training, tabulate_study
-from metasilvae.run_description import describe_run, fingerprint_run
-from metasilvae.seed_study import TrainedModel, choose_best, decide, finish, judge
-from metasilvae.sharding import Shard
-from metasilvae.storage import STANDARD_STREAM, open_log, write_output
-from metasilvae.training_options import TrainingOptions
-from metasilvae.training_progress import StopReason
+from metasilvae.output.text.tables import TABLE_FORMATS
+from metasilvae.output.text.terminal import tell
+from metasilvae.output.text.trainings import (
+    ProgressBar,
+    ProgressLog,
+    describe_archive,
+    describe_study,
+    describe_training,
+    tabulate_study,
+)
+from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN, Checkpoint, LogPosition, read_checkpoint
+from metasilvae.training.forest import ForestTrainer
+from metasilvae.training.options import ForestOptions, TrainingOptions
+from metasilvae.training.pareto import TreeCollector, check_folder, write_archive
+from metasilvae.training.protocol import StopReason
+from metasilvae.training.provenance import (
+    describe_models,
+    describe_run,
+    fingerprint_run,
+    format_manifest,
+    name_manifest,
+)
+from metasilvae.training.runs import TrainedModel, TrainingResult, choose_best, decide, finish, judge, train_once
+from metasilvae.training.trainers import AnyTrainer, make_trainer
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.metrics import Evaluation
+from metasilvae.verification.shards import Shard
+
+
+@dataclass
+class Runs:
+    """What all runs of a command have in common.
+
+    Attributes
+    ----------
+    forest : Model or None
+        Trees to start from.
+    """
+
+    request: TrainingRequest
+    dataset: Dataset
+    forest: Model | None
+    interrupts: Interrupts
+    log: ProgressLog | None = None
+    checkpoint: Checkpoint | None = None
+    bar: ProgressBar = field(default_factory=ProgressBar)
+
+    def train_here(self, jobs: int | None, collector: TreeCollector | None) -> list[TrainingResult]:
+        """One model for each seed, as far as no signal interrupts."""
+        findings: list[TrainingResult] = []
+        for seed in self.request.seeds:
+            known = self._recall(seed)
+            if known is not None:
+                findings.append(known)
+                continue
+            options = self.request.options_of(seed)
+            started = time.perf_counter()
+            trainer = make_trainer(self.dataset, self.request.perturbation, options, jobs, self.forest)
+            if collector is not None and not isinstance(trainer, ForestTrainer):
+                trainer.observe, trainer.observed = collector.observe, lambda: collector.state
+            if self.interrupts.received:
+                break
+            findings.append(self._follow(trainer, seed, f"seed {seed}", started))
+            if self.interrupts.received:
+                break
+        return findings
+
+    def train_on_cluster(self, scheduler: str) -> list[TrainingResult]:
+        """One model for each seed, a task each; those that are done when a signal comes."""
+        known = {seed: self._recall(seed) for seed in self.request.seeds}
+        if all(known.values()):
+            return [found for found in known.values() if found is not None]
+        with open_executor(scheduler) as executor:
+            options = self.request.options_of(self.request.seeds[0])
+            if isinstance(options, ForestOptions) and len(self.request.seeds) == 1:
+                return [self._train_forest(executor, options)]
+            return self._train_seeds(executor, known)
+
+    def _train_forest(self, executor: TaskExecutor, options: ForestOptions) -> TrainingResult:
+        rows, attack = executor.share(self.dataset), self.request.perturbation
+        started = time.perf_counter()
+        trainer = ForestTrainer(
+            self.dataset, attack, options, None, lambda work, *rest: executor.submit(work, rows, attack, *rest)
+        )
+        return self._follow(trainer, options.tree.seed, "trees", started)
+
+    def _train_seeds(self, executor: TaskExecutor, known: dict[int, TrainingResult | None]) -> list[TrainingResult]:
+        rows, perturbation = executor.share(self.dataset), self.request.perturbation
+        self.interrupts.stop = executor.stop
+        tasks = {
+            seed: executor.submit(train_once, rows, perturbation, self.request.options_of(seed), self.forest)
+            for seed, found in known.items()
+            if found is None
+        }
+        self.bar.start(len(known), "seeds", len(known) - len(tasks))
+        try:
+            for seed, task in tasks.items():
+                try:
+                    known[seed] = task.result()
+                except CancelledError:
+                    if not self.interrupts.received:
+                        raise
+                else:
+                    self._keep(seed, known[seed])
+                self.bar.advance()
+        finally:
+            self.bar.close()
+        self.interrupts.stop = lambda: None
+        return [found for found in known.values() if found is not None]
+
+    def _follow(self, trainer: AnyTrainer, seed: int, title: str, started: float) -> TrainingResult:
+        """Run a trainer to its end, from where a checkpoint left it; tell and keep what it does.
+
+        Its time counts from `started`, when its samples began to be prepared, as its time limit does.
+        """
+        n_done, seconds = (0, 0.0) if self.checkpoint is None else self.checkpoint.resume(seed, trainer)
+        self.interrupts.stop = trainer.stop
+        self.bar.start(trainer.n_steps, title, n_done)
+        try:
+            for progress in trainer.run():
+                self.bar.show(progress)
+                if self.log is not None:
+                    self.log.write(seed, progress)
+                if self.checkpoint is not None:
+                    self.checkpoint.note(seed, progress, trainer)
+        finally:
+            self.bar.close()
+        found = TrainingResult.of(trainer, seconds + time.perf_counter() - started)
+        self._keep(seed, found, trainer)
+        # Between two runs there is nothing to stop, but a result to keep.
+        self.interrupts.stop = lambda: None
+        return found
+
+    def _recall(self, seed: int) -> TrainingResult | None:
+        if self.checkpoint is None:
+            return None
+        options = self.request.options_of(seed)
+        tree = options.tree if isinstance(options, ForestOptions) else options
+        return self.checkpoint.finding(seed, tree, self.dataset)
+
+    def _keep(self, seed: int, found: TrainingResult | None, trainer: AnyTrainer | None = None) -> None:
+        if self.checkpoint is not None and found is not None:
+            self.checkpoint.close(seed, found, trainer)
+
+
+AUTOMATIC = "auto"
+# Bytes of a line of a log; what is longer is something else.
+LONGEST_RECORD = 1 << 16
+
+checkpoint_options = shared_options(
+    click.option(
+        "--checkpoint",
+        metavar="FILE",
+        help="Keep in this new file what is done, so that --resume can go on after a crash or a kill: steps of a tree, "
+        "trees of a forest, seeds.",
+    ),
+    click.option(
+        "--every",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Write the checkpoint after every N steps (a first tree, a generation, a trial, a tree of a forest).  "
+        f"[default: every {SECONDS_BETWEEN:g} seconds]",
+    ),
+    click.option(
+        "--resume",
+        metavar="FILE|auto",
+        help="Go on from this checkpoint, with the data and options of its run (only --time-limit of a single run may "
+        "change), to the same model byte for byte; auto: from the file of --checkpoint, if it is there.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class KeepingRequest:
+    """What the options ask for.
+
+    Attributes
+    ----------
+    target : str or None
+        Where to write checkpoints.
+    source : str or None
+        Where the run to go on with is.
+    every : int or None
+    """
+
+    target: str | None
+    source: str | None
+    every: int | None
+
+    @property
+    def outputs(self) -> list[str]:
+        return [] if self.target is None else [self.target]
+
+    @property
+    def inputs(self) -> list[str]:
+        return [] if self.source is None or self.source == self.target else [self.source]
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep other runs away from the checkpoint; refuse to replace one unless the run goes on from it."""
+        if self.target is None:
+            yield
+            return
+        target = Path(self.target)
+        if target.exists() and not target.is_file():
+            raise OutputError(f"{self.target}: is a device or a pipe; give the checkpoint the name of a file")
+        with lock(self.target):
+            if self.source != self.target and target.exists():
+                raise OutputError(
+                    f"{self.target}: is there already; go on with it by --resume auto, or give the checkpoint another "
+                    "name"
+                )
+            yield
+
+    def load(self) -> dict[str, Any] | None:
+        """The checkpoint to go on from, if there is one."""
+        return None if self.source is None else read_checkpoint(self.source)
+
+    def open(
+        self, run: dict[str, Any], stored: dict[str, Any] | None, collector: TreeCollector | None
+    ) -> Checkpoint | None:
+        """The checkpoint of the run that is described, which goes on from what was loaded."""
+        if self.target is None:
+            return None
+        checkpoint = Checkpoint(self.target, run, self.every, collector)
+        if stored is not None:
+            with self.naming():
+                checkpoint.take_over(stored)
+        return checkpoint
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """Name the file where something in it turns out to be wrong."""
+        try:
+            yield
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.source}: {error}") from None
+
+
+def read_keeping(checkpoint: str | None, every: int | None, resume: str | None) -> KeepingRequest:
+    """Turn the values of `checkpoint_options` into a request."""
+    if checkpoint is None and resume is None:
+        if every is not None:
+            raise click.UsageError("--every is for checkpoints; name a file for them with --checkpoint")
+        return KeepingRequest(None, None, None)
+    if STANDARD_STREAM in (checkpoint, resume):
+        raise click.UsageError("a checkpoint is written again and again; give the name of a file, not -")
+    if "" in (checkpoint, resume):
+        raise click.UsageError("the name of the checkpoint is empty; give the name of a file")
+    if resume == AUTOMATIC:
+        if checkpoint is None:
+            raise click.UsageError("--resume auto goes on from the file of --checkpoint; name one")
+        resume = checkpoint if Path(checkpoint).exists() else None
+    if checkpoint is None or (resume is not None and is_same_file(checkpoint, resume)):
+        checkpoint = resume
+    return KeepingRequest(checkpoint, resume, every)
+
+
+def find_end_of_log(path: str | None, checkpoint: Checkpoint | None) -> int:
+    """How many bytes of a log tell of the steps before a checkpoint; those that tell of later steps come again."""
+    if path in (None, STANDARD_STREAM) or checkpoint is None or checkpoint.told.n_steps == 0:
+        return 0
+    assert path is not None
+    told = checkpoint.told
+    if not Path(path).exists():
+        message = f"{path}: is not there; the log begins after the {told.n_steps} steps of {checkpoint.path}"
+        warnings.warn(message, MetasilvaeWarning, stacklevel=2)
+    if not Path(path).is_file():
+        return 0
+    found, n_bytes = _read_told(path, told.n_steps)
+    if found.digest is None or found != told:
+        raise OutputError(
+            f"{path}: is not the log of the run in {checkpoint.path}, whose first {told.n_steps} steps it should "
+            "hold; give --log another file"
+        )
+    return n_bytes
+
+
+def _read_told(path: str, n_steps: int) -> tuple[LogPosition, int]:
+    """What the first records of a log tell, as far as they are records, and how many bytes they are."""
+    told, n_bytes = LogPosition(), 0
+    with open(path, "rb") as stream:
+        while told.n_steps < n_steps and (line := stream.readline(LONGEST_RECORD)).endswith(b"\n"):
+            try:
+                told = told.after_record(json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                break
+            n_bytes += len(line)
+    return told, n_bytes
+
 
 # For exact figures of a forest in the report, on the training rows and again on the test rows.
 REPORT_SECONDS = 10.0

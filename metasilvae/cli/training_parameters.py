@@ -16,20 +16,22 @@ from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
 from metasilvae.cli.parameters import Phrase, PositiveNumber, attack_option, shared_options
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
-from metasilvae.fitness import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
-from metasilvae.forest_options import METHODS, ForestOptions, forest_options_for
-from metasilvae.formats.attack_files import AttackRules
-from metasilvae.perturbation import PERTURBATIONS, Ball, Perturbation
-from metasilvae.training_options import (
+from metasilvae.perturbations.attack_files import AttackRules
+from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
+from metasilvae.training.options import (
     IMPURITIES,
+    METHODS,
     MUTATION_PROBABILITIES,
     MUTATIONS,
     PRESETS,
     REHEARSED,
     SELECTIONS,
+    ForestOptions,
     TrainingOptions,
+    forest_options_for,
     options_for,
 )
+from metasilvae.verification.objective import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
 
 DEFAULTS = TrainingOptions()
 # The C program's name for a mutation.

@@ -1,8 +1,18 @@
-"""``metasilvae verify``."""
+"""``metasilvae verify``.
+
+``metasilvae verify --radius``: what it does not take, and where its report goes.
+
+Where verdicts go and in which form: what ``verify`` and ``merge`` have in common.
+
+``metasilvae merge``.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -18,24 +28,139 @@ from metasilvae.cli.parameters import (
     refuse_two_pipes,
     scheduler_option,
     shard_option,
+    shared_options,
     voting_option,
 )
-from metasilvae.cli.radius_output import choose_radius_format, refuse_verdict_options, report_radii
-from metasilvae.cli.row_work import RowWork, follow_rows
-from metasilvae.cli.verdict_output import choose_format, verdict_options, write_verdicts
-from metasilvae.forest_verification import Limits
-from metasilvae.formats.weights import read_weights
-from metasilvae.gates import Gate, combine
-from metasilvae.merging import ShardNote
-from metasilvae.outcome import Outcome
-from metasilvae.perturbation import Ball, BoxFile, Weighted
-from metasilvae.report.counterexamples import COUNTEREXAMPLE_FORMATS
-from metasilvae.report.terminal import tell
-from metasilvae.report.verdicts import VerificationReport
-from metasilvae.sharding import Shard
-from metasilvae.storage import STANDARD_STREAM, display_name, write_output
-from metasilvae.verification import Question, ask, find_witnesses
-from metasilvae.verification import verify as verify_rows
+from metasilvae.cli.progress import RowWork, follow_rows
+from metasilvae.io.storage import STANDARD_STREAM, display_name, strip_compression, write_output
+from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport
+from metasilvae.output.text.terminal import tell
+from metasilvae.output.text.verdicts import (
+    COUNTEREXAMPLE_FORMATS,
+    DEFAULT_PRINT_LENGTH,
+    VERDICT_FORMATS,
+    VerificationReport,
+)
+from metasilvae.perturbations.boxes import Ball, BoxFile, Weighted, read_weights
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
+from metasilvae.verification.requirements import Gate, combine
+from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
+from metasilvae.verification.verdicts import Outcome
+from metasilvae.verification.verifier import VerificationQuery, find_witnesses, make_query
+from metasilvae.verification.verifier import verify as verify_rows
+
+# Options that radii cannot be had with, by the names of their parameters, and why.
+REFUSED_OPTIONS = {
+    "epsilon": "radii cover every epsilon; leave --epsilon out",
+    "requirements": "requirements are about verdicts; leave --radius or --require out",
+    "scheduler": "radii are found in this process; leave --scheduler out, or divide the rows by --shard I/N",
+}
+
+
+def refuse_verdict_options(params: Mapping[str, Any]) -> None:
+    """Refuse options that make no sense with radii."""
+    for name, reason in REFUSED_OPTIONS.items():
+        if params.get(name):
+            raise click.UsageError(reason)
+
+
+def choose_radius_format(wanted: str | None, path: str, shard: Shard | None = None) -> str:
+    """The format that was asked for, or the usual one for a path; a shard must be such that it can be merged."""
+    known, usual = (tuple(RADIUS_FORMATS), "text") if shard is None else (MERGEABLE_FORMATS, MERGEABLE_FORMATS[0])
+    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
+    found = wanted or (suffix if path != STANDARD_STREAM and suffix in RADIUS_FORMATS else usual)
+    if found not in known:
+        what = "radii are" if shard is None else "a shard of radii is"
+        raise click.UsageError(f"{what} written as {', '.join(known)}, not {found}")
+    return found
+
+
+def report_radii(
+    ctx: click.Context,
+    question: VerificationQuery,
+    perturbation: str,
+    report_format: str,
+    path: str,
+    counterexamples: str | None,
+    counterexamples_format: str | None,
+    limits: Limits,
+    jobs: int | None,
+    shard: Shard | None,
+) -> NoReturn:
+    """Find the radii of all rows or of a shard, write the nearest counterexamples and the report."""
+    note = None
+    if shard is not None:
+        note = ShardNote.of(question, shard, limits.as_dict(), RADII)
+        question = question.subset(shard.take_rows(question.dataset.n_samples))
+    with follow_rows(question.dataset.n_samples, limits, is_long=question.model.n_trees > 1, name="radius") as work:
+        radii = find_radii(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+    if work.is_interrupted:
+        tell(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact")
+    report = RadiusReport(question, perturbation, radii, note)
+    if counterexamples is not None:
+        write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
+        witnesses = find_nearest_witnesses(question, radii, jobs)
+        write_output(counterexamples, write(question.model, question.dataset, witnesses))
+    write_radii(report, report_format, path, is_stdout_taken=counterexamples == STANDARD_STREAM)
+    ctx.exit(work.exit_code)
+
+
+def write_radii(report: RadiusReport, report_format: str, path: str, is_stdout_taken: bool = False) -> None:
+    """Write a report; if it goes to a file, people get a summary."""
+    write_output(path, RADIUS_FORMATS[report_format](report))
+    if path != STANDARD_STREAM and not is_stdout_taken:
+        write_output(STANDARD_STREAM, RADIUS_FORMATS["text"](report))
+
+
+verdict_options = shared_options(
+    click.option(
+        "--format",
+        "report_format",
+        type=click.Choice(list(VERDICT_FORMATS)),
+        help="Form of the report.  [default: by the suffix of --output; text on a terminal; silva in a pipe; jsonl for "
+        "a shard]",
+    ),
+    click.option("--output", "-o", metavar="FILE", help="Write the report to a file and print a summary."),
+    click.option(
+        "--require",
+        "requirements",
+        multiple=True,
+        metavar="GATE",
+        help="Fail unless this holds, for example 'stability>=0.8' (also accuracy, robustness; repeatable). "
+        "Exit code 0: all hold, 3: one is violated, 4: one is undecided.",
+    ),
+    click.option(
+        "--max-print-length",
+        type=click.IntRange(min=-1),
+        default=DEFAULT_PRINT_LENGTH,
+        metavar="N",
+        help="Longest path in the silva report (at least 8), -1 for no limit.",
+    ),
+)
+
+
+def choose_format(wanted: str | None, path: str, shard: Shard | None = None) -> str:
+    """The format that was asked for, or the usual one for a path; a shard must be such that it can be merged."""
+    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
+    if shard is not None:
+        found = wanted or (suffix if suffix in VERDICT_FORMATS else MERGEABLE_FORMATS[0])
+        if found not in MERGEABLE_FORMATS:
+            raise click.UsageError(f"--shard writes {' or '.join(MERGEABLE_FORMATS)} for `merge` to read, not {found}")
+        return found
+    if wanted is None and path == STANDARD_STREAM:
+        return "text" if sys.stdout.isatty() else "silva"
+    return wanted or (suffix if suffix in VERDICT_FORMATS else "silva")
+
+
+def write_verdicts(report: VerificationReport, report_format: str, path: str, is_stdout_taken: bool = False) -> None:
+    """Write a report; if it goes to a file, people get a summary."""
+    write_output(path, VERDICT_FORMATS[report_format](report))
+    if path != STANDARD_STREAM and not is_stdout_taken:
+        write_output(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
+    elif report_format != "text" or path != STANDARD_STREAM:
+        for gate, result in report.gates:
+            tell(f"required {gate.explain(report.outcome, result)}")
 
 
 @click.command(cls=PhraseCommand)
@@ -152,7 +277,7 @@ def verify(
     allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
     if weights is not None:
         allowed = Weighted(allowed, read_weights(weights), display_name(weights))
-    question = ask(loaded, dataset, allowed, voting=voting, tiers=tiers)
+    question = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
     limits = Limits(sample_timeout, sample_steps)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
@@ -181,14 +306,59 @@ def verify(
     ctx.exit(work.exit_code or combine(result for _, result in checked))
 
 
-def _verify_rows(question: Question, jobs: int | None, scheduler: str | None, limits: Limits, work: RowWork) -> Outcome:
+def _verify_rows(
+    question: VerificationQuery, jobs: int | None, scheduler: str | None, limits: Limits, work: RowWork
+) -> Outcome:
     if scheduler is None:
         return verify_rows(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
-    from metasilvae.execution import open_executor
-    from metasilvae.row_pieces import verify_in_pieces
+    from metasilvae.execution.executors import open_executor
+    from metasilvae.verification.shards import verify_in_pieces
 
     with open_executor(scheduler) as executor:
         work.on_stop = executor.stop
         if work.is_interrupted:
             executor.stop()
         return verify_in_pieces(question, executor, limits, work.advance)
+
+
+@click.command()
+@click.argument("shards", nargs=-1, required=True, metavar="SHARD...")
+@verdict_options
+@click.pass_context
+def merge(
+    ctx: click.Context,
+    shards: tuple[str, ...],
+    report_format: str | None,
+    output: str | None,
+    requirements: tuple[str, ...],
+    max_print_length: int,
+) -> None:
+    """Join each SHARD, a report of `verify --shard I/N`, into the report of one run over all rows.
+
+    All N of them must be there, in any order, and belong to the same model, data and perturbation. The time in the
+    report is that of all shards together. Radii, of `verify --radius --shard I/N`, are joined in the same way.
+
+    \b
+    Examples:
+      metasilvae merge part-*.jsonl -o verdicts.csv --require 'stability>=0.8'
+      metasilvae merge radii-*.jsonl -o radii.csv
+    """
+    gates = [Gate.parse(text) for text in requirements]
+    refuse_two_pipes(*shards)
+    path = STANDARD_STREAM if output is None else output
+    check_outputs([path], shards)
+    files = [read_shard(shard) for shard in shards]
+    if files[0].note.content == RADII:
+        refuse_verdict_options(ctx.params)
+        report_format = choose_radius_format(report_format, path)
+    else:
+        report_format = choose_format(report_format, path)
+
+    question, perturbation, outcome = merge_shards(files)
+    if isinstance(outcome, Radii):
+        write_radii(RadiusReport(question, perturbation, outcome), report_format, path)
+        return
+    checked = [(gate, gate.check(outcome)) for gate in gates]
+    report = VerificationReport(question, perturbation, outcome, checked, max_print_length)
+    write_verdicts(report, report_format, path)
+    ctx.exit(combine(result for _, result in checked))

@@ -1,16 +1,29 @@
-"""CSV data: a label and values per line, with or without silva's ``# rows columns`` line and column names."""
+"""What a CSV file looks like: announced counts, delimiter, header, columns; and what is wrong with a row.
+
+Everything here looks at a few lines in plain Python. The compiled reader does the bulk and calls back for a row it
+cannot read.
+
+CSV data: a label and values per line, with or without silva's ``# rows columns`` line and column names.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae._core import csv_rows, number_text
+from metasilvae._core.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
-from metasilvae.errors import DataError, MetasilvaeWarning, at_line, shorten
-from metasilvae.formats.chunks import (
+from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
+from metasilvae.formats.text import (
     BATCH_ROWS,
     FIRST_BYTES,
     GrowingArray,
@@ -20,15 +33,321 @@ from metasilvae.formats.chunks import (
     check_size,
     decode_text,
 )
-from metasilvae.formats.csv_layout import (
-    Announcement,
-    Layout,
-    describe_row,
-    find_layout,
-    is_header,
-    split_cells,
-)
-from metasilvae.memory import allowed_memory
+from metasilvae.io.memory import allowed_memory
+
+DELIMITERS = ",;\t|"
+SAMPLED_LINES = 20
+SAMPLED_BYTES = 1 << 20
+NO_LABELS = "none"
+NO_COLUMN = -1
+NOTE_MARK = "#"
+# What people call the column of labels.
+LABEL_NAMES = frozenset({"label", "labels", "class", "classes", "target"})
+_BLANKS = " \t"
+_ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
+_MISSING = frozenset({"?", "na", "n/a", "nan", "+nan", "-nan", "null", "none", "nil", "-", "."})
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_MISSING_VALUE_ADVICE = "fill in a value or delete the row"
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """The counts of a ``# rows columns`` line."""
+
+    line: int
+    n_rows: int
+    n_features: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to read the rows of a CSV file.
+
+    A column whose name starts with ``#`` is a note that is passed over, unless it is the label.
+
+    Attributes
+    ----------
+    label_column : int
+        Position of the label, `NO_COLUMN` if there is none.
+    names : tuple of str or None
+        Names of all columns, the label's included.
+    width_line : int
+        Line that fixes the number of columns: the header, or the first row.
+    """
+
+    delimiter: str
+    n_columns: int
+    label_column: int
+    names: tuple[str, ...] | None
+    announcement: Announcement | None
+    width_line: int
+
+    @cached_property
+    def roles(self) -> NDArray[np.uint8]:
+        """What each column holds: `csv_rows.VALUE`, `LABEL` or `NOTE`."""
+        roles = np.full(self.n_columns, csv_rows.VALUE, dtype=np.uint8)
+        for column, name in enumerate(self.names or ()):
+            if name.startswith(NOTE_MARK):
+                roles[column] = csv_rows.NOTE
+        if self.has_labels:
+            roles[self.label_column] = csv_rows.LABEL
+        return roles
+
+    @property
+    def has_labels(self) -> bool:
+        return self.label_column != NO_COLUMN
+
+    @property
+    def n_features(self) -> int:
+        return int((self.roles == csv_rows.VALUE).sum())
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        if self.names is None:
+            return None
+        names = [name for name, role in zip(self.names, self.roles, strict=True) if role == csv_rows.VALUE]
+        return tuple(name or f"x[{feature}]" for feature, name in enumerate(names))
+
+    def column_name(self, column: int) -> str:
+        """``column 3 (alcohol)``; columns count from 1."""
+        name = self.names[column] if self.names else ""
+        return f"column {column + 1} ({name})" if name else f"column {column + 1}"
+
+
+def is_number(cell: str) -> bool:
+    return parse_number(cell.encode(errors="replace")) is not None
+
+
+def parse_announcement(line: str, number: int) -> Announcement | None:
+    """Counts of a ``# rows columns`` or ``# format rows columns`` line, None for any other comment."""
+    match = _ANNOUNCEMENT.fullmatch(line.strip())
+    return Announcement(number, int(match[2]), int(match[3])) if match else None
+
+
+def split_cells(line: str, delimiter: str) -> list[str]:
+    """Cells of a line without surrounding blanks and quotes; a ValueError says what is wrong with the quotes."""
+    blanks = _BLANKS.replace(delimiter, "")
+    skip_blanks = re.compile(f"[{blanks}]*").match
+    cells: list[str] = []
+    position = 0
+    while True:
+        position = skip_blanks(line, position).end()  # type: ignore[union-attr]
+        if line.startswith('"', position):
+            match = _QUOTED.match(line, position)
+            if match is None:
+                raise ValueError(
+                    f"column {len(cells) + 1}: the quote is not closed on this line; close it, or remove a line break "
+                    "inside the quotes"
+                )
+            cells.append(match[1].replace('""', '"'))
+            end = skip_blanks(line, match.end()).end()  # type: ignore[union-attr]
+            if end < len(line) and line[end] != delimiter:
+                raise ValueError(
+                    f"column {len(cells)}: text follows the closing quote; write a quote inside quotes twice"
+                )
+        else:
+            end = line.find(delimiter, position)
+            end = len(line) if end < 0 else end
+            cells.append(line[position:end].rstrip(_BLANKS))
+        if end == len(line):
+            return cells
+        position = end + 1
+
+
+def detect_delimiter(lines: Sequence[str]) -> str:
+    """The delimiter that makes the most numbers; among equals the one that occurs most in the first line."""
+
+    def score(delimiter: str) -> tuple[int, int]:
+        n_numbers = 0
+        for line in lines:
+            try:
+                cells = split_cells(line, delimiter)
+            except ValueError:
+                continue
+            if len(cells) > 1:
+                n_numbers += sum(is_number(cell.replace(",", ".")) for cell in cells)
+        return n_numbers, lines[0].count(delimiter)
+
+    return max(DELIMITERS, key=score)
+
+
+def is_header(cells: Sequence[str], label_column: int) -> bool:
+    """No cell but the label's is a number, and one of them could be a name."""
+    others = [cell for column, cell in enumerate(cells) if column != label_column]
+    return not any(map(is_number, others)) and any(
+        cell and cell.lower() not in _MISSING and not _INFINITE.fullmatch(cell) and not _DECIMAL_COMMA.fullmatch(cell)
+        for cell in others
+    )
+
+
+def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> Layout:
+    """Read the top of a file up to its first row."""
+    if not label_column or (label_column.isdecimal() and int(label_column) == 0):
+        raise RequestError(f"label column {label_column!r}: expected first, last, a column name or a number from 1")
+    named = label_column not in ("first", "last", NO_LABELS) and not label_column.isdecimal()
+    if named and header is False:
+        raise RequestError(f"the label column {label_column!r} is a name, but --no-header says there are no names")
+    forced = header is not None
+    announcement = _skip_comments(chunks)
+    sample = _sample_lines(chunks)
+    if not sample:
+        raise DataError(f"{chunks.source}: no rows; the file is empty or holds comments only")
+    delimiter = detect_delimiter(sample)
+    number = chunks.line
+    try:
+        cells = split_cells(sample[0], delimiter)
+    except ValueError as error:
+        raise DataError(at_line(chunks.source, number, str(error))) from None
+    if len(cells) < 2 and label_column != NO_LABELS:
+        raise DataError(at_line(chunks.source, number, _describe_single_column(sample[0])))
+    if named:
+        position = _locate_by_name(chunks.source, label_column, cells, number)
+        header = True
+    else:
+        position = _locate_by_number(chunks.source, label_column, len(cells), number)
+        header = is_header(cells, position) if header is None else header
+    if header:
+        chunks.skip_line()
+    layout = Layout(delimiter, len(cells), position, tuple(cells) if header else None, announcement, number)
+    if not forced:
+        _warn_of_names(chunks.source, layout, label_column, cells)
+    if layout.n_features == 0:
+        raise DataError(at_line(chunks.source, number, "no column holds values: names that start with # mark notes"))
+    return layout
+
+
+def _warn_of_names(source: str, layout: Layout, label_column: str, cells: Sequence[str]) -> None:
+    """Tell of names that speak against how the columns are taken."""
+    telling = [column for column, cell in enumerate(cells) if cell.lower() in LABEL_NAMES]
+    message = None
+    if layout.names is None:
+        if telling:
+            message = f"the first row holds {cells[telling[0]]!r} like a row of column names; --header reads it as such"
+    elif label_column == "first" and telling and layout.label_column not in telling:
+        name = cells[telling[0]]
+        message = (
+            f"labels are taken from the first column, {cells[0]!r}, though there is one called {name!r}; "
+            f"--label-column {name} takes that one"
+        )
+    if message:
+        warnings.warn(f"{source}: {message}", MetasilvaeWarning, stacklevel=2)
+
+
+def _skip_comments(chunks: TextChunks) -> Announcement | None:
+    """Pass blank and comment lines; return the first announcement among them."""
+    announcement = None
+    while peeked := chunks.peek_line():
+        text = peeked[0].strip()
+        if text.startswith(b"#"):
+            announcement = announcement or parse_announcement(text.decode(errors="replace"), chunks.line)
+        elif text:
+            break
+        chunks.skip_line()
+    return announcement
+
+
+def _sample_lines(chunks: TextChunks) -> list[str]:
+    """The current line and a few after it, without moving on; blank lines are left out."""
+    peeked = chunks.peek_line()
+    if peeked is None:
+        return []
+    try:
+        lines = [decode_text(peeked[0])]
+    except ValueError as error:
+        raise DataError(at_line(chunks.source, chunks.line, str(error))) from None
+    head = bytes(chunks.buffer[peeked[1] : min(peeked[1] + SAMPLED_BYTES, chunks.stop)])
+    further = [line.decode(errors="replace") for line in head.splitlines()[:SAMPLED_LINES]]
+    return lines + [line for line in further if line.strip()]
+
+
+def _describe_single_column(line: str) -> str:
+    advice = "separate label and values by , ; tab or |"
+    if len(line.split()) > 1:
+        advice = "it seems to be separated by blanks; " + advice
+    return f"{shorten(line.strip())} is a single column, a label and at least one value were expected; {advice}"
+
+
+def _locate_by_number(source: str, label_column: str, n_columns: int, line: int) -> int:
+    if label_column == "first":
+        return 0
+    if label_column == "last":
+        return n_columns - 1
+    if label_column == NO_LABELS:
+        return NO_COLUMN
+    if int(label_column) > n_columns:
+        raise DataError(
+            at_line(source, line, f"label column {label_column} was asked for, but there are {n_columns} columns")
+        )
+    return int(label_column) - 1
+
+
+def _locate_by_name(source: str, name: str, cells: Sequence[str], line: int) -> int:
+    if name not in cells:
+        near = difflib.get_close_matches(name, cells, 1)
+        advice = f"did you mean {near[0]!r}?" if near else "give a name of the header row, or first, last or a number"
+        raise DataError(at_line(source, line, f"no column is called {name!r} in the first row; {advice}"))
+    if list(cells).count(name) > 1:
+        raise DataError(
+            at_line(
+                source,
+                line,
+                f"{cells.count(name)} columns are called {name!r}; give the number of the column instead",
+            )
+        )
+    return list(cells).index(name)
+
+
+def describe_cell(cell: str) -> str | None:
+    """What keeps a cell from being a number, None if it is one."""
+    if is_number(cell):
+        return None
+    if not cell:
+        return f"the cell is empty, a number was expected; {_MISSING_VALUE_ADVICE}"
+    if cell.lower() in _MISSING:
+        return f"{shorten(cell)} stands for a missing value, a number was expected; {_MISSING_VALUE_ADVICE}"
+    if _INFINITE.fullmatch(cell):
+        return f"{shorten(cell)} is infinite, a finite number was expected; replace it or delete the row"
+    if _DECIMAL.fullmatch(cell):
+        return f"{shorten(cell)} is too large for a 64-bit floating point number; rescale the column"
+    if _DECIMAL_COMMA.fullmatch(cell):
+        return f"{shorten(cell)} is not a number; write a decimal point instead of the comma"
+    return (
+        f"{shorten(cell)} is not a number; encode categories as numbers, or name the label's column by --label-column"
+    )
+
+
+def describe_row(line: bytes, layout: Layout) -> str:
+    """What is wrong with a row that the compiled reader refused."""
+    try:
+        cells = split_cells(decode_text(line), layout.delimiter)
+    except ValueError as error:
+        return str(error)
+    if len(cells) != layout.n_columns:
+        what = "header" if layout.names else "first row"
+        advice = "add or remove cells, or quote a cell that holds the delimiter"
+        if cells[0].startswith("#"):
+            advice = "comments are allowed at the top of the file only"
+        elif len(cells) == layout.n_columns + 1 and not cells[-1]:
+            advice = "the line ends with a delimiter too many"
+        return (
+            f"{len(cells)} column{'s' * (len(cells) != 1)} found, {layout.n_columns} expected as in the {what} "
+            f"(line {layout.width_line}); {advice}"
+        )
+    for column, cell in enumerate(cells):
+        if layout.roles[column] == csv_rows.NOTE:
+            continue
+        if column == layout.label_column:
+            if not cell.strip():
+                return f"{layout.column_name(column)}: the label is missing; fill it in or delete the row"
+            continue
+        problem = describe_cell(cell.strip(_BLANKS))
+        if problem:
+            return f"{layout.column_name(column)}: {problem}"
+    return "the row cannot be read"
+
 
 _LABEL_COLUMN_NAMES = ("label", "class", "target")
 

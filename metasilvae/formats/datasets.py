@@ -7,15 +7,14 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import IO
 
-from metasilvae import storage
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line
 from metasilvae.formats.binary_files import looks_like_binary, read_binary, write_binary
-from metasilvae.formats.chunks import Problems, TextChunks
-from metasilvae.formats.csv_files import read_csv, write_csv
-from metasilvae.formats.csv_layout import NO_LABELS
+from metasilvae.formats.csv_files import NO_LABELS, read_csv, write_csv
 from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
-from metasilvae.formats.silva_faults import FOREST_WORD, TREE_WORD
+from metasilvae.formats.silva_models import FOREST_WORD, TREE_WORD
+from metasilvae.formats.text import Problems, TextChunks
+from metasilvae.io import storage
 
 WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
     "csv": write_csv,

@@ -11,16 +11,8 @@ from numpy.typing import NDArray
 from metasilvae._core import libsvm_rows, number_text
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, at_line, shorten
-from metasilvae.formats.chunks import (
-    BATCH_ROWS,
-    GrowingArray,
-    LabelCodes,
-    Problems,
-    TextChunks,
-    check_size,
-    decode_text,
-)
-from metasilvae.formats.csv_layout import describe_cell
+from metasilvae.formats.csv_files import describe_cell
+from metasilvae.formats.text import BATCH_ROWS, GrowingArray, LabelCodes, Problems, TextChunks, check_size, decode_text
 
 _ENTRY = re.compile(r"[0-9]+:[^,;|\"]*")
 

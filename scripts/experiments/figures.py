@@ -7,11 +7,9 @@ from collections import Counter
 from experiments.reader import FEWEST_SEEDS, Reader
 from experiments.store import Bundle
 from experiments.tasks import Task, phi, share
-from metasilvae.formats.study_tables import TEST_PREFIX, StudyTable
-from metasilvae.formats.training_logs import FIGURES, LoggedRun
-from metasilvae.plots.canvas import render
-from metasilvae.plots.convergence import draw_convergence
-from metasilvae.plots.studies import draw_variance, draw_weights
+from metasilvae.formats.training_records import FIGURES, TEST_PREFIX, LoggedRun, StudyTable
+from metasilvae.output.plots.canvas import render
+from metasilvae.output.plots.trainings import draw_convergence, draw_variance, draw_weights
 
 
 def draw_figures(bundle: Bundle) -> dict[str, bytes]:

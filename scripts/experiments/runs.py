@@ -18,21 +18,20 @@ import numpy as np
 from experiments.tasks import GRID, HELD_OUT, MOST_HELD_OUT, PAPER_EPSILONS, STEPS_PER_ROW, Task
 from metasilvae import __version__
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import split_dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.extras import find_library, load_library
-from metasilvae.fitness import Fitness
-from metasilvae.forest_options import forest_options_for
-from metasilvae.forest_training import ForestTrainer
-from metasilvae.forest_verification import Limits
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.formats.training_logs import FIGURES
-from metasilvae.imports.scikit_learn import import_estimator
+from metasilvae.formats.training_records import FIGURES
+from metasilvae.interop.imports.scikit_learn import import_estimator
 from metasilvae.model import Model
-from metasilvae.perturbation import Ball
-from metasilvae.rehearsal import make_trainer
-from metasilvae.splitting import split_dataset
-from metasilvae.training_options import options_for
-from metasilvae.verification import ask, verify
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.forest import ForestTrainer
+from metasilvae.training.options import forest_options_for, options_for
+from metasilvae.training.tuning import make_trainer
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.objective import Fitness
+from metasilvae.verification.verifier import make_query, verify
 
 Sources = dict[str, str]
 
@@ -60,7 +59,7 @@ class _Stopwatch:
 def _judge(model: Model, rows: Dataset, epsilon: float, voting: str | None = None) -> dict[str, Any]:
     """Numbers of rows by verdict, decided exactly, and what that took."""
     watch = _Stopwatch()
-    tally = verify(ask(model, rows, Ball(epsilon), voting=voting), 1, limits=Limits(steps=STEPS_PER_ROW)).tally
+    tally = verify(make_query(model, rows, Ball(epsilon), voting=voting), 1, limits=Limits(steps=STEPS_PER_ROW)).tally
     counts = {name: getattr(tally, name) for name in ("size", "correct", "stable", "robust", "no_info")}
     return {**counts, "processor": watch.read()["processor"]}
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from experiments.tasks import MODES, OTHER_SETS, Request, Results, Task
 from metasilvae import __version__
+from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
 from metasilvae.errors import DataError, MetasilvaeError
-from metasilvae.remote_datasets import choose_datasets, fetch_dataset, list_remote_datasets
-from metasilvae.report.transfers import TransferBar
-from metasilvae.storage import prepare_folder, read_source, write_output
+from metasilvae.io.storage import prepare_folder, read_source, write_output
+from metasilvae.output.text.terminal import TransferBar
 
 SPLITS = ("train", "test")
 

@@ -19,18 +19,17 @@ from typing import cast
 import numpy as np
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.scaling import Scale
 from metasilvae.errors import MetasilvaeError
-from metasilvae.formats import chunks
-from metasilvae.formats.attack_files import parse_attack
-from metasilvae.formats.boxes import read_boxes
-from metasilvae.formats.checkpoint_files import unpack
+from metasilvae.formats import text
+from metasilvae.formats.binary_files import read_idx
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.formats.idx_files import read_idx
 from metasilvae.formats.silva_models import format_model, parse_model, same_model
-from metasilvae.formats.weights import read_weights
-from metasilvae.merging import merge_shards, read_shard
-from metasilvae.scaling import Scale
-from metasilvae.storage import STANDARD_STREAM
+from metasilvae.io.storage import STANDARD_STREAM
+from metasilvae.perturbations.attack_files import parse_attack
+from metasilvae.perturbations.boxes import read_boxes, read_weights
+from metasilvae.training.checkpoint.files import unpack
+from metasilvae.verification.shards import merge_shards, read_shard
 
 CORPUS = Path(__file__).parent / "corpus"
 LONGEST_MESSAGE = 2000
@@ -148,7 +147,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 def try_one(target: str, content: bytes) -> bool:
     """Whether a reader takes an input; anything but a valid object or a clear error is raised."""
-    chunks.CHUNK_BYTES = CHUNK_BYTES
+    text.CHUNK_BYTES = CHUNK_BYTES
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,0 +1,1 @@
+"""What a model does and why: explanations, differences, simplification, summaries."""

@@ -1,0 +1,142 @@
+"""All that is to be known of a model on one data set under one perturbation: verdicts, curve, fragile rows and why."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from metasilvae.analysis.explanation import Explanation, UnstableRow, explain_in_batches
+from metasilvae.errors import MetasilvaeError
+from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.verification.curve import Curve
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.metrics import Evaluation, confusion
+from metasilvae.verification.radius import Radii, check_radii, find_radii, in_common_unit
+from metasilvae.verification.verdicts import Outcome, Stability
+from metasilvae.verification.verifier import VerificationQuery, verify
+
+# For what is to come and its number of rows, something to be entered that gives a function to tell of rows done.
+Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+
+
+@dataclass
+class Attribution:
+    """What makes rows unstable, counted over those that were explained.
+
+    Attributes
+    ----------
+    n_explained : int
+    moved, frozen : Counter
+        For each feature the number of rows whose counterexample must move it, or whose frozen set it belongs to.
+    crossed : Counter
+        For each test (feature, threshold) the number of rows whose counterexample decides it the other way.
+    crossed_nodes : Counter
+        The same for each node of the model, by its position in ``Model.nodes``.
+    most_fragile : list of UnstableRow
+        Those with the smallest radii.
+    """
+
+    n_explained: int = 0
+    moved: Counter[int] = field(default_factory=Counter)
+    frozen: Counter[int] = field(default_factory=Counter)
+    crossed: Counter[tuple[int, float]] = field(default_factory=Counter)
+    crossed_nodes: Counter[int] = field(default_factory=Counter)
+    most_fragile: list[UnstableRow] = field(default_factory=list)
+
+    def add(self, part: Explanation, n_fragile: int) -> None:
+        """Count further rows; of all rows only the most fragile ones are kept."""
+        self.n_explained += len(part.rows)
+        self.moved += part.moved_features
+        self.frozen += part.frozen_features
+        self.crossed += part.crossed_tests
+        self.crossed_nodes += part.crossed_nodes
+        candidates = Explanation(part.question, part.outcome, self.most_fragile + part.rows)
+        self.most_fragile = candidates.most_fragile(n_fragile)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What was found out on one data set.
+
+    Attributes
+    ----------
+    curve : Curve or None
+        In the unit of `is_over_epsilon`.
+    no_curve : str
+        Why there is no curve.
+    """
+
+    question: VerificationQuery
+    perturbation: Perturbation
+    outcome: Outcome
+    curve: Curve | None
+    no_curve: str
+    attribution: Attribution
+
+    @property
+    def is_over_epsilon(self) -> bool:
+        """Whether radii, those of the curve too, are values of epsilon, or else multiples of the radii of an attack."""
+        return isinstance(self.perturbation, Ball)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        tally = self.outcome.tally
+        return Evaluation(self.question.model, self.question.dataset, tally.correct, self.perturbation, tally)
+
+    @cached_property
+    def confusion(self) -> dict[tuple[str, str], int]:
+        """Number of rows for each pair of true label and answer."""
+        return confusion(self.question.model, self.question.dataset, self.outcome.answers)
+
+
+def assess(
+    question: VerificationQuery,
+    perturbation: Perturbation,
+    jobs: int | None = None,
+    *,
+    n_fragile: int = 10,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    watch: Watch = lambda what, n_rows: nullcontext(lambda count: None),
+) -> Assessment:
+    """Find out everything.
+
+    Parameters
+    ----------
+    perturbation : Perturbation
+        The one of the question.
+    limits : Limits or None
+        What may be spent on each question about a row of a forest; None means whatever it takes.
+    stop : threading.Event or None
+        Once set, what is left stays open: rows without verdict, radii that are bounds, rows not explained.
+    watch : function
+        Called at the start of each part of the work.
+    """
+    n_rows = question.dataset.n_samples
+    with watch("verify", n_rows) as on_rows:
+        outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
+    radii: Radii | None = None
+    no_curve = ""
+    try:
+        check_radii(question)
+    except MetasilvaeError as error:
+        no_curve = str(error)
+    else:
+        in_unit = in_common_unit(question) if isinstance(perturbation, Ball) else question
+        with watch("radii", n_rows) as on_rows:
+            radii = find_radii(in_unit, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        size = perturbation.epsilon if isinstance(perturbation, Ball) else 1.0
+        proved = np.where(outcome.stability == Stability.STABLE, size, 0.0)
+        radii = replace(radii, lower=np.minimum(np.maximum(radii.lower, proved), radii.upper))
+    attribution = Attribution()
+    with watch("explain", outcome.tally.unstable) as on_rows:
+        for rows in explain_in_batches(question, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows):
+            attribution.add(Explanation(question, outcome, rows), n_fragile)
+    curve = None if radii is None else Curve(radii)
+    return Assessment(question, perturbation, outcome, curve, no_curve, attribution)

@@ -1,0 +1,434 @@
+"""Where two models answer differently: exact regions, or a proof that there are none.
+
+Two trees are walked at once (cython_ext/comparison.pyx), so that every pair of leaves with a common sample is seen. Two
+forests with the same number of trees are compared tree by tree: if each contributes the same to the vote everywhere,
+the forests answer the same. If not, samples of the regions are tried; where none of them gets different answers, a
+complete search decides, if it ends within the limits (metasilvae.analysis.difference).
+
+A complete search, within limits, for samples that two forests answer differently.
+
+The search itself is cython_ext/forest_difference.pyx.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import comparison as kernel
+from metasilvae._core import forest_difference as forest_kernel
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, ModelError, RequestError
+from metasilvae.model import Model, join_trees
+from metasilvae.prediction import predict
+from metasilvae.verification.forest import INTERRUPTED, STEPS, STEPS_PER_SLICE, TIMEOUT, Limits
+from metasilvae.voting import VOTINGS, choose_voting
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DifferenceFindings:
+    """What a search found.
+
+    Attributes
+    ----------
+    box : pair of float64 arrays, shape (n_features,), or None
+        Closed bounds of a box in which the answers differ everywhere.
+    reason : str or None
+        Why the search ended before it could decide; None if it has decided.
+    n_steps : int
+        Boxes looked at.
+    """
+
+    box: tuple[FloatArray, FloatArray] | None
+    reason: str | None
+    n_steps: int
+
+
+def search_difference(
+    first: Model,
+    second: Model,
+    votings: tuple[str, str],
+    lower: FloatArray,
+    upper: FloatArray,
+    is_equal: Callable[[int], bool],
+    differs_in: Callable[[FloatArray, FloatArray], bool],
+    *,
+    limits: Limits,
+    stop: threading.Event | None = None,
+    on_share: Callable[[float], object] = lambda share: None,
+) -> DifferenceFindings:
+    """Search for a box in which two forests answer differently.
+
+    Parameters
+    ----------
+    lower, upper : float64 arrays, shape (n_features,)
+        Where to search.
+    is_equal : function of a position
+        Whether the trees at this position contribute the same to the votes everywhere between lower and upper.
+    differs_in : function of bounds
+        Whether the exact answers differ in a box that no test divides.
+    limits : Limits
+        For the whole search.
+    stop : threading.Event or None
+        Ends the search once set.
+    on_share : function
+        Called with the part of the search that is done, from 0 to 1.
+    """
+    start = time.perf_counter()
+    models = _name_alike(first.feasible, second.feasible)
+    units, slack = _score(models, votings)
+    kind = first.leaf_kind
+    joined = join_trees(
+        [replace(model, leaf_values=part, leaf_kind=kind) for model, part in zip(models, units, strict=True)]
+    )
+    is_known = np.array([[label in model.labels for label in joined.labels] for model in (first, second)])
+    search = forest_kernel.DifferenceSearch(
+        joined.nodes, joined.roots, first.n_trees, joined.max_depth,
+        _find_shared(models, units, votings, is_equal), joined.leaf_values, is_known.astype(np.uint8), slack,
+        lower, upper,
+    )  # fmt: skip
+    while True:
+        left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
+        found = search.advance(min(STEPS_PER_SLICE, left))
+        on_share(search.done)
+        if found == forest_kernel.EQUAL:
+            return DifferenceFindings(None, None, search.n_steps)
+        if found in (forest_kernel.DIFFERENT, forest_kernel.CANDIDATE):
+            box = search.box[0].copy(), search.box[1].copy()
+            if differs_in(*box):
+                return DifferenceFindings(box, None, search.n_steps)
+            assert found == forest_kernel.CANDIDATE
+        if stop is not None and stop.is_set():
+            return DifferenceFindings(None, INTERRUPTED, search.n_steps)
+        if limits.steps is not None and search.n_steps >= limits.steps:
+            return DifferenceFindings(None, STEPS, search.n_steps)
+        if limits.seconds is not None and time.perf_counter() - start >= limits.seconds:
+            return DifferenceFindings(None, TIMEOUT, search.n_steps)
+
+
+def _name_alike(first: Model, second: Model) -> tuple[Model, Model]:
+    """The same trees with the labels of both; nothing is ever counted for a label that a model does not know."""
+    labels = tuple(dict.fromkeys([*first.labels, *second.labels]))
+
+    def rename(model: Model) -> Model:
+        values = np.zeros((model.n_leaves, len(labels)), dtype=model.leaf_values.dtype)
+        values[:, [labels.index(label) for label in model.labels]] = model.leaf_values
+        return replace(model, leaf_values=values, labels=labels)
+
+    return rename(first), rename(second)
+
+
+def _score(models: tuple[Model, Model], votings: tuple[str, str]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """Scores of the leaves of each model in whole numbers, in the same unit if they vote alike; and slacks of sums."""
+    if votings[0] == votings[1]:
+        scores = VOTINGS[votings[0]].score(join_trees(models))
+        units = np.split(scores.units, [models[0].n_leaves])
+        errors = [scores.error, scores.error]
+    else:
+        each = [VOTINGS[voting].score(model) for model, voting in zip(models, votings, strict=True)]
+        units, errors = [scores.units for scores in each], [scores.error for scores in each]
+    slack = [2 * error * model.n_trees for error, model in zip(errors, models, strict=True)]
+    return units, np.array(slack, dtype=np.int64)
+
+
+def _find_shared(
+    models: tuple[Model, Model],
+    units: list[NDArray[np.int64]],
+    votings: tuple[str, str],
+    is_equal: Callable[[int], bool],
+) -> NDArray[np.uint8]:
+    """Which trees have a counterpart in the other model: the same tree anywhere, or an equal one at the same place."""
+    is_shared = [np.zeros(model.n_trees, dtype=np.uint8) for model in models]
+    if votings[0] != votings[1]:
+        return np.concatenate(is_shared)
+    keys = [
+        [_key_of(model, part, position) for position in range(model.n_trees)]
+        for model, part in zip(models, units, strict=True)
+    ]
+    common = Counter(keys[0]) & Counter(keys[1])
+    for flags, own in zip(is_shared, keys, strict=True):
+        left = common.copy()
+        for position, key in enumerate(own):
+            flags[position] = left[key] > 0
+            left[key] -= 1
+    for position in range(min(models[0].n_trees, models[1].n_trees)):
+        if not is_shared[0][position] and not is_shared[1][position] and is_equal(position):
+            is_shared[0][position] = is_shared[1][position] = 1
+    return np.concatenate(is_shared)
+
+
+def _key_of(model: Model, units: NDArray[np.int64], position: int) -> Hashable:
+    """Something that is the same for the same tests in the same places with the same scores."""
+    tree = replace(model, leaf_values=units).tree(position)
+    return tree.nodes["feature"].tobytes(), tree.nodes["threshold"].tobytes(), tree.leaf_values.tobytes()
+
+
+LARGEST = float(np.finfo(np.float64).max)
+# Regions of each tree of a forest from which samples are tried.
+TRIED_REGIONS = 256
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A box of samples about which something is asked or promised.
+
+    Attributes
+    ----------
+    lower, upper : float64 arrays, shape (n_features,)
+        Finite; the largest numbers stand for no bound.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    description: str
+
+    @classmethod
+    def everything(cls, n_features: int) -> Domain:
+        bound = np.full(n_features, LARGEST)
+        return cls(-bound, bound, "all samples")
+
+    @classmethod
+    def between(cls, minimum: float, maximum: float, n_features: int) -> Domain:
+        """The same range in every feature."""
+        if not minimum <= maximum:
+            raise RequestError(f"the range [{minimum:g}, {maximum:g}] is empty; give the smaller bound first")
+        lower, upper = max(minimum, -LARGEST), min(maximum, LARGEST)
+        return cls(
+            np.full(n_features, lower, dtype=np.float64),
+            np.full(n_features, upper, dtype=np.float64),
+            f"[{minimum:g}, {maximum:g}] in each feature",
+        )
+
+    @classmethod
+    def around(cls, dataset: Dataset, margin: float = 0.0) -> Domain:
+        """The smallest box that holds all rows, wider by a margin on all sides."""
+        if not dataset.n_samples:
+            raise DataError(f"{dataset.source}: has no rows to take a domain from")
+        with np.errstate(over="ignore"):
+            lower = np.maximum(dataset.X.min(axis=0) - margin, -LARGEST)
+            upper = np.minimum(dataset.X.max(axis=0) + margin, LARGEST)
+        more = f", {margin:g} more on all sides" if margin else ""
+        return cls(lower, upper, f"the range of each feature in {dataset.source}{more}")
+
+
+class Result(enum.Enum):
+    """What is known about the difference of two models on a domain."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box in which two models answer differently.
+
+    Attributes
+    ----------
+    lower, upper, point : float64 arrays, shape (n_features,)
+        Closed bounds, and a sample between them. Of forests only the sample is known to get different answers.
+    first, second : tuple of str
+        Labels that the models answer.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    point: NDArray[np.float64]
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+    @property
+    def is_difference(self) -> bool:
+        return set(self.first) != set(self.second)
+
+
+@dataclass(frozen=True)
+class ModelDifference:
+    """What was found out about two models.
+
+    Attributes
+    ----------
+    n_regions : int or None
+        Number of all regions with different answers; None for forests, of which only samples are known.
+    regions : list of Region
+        Some of them.
+    reason : str or None
+        Why the question is undecided, if it is.
+    """
+
+    first: Model
+    second: Model
+    domain: Domain
+    result: Result
+    n_regions: int | None
+    regions: list[Region]
+    reason: str | None = None
+
+
+def compare(
+    first: Model,
+    second: Model,
+    domain: Domain | None = None,
+    *,
+    voting: str | None = None,
+    max_regions: int = 10,
+    samples: NDArray[np.float64] | None = None,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_share: Callable[[float], object] = lambda share: None,
+) -> ModelDifference:
+    """Compare the answers of two models for all samples of a domain.
+
+    Parameters
+    ----------
+    domain : Domain or None
+        None means all finite samples.
+    voting : str or None
+        One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
+    max_regions : int
+        Number of regions to hand out; all are counted.
+    samples : float64 array, shape (n_samples, n_features), or None
+        Samples of forests to try before the search.
+    limits : Limits or None
+        What the search in forests may take; None means whatever it takes.
+    stop : threading.Event or None
+        Once set, the search ends.
+    on_share : function
+        Called with the part of the search that is done, from 0 to 1.
+    """
+    if first.n_features != second.n_features:
+        raise ModelError(
+            f"{first.source} has {first.n_features} features, {second.source} has {second.n_features}; "
+            "only models of the same features can be compared"
+        )
+    votings = choose_voting(first, voting), choose_voting(second, voting)
+    domain = Domain.everything(first.n_features) if domain is None else domain
+    if first.n_trees == second.n_trees == 1:
+        classes = number_classes((first, second), "max")
+        n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
+        regions = _answer_in(first, second, votings, lowers, uppers)
+        return ModelDifference(first, second, domain, Result.DIFFERENT if n_found else Result.EQUAL, n_found, regions)
+
+    equal: set[int] = set()
+    regions = []
+    if votings[0] == votings[1]:
+        classes = number_classes((first, second), votings[0])
+        for position in range(min(first.n_trees, second.n_trees)):
+            n_found, lowers, uppers = find_regions((first, second), position, classes, domain, TRIED_REGIONS)
+            if n_found == 0:
+                equal.add(position)
+            regions += _answer_in(first, second, votings, lowers, uppers)
+    if first.n_trees == second.n_trees == len(equal):
+        return ModelDifference(first, second, domain, Result.EQUAL, None, [])
+    if samples is not None:
+        inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
+        regions += _answer_in(first, second, votings, inside, inside)
+    regions = [region for region in regions if region.is_difference]
+    if regions:
+        return ModelDifference(first, second, domain, Result.DIFFERENT, None, regions[:max_regions])
+
+    def look_at(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> list[Region]:
+        return [
+            region for region in _answer_in(first, second, votings, lower[None], upper[None]) if region.is_difference
+        ]
+
+    found = search_difference(
+        first, second, votings, domain.lower, domain.upper, equal.__contains__, lambda *box: bool(look_at(*box)),
+        limits=limits or Limits(), stop=stop, on_share=on_share,
+    )  # fmt: skip
+    if found.box is not None:
+        return ModelDifference(first, second, domain, Result.DIFFERENT, None, look_at(*found.box)[:max_regions])
+    result = Result.EQUAL if found.reason is None else Result.UNDECIDED
+    return ModelDifference(first, second, domain, result, None, [], found.reason)
+
+
+def find_regions(
+    models: tuple[Model, Model],
+    position: int,
+    classes: Sequence[NDArray[np.int32]],
+    domain: Domain,
+    max_regions: int = 0,
+) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+    """Number of regions in which one tree of each model falls into leaves of different classes, and some of them.
+
+    Parameters
+    ----------
+    position : int
+        Of the tree in both models.
+    classes : two int32 arrays
+        Class of each leaf of the models.
+    """
+    room = np.empty((2, max_regions, len(domain.lower)))
+    leaves = np.empty((max_regions, 2), dtype=np.int32)
+    first, second = models
+    n_found = kernel.find_differences(
+        first.nodes, int(first.roots[position]), classes[0], second.nodes, int(second.roots[position]), classes[1],
+        first.max_depth + second.max_depth, domain.lower, domain.upper, leaves, *room,
+    )  # fmt: skip
+    lowers, uppers = room[:, :n_found]
+    return n_found, lowers, uppers
+
+
+def number_classes(models: Sequence[Model], voting: str) -> list[NDArray[np.int32]]:
+    """Numbers for the leaves of several models: equal ones for leaves that contribute the same to the vote."""
+    numbers: dict[Hashable, int] = {}
+    found = []
+    for model in models:
+        if voting == "max":
+            answers = [_named(model, label_set) for label_set in model.leaf_answers.sets]
+            of_answer = [numbers.setdefault(frozenset(answer), len(numbers)) for answer in answers]
+            found.append(np.array(of_answer, dtype=np.int32)[model.leaf_answers.ids])
+            continue
+        contributions = []
+        for values in model.leaf_values.tolist():
+            # A distribution is known by its counts in lowest terms; -0.0 is 0.
+            divisor = math.gcd(*values) if voting == "average" else 1
+            terms = (value // divisor if voting == "average" else value + 0.0 for value in values)
+            contributions.append(frozenset(zip(model.labels, terms, strict=True)))
+        found.append(np.array([numbers.setdefault(each, len(numbers)) for each in contributions], dtype=np.int32))
+    return found
+
+
+def _named(model: Model, label_set: Sequence[int]) -> tuple[str, ...]:
+    return tuple(model.labels[label] for label in label_set)
+
+
+def _answer_in(
+    first: Model, second: Model, votings: tuple[str, str], lowers: NDArray[np.float64], uppers: NDArray[np.float64]
+) -> list[Region]:
+    points = choose_points(lowers, uppers)
+    answers = [
+        [_named(model, table.sets[number]) for number in table.ids]
+        for model, table in (
+            (model, predict(model, points, voting)) for model, voting in zip((first, second), votings, strict=True)
+        )
+    ]
+    return [Region(*parts) for parts in zip(lowers, uppers, points, *answers, strict=True)]
+
+
+def choose_points(lowers: NDArray[np.float64], uppers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A sample in each region: the middle, the only bound where there is one, 0 where there is none."""
+    has_lower, has_upper = lowers > -LARGEST, uppers < LARGEST
+    middle = 0.5 * lowers + 0.5 * uppers
+    points = np.where(has_lower & has_upper, middle, np.where(has_lower, lowers, np.where(has_upper, uppers, 0.0)))
+    return np.ascontiguousarray(np.clip(points, lowers, uppers))
+
+
+def count_unequal_rows(first: Model, second: Model, dataset: Dataset, voting: str | None, jobs: int | None) -> int:
+    """Rows for which two models answer different labels; labels are compared by name."""
+    named = []
+    for model in (first, second):
+        table = predict(model, dataset.X, voting, jobs)
+        numbers = [frozenset(_named(model, label_set)) for label_set in table.sets]
+        named.append([numbers[number] for number in table.ids])
+    return sum(one != other for one, other in zip(*named, strict=True))

@@ -1,0 +1,452 @@
+"""Why rows are unstable: the features and thresholds behind it, and which features to freeze.
+
+A perturbed row with another answer shows a set of features that must move for it. Frozen features make the row stable
+if they include one of each such set. So the smallest set to freeze is found by turns: the smallest one that hits all
+sets seen so far; and, as long as the verifier finds the row unstable with that one frozen, a further set.
+
+The smallest set that has an element in common with each of several sets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.model import Model
+from metasilvae.perturbations.boxes import Boxes
+from metasilvae.verification.forest import INTERRUPTED, Limits
+from metasilvae.verification.radius import Radii, find_radii, has_radii, in_common_unit
+from metasilvae.verification.verdicts import Outcome, Stability
+from metasilvae.verification.verifier import VerificationQuery, Witness, find_witnesses, verify
+
+# Branches looked at before the search is content with what it has found.
+MAX_STEPS = 20_000
+
+
+def find_smallest_hitting_set(
+    sets: Iterable[frozenset[int]], max_steps: int = MAX_STEPS
+) -> tuple[frozenset[int], bool]:
+    """A smallest set that hits all given sets, none of which is empty, and whether it is proved to be smallest.
+
+    Branch and bound, depth first: some set that is not hit must be hit by one of its elements. As many elements are
+    needed as there are sets without common elements.
+    """
+    family = _without_supersets(sets)
+    best = _hit_greedily(family)
+    n_steps = 0
+    todo: list[tuple[frozenset[int], frozenset[int]]] = [(frozenset(), frozenset())]  # chosen, ruled out
+    while todo:
+        chosen, excluded = todo.pop()
+        left = [each - excluded for each in family if not each & chosen]
+        if len(chosen) + _count_disjoint(left) >= len(best):
+            continue
+        if not left:
+            best = chosen
+            continue
+        if not all(left):
+            continue
+        n_steps += 1
+        if n_steps > max_steps:
+            return best, False
+        counts = Counter(element for each in left for element in each)
+        smallest: frozenset[int] = min(left, key=lambda each: (len(each), sorted(each)))
+        branches = sorted(smallest, key=lambda element: (-counts[element], element))
+        # Once an element has been tried, the branches after it need not try it again; the last one pushed goes first.
+        todo += [
+            (chosen | {element}, excluded | frozenset(branches[:place]))
+            for place, element in reversed(list(enumerate(branches)))
+        ]
+    return best, True
+
+
+def _without_supersets(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+    """A set that contains another one is hit with it."""
+    family: list[frozenset[int]] = []
+    for each in sorted(set(sets), key=lambda each: (len(each), sorted(each))):
+        if not any(smaller <= each for smaller in family):
+            family.append(each)
+    return family
+
+
+def _hit_greedily(family: list[frozenset[int]]) -> frozenset[int]:
+    chosen: set[int] = set()
+    left = family
+    while left:
+        counts = Counter(element for each in left for element in each)
+        chosen.add(min(counts, key=lambda element: (-counts[element], element)))
+        left = [each for each in left if not each & chosen]
+    return frozenset(chosen)
+
+
+def _count_disjoint(family: list[frozenset[int]]) -> int:
+    seen: set[int] = set()
+    count = 0
+    for each in sorted(family, key=len):
+        if not each & seen:
+            seen |= each
+            count += 1
+    return count
+
+
+# Rows looked at together, so that many features need little memory.
+ROWS_AT_A_TIME = 256
+# Turns for a row, after which an upper bound will do.
+MAX_TURNS = 100
+
+
+@dataclass(frozen=True)
+class FrozenSet:
+    """Features that, frozen, make a row stable.
+
+    Attributes
+    ----------
+    features : tuple of int or None
+        Increasing; None if freezing does not help, or if that is not known.
+    is_smallest : bool
+        Whether it is proved that there is no smaller set (or none at all).
+    """
+
+    features: tuple[int, ...] | None
+    is_smallest: bool
+
+
+@dataclass(frozen=True)
+class UnstableRow:
+    """One unstable row.
+
+    Attributes
+    ----------
+    witness : Witness
+        For a tree the nearest one.
+    moved : tuple of int
+        Features that must move to get the other answer as the witness does, increasing.
+    crossed : tuple of (int, float)
+        Tests (feature, threshold) on the paths of the witness that the row itself decides the other way.
+    frozen : FrozenSet
+    radius, radius_at_most : float or None
+        The largest radius at which the row is stable (`metasilvae.verification.radius`), where the perturbation has
+        radii: the proved lower bound and the upper bound.
+    is_complete : bool
+        Whether no search for the frozen set or the radius was ended early.
+    """
+
+    witness: Witness
+    moved: tuple[int, ...]
+    crossed: tuple[tuple[int, float], ...]
+    frozen: FrozenSet
+    radius: float | None = None
+    radius_at_most: float | None = None
+    is_complete: bool = True
+
+    @property
+    def row(self) -> int:
+        return self.witness.row
+
+    @property
+    def has_exact_radius(self) -> bool:
+        return self.radius == self.radius_at_most
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What makes the rows of a question unstable."""
+
+    question: VerificationQuery
+    outcome: Outcome
+    rows: list[UnstableRow]
+
+    @property
+    def n_interrupted(self) -> int:
+        """Rows whose radius or frozen set is not known because the work was ended early."""
+        return sum(not row.is_complete for row in self.rows)
+
+    @cached_property
+    def moved_features(self) -> Counter[int]:
+        """For each feature the number of unstable rows whose witness must move it."""
+        return Counter(feature for row in self.rows for feature in row.moved)
+
+    @cached_property
+    def frozen_features(self) -> Counter[int]:
+        """For each feature the number of unstable rows whose frozen set it belongs to."""
+        return Counter(feature for row in self.rows for feature in row.frozen.features or ())
+
+    @cached_property
+    def crossed_tests(self) -> Counter[tuple[int, float]]:
+        """For each test the number of unstable rows whose witness crosses it."""
+        return Counter(test for row in self.rows for test in row.crossed)
+
+    @cached_property
+    def crossed_nodes(self) -> Counter[int]:
+        """For each node of the model the number of unstable rows whose witness comes by and crosses its test."""
+        model, X = self.question.model, self.question.dataset.X
+        if not self.rows:
+            return Counter()
+        samples = X[[row.row for row in self.rows]]
+        points = np.stack([row.witness.point for row in self.rows])
+        # A test that those above it decide already is on a path, but it is not what a witness must cross.
+        tests = [set(row.crossed) for row in self.rows]
+        return Counter(
+            node
+            for item, node in _find_crossings(model, samples, points)
+            if model.nodes[node].item()[1::-1] in tests[item]
+        )
+
+    @cached_property
+    def frozen_sizes(self) -> Counter[int]:
+        """Number of rows for each size of frozen sets."""
+        return Counter(len(row.frozen.features) for row in self.rows if row.frozen.features is not None)
+
+    def most_fragile(self, count: int) -> list[UnstableRow]:
+        """The rows with the smallest radii, or with the nearest witnesses where there are no radii."""
+        X = self.question.dataset.X
+
+        def distance(row: UnstableRow) -> float:
+            return float(np.abs(row.witness.point - X[row.row]).max()) if row.radius is None else row.radius
+
+        return sorted(self.rows, key=lambda row: (distance(row), row.row))[:count]
+
+
+def explain(question: VerificationQuery, jobs: int | None = None, *, limits: Limits | None = None) -> Explanation:
+    """Find out which rows are unstable, and what makes each of them so.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Threads; None means all available cores. The result does not depend on it.
+    limits : Limits or None
+        What may be spent on each question about a row of a forest; None means whatever it takes.
+    """
+    return explain_outcome(question, verify(question, jobs, limits=limits), jobs, limits=limits)
+
+
+def explain_outcome(
+    question: VerificationQuery,
+    outcome: Outcome,
+    jobs: int | None = None,
+    *,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_searches: Callable[[int], object] = lambda count: None,
+) -> Explanation:
+    """Find out what makes the unstable rows of a verification unstable.
+
+    Parameters
+    ----------
+    stop : threading.Event or None
+        Once set, the frozen sets and radii that are left stay open.
+    on_searches : function
+        Called with the number of searches that are done since the last call, by any thread; `count_searches` tells
+        how many there will be.
+    """
+    verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
+    batches = _explain_batches(question, outcome, verifier, None, on_searches, on_searches)
+    return Explanation(question, outcome, [row for batch in batches for row in batch])
+
+
+def explain_in_batches(
+    question: VerificationQuery,
+    outcome: Outcome,
+    jobs: int | None = None,
+    *,
+    limits: Limits | None = None,
+    radii: Radii | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Iterator[list[UnstableRow]]:
+    """The same some rows at a time, only those that are explained in full.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        What `verify` found for the question.
+    radii : Radii or None
+        Of all rows, if they are known already, in the unit that is wanted.
+    stop : threading.Event or None
+        Once set, no further rows are explained.
+    on_rows : function
+        Called with the number of unstable rows that are done since the last call.
+    """
+    verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
+    for batch in _explain_batches(question, outcome, verifier, radii, lambda count: None, on_rows):
+        yield [row for row in batch if row.is_complete]
+        if verifier.stop.is_set():
+            return
+
+
+def _explain_batches(
+    question: VerificationQuery,
+    outcome: Outcome,
+    verifier: _Verifier,
+    radii: Radii | None,
+    on_radii: Callable[[int], object],
+    on_frozen: Callable[[int], object],
+) -> Iterator[list[UnstableRow]]:
+    unstable = _find_unstable(outcome)
+    for start in range(0, len(unstable), ROWS_AT_A_TIME):
+        rows = unstable[start : start + ROWS_AT_A_TIME]
+        known = _radii(question, rows, verifier, on_radii) if radii is None else radii.subset(rows)
+        yield _explain_rows(question, outcome, rows, known, verifier, on_frozen)
+
+
+def count_searches(question: VerificationQuery, outcome: Outcome) -> int:
+    """How many searches it takes to explain: one for the frozen set of each unstable row, one for its radius."""
+    return len(_find_unstable(outcome)) * (2 if has_radii(question) else 1)
+
+
+def _find_unstable(outcome: Outcome) -> NDArray[np.intp]:
+    return np.flatnonzero(outcome.stability == Stability.UNSTABLE)
+
+
+@dataclass(frozen=True)
+class _Verifier:
+    """Verification on so many threads, within these limits, until it is stopped."""
+
+    jobs: int | None
+    limits: Limits | None
+    stop: threading.Event
+
+    def find_witnesses(self, question: VerificationQuery) -> tuple[Outcome, list[Witness]]:
+        outcome = verify(question, self.jobs, limits=self.limits, stop=self.stop)
+        return outcome, list(find_witnesses(question, outcome, self.jobs))
+
+    def find_radii(self, question: VerificationQuery, on_rows: Callable[[int], object]) -> Radii:
+        return find_radii(question, self.jobs, limits=self.limits, stop=self.stop, on_rows=on_rows)
+
+
+def _explain_rows(
+    question: VerificationQuery,
+    outcome: Outcome,
+    rows: NDArray[np.intp],
+    radii: Radii | None,
+    verifier: _Verifier,
+    on_frozen: Callable[[int], object],
+) -> list[UnstableRow]:
+    """Explain unstable rows; `radii` are theirs."""
+    part = question.subset(rows)
+    first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
+    boxes = _explicit(part)
+    part = replace(part, boxes=boxes)
+    start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
+    sets = _freeze(part, start, first, verifier, on_frozen)
+    reasons = {} if radii is None else radii.reasons
+    model = question.model.feasible
+    return [
+        UnstableRow(
+            replace(witness, row=int(rows[item])),
+            tuple(sorted(_moved(witness, start[item]))),
+            find_crossed_tests(model, part.dataset.X[item], witness.point),
+            sets.get(item, FrozenSet(None, False)),
+            None if radii is None else float(radii.lower[item]),
+            None if radii is None else float(radii.upper[item]),
+            item in sets and reasons.get(item) != INTERRUPTED,
+        )
+        for item, witness in sorted(first.items())
+    ]
+
+
+def _explicit(question: VerificationQuery) -> Boxes:
+    """The same boxes as absolute bounds."""
+    bounds = [question.boxes.bounds(row) for row in range(question.dataset.n_samples)]
+    lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
+    return question.boxes.with_bounds(lower, upper)
+
+
+def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
+    """Features in which a witness differs from what the row starts from; it keeps all values that it can keep."""
+    return frozenset(map(int, np.flatnonzero(witness.point != start)))
+
+
+def _freeze(
+    question: VerificationQuery,
+    start: NDArray[np.float64],
+    first: dict[int, Witness],
+    verifier: _Verifier,
+    on_searches: Callable[[int], object],
+) -> dict[int, FrozenSet]:
+    """A smallest frozen set for each row, by position; rows that are left when work is stopped have none."""
+    seen = {item: [_moved(witness, start[item])] for item, witness in first.items()}
+    found = {item: FrozenSet(None, True) for item, sets in seen.items() if not sets[0]}
+    # Frozen sets that grow by whole sets, once there have been too many turns.
+    grown: dict[int, frozenset[int]] = {}
+    active = [item for item in seen if item not in found]
+    on_searches(len(found))
+    for turn in range(MAX_TURNS + question.dataset.n_features):
+        if not active or verifier.stop.is_set():
+            break
+        trial: dict[int, tuple[frozenset[int], bool]] = {}
+        for item in active:
+            if turn < MAX_TURNS:
+                trial[item] = find_smallest_hitting_set(seen[item])
+            else:
+                grown[item] = grown.get(item, find_smallest_hitting_set(seen[item])[0]) | seen[item][-1]
+                trial[item] = grown[item], False
+        part = question.subset(np.array(active))
+        lower, upper = part.boxes.low_center.copy(), part.boxes.high_center.copy()
+        for place, item in enumerate(active):
+            frozen = sorted(trial[item][0])
+            lower[place, frozen] = upper[place, frozen] = start[item, frozen]
+        boxes = replace(part.boxes, low_center=lower, high_center=upper)
+        outcome, witnesses = verifier.find_witnesses(replace(part, boxes=boxes))
+        for witness in witnesses:
+            seen[active[witness.row]].append(_moved(witness, start[active[witness.row]]))
+        for place, item in enumerate(active):
+            stability = outcome.stability[place]
+            if stability == Stability.STABLE:
+                features, is_smallest = trial[item]
+                found[item] = FrozenSet(tuple(sorted(features)), is_smallest)
+            elif stability == Stability.UNKNOWN and outcome.reasons.get(place) != INTERRUPTED:
+                found[item] = FrozenSet(None, False)
+            elif stability == Stability.UNSTABLE and not seen[item][-1]:
+                found[item] = FrozenSet(None, True)
+        n_active = len(active)
+        active = [item for item in active if item not in found]
+        on_searches(n_active - len(active))
+    return found
+
+
+def find_crossed_tests(
+    model: Model, sample: NDArray[np.float64], point: NDArray[np.float64]
+) -> tuple[tuple[int, float], ...]:
+    """Tests on the paths of a point that a sample decides the other way, in order of feature and threshold."""
+    crossed = set()
+    for root in model.roots.tolist():
+        threshold, feature, left, right, _ = model.nodes[root].item()
+        while feature >= 0:
+            goes_left = bool(point[feature] <= threshold)
+            if bool(sample[feature] <= threshold) != goes_left:
+                crossed.add((feature, threshold))
+            threshold, feature, left, right, _ = model.nodes[left if goes_left else right].item()
+    return tuple(sorted(crossed))
+
+
+def _find_crossings(
+    model: Model, samples: NDArray[np.float64], points: NDArray[np.float64]
+) -> Iterator[tuple[int, int]]:
+    """Each (row, node) where a node on a path of the row's point has a test that the sample decides the other way."""
+    items, places = np.repeat(np.arange(len(points)), model.n_trees), np.tile(model.roots, len(points))
+    while len(items):
+        nodes = model.nodes[places]
+        is_split = nodes["feature"] >= 0
+        items, places, nodes = items[is_split], places[is_split], nodes[is_split]
+        goes_left = points[items, nodes["feature"]] <= nodes["threshold"]
+        is_crossed = (samples[items, nodes["feature"]] <= nodes["threshold"]) != goes_left
+        yield from zip(items[is_crossed].tolist(), places[is_crossed].tolist(), strict=True)
+        places = np.where(goes_left, nodes["left"], nodes["right"])
+
+
+def _radii(
+    question: VerificationQuery, rows: NDArray[np.intp], verifier: _Verifier, on_searches: Callable[[int], object]
+) -> Radii | None:
+    """Radii of some rows; in multiples of the radii of the question unless they are the same for all features."""
+    boxes, X = question.boxes, question.dataset.X
+    if not has_radii(question):
+        return None
+    if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
+        return None
+    return verifier.find_radii(in_common_unit(question).subset(rows), on_searches)

@@ -1,0 +1,1 @@
+"""Data sets: shipped and downloadable ones, scaling, splitting, summaries."""

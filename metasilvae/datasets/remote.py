@@ -1,0 +1,406 @@
+"""Fetching one file over the network: resumed where it broke off, accepted only if its checksum is right.
+
+What has arrived lies in a file ``NAME.part`` beside the target and outlives the process, so that the next attempt asks
+for the rest only. The target itself appears when it is complete and checked.
+
+Data sets that can be fetched: the list of them, and what is done to have one in the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from metasilvae._version import VERSION
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, OutputError, RequestError, TransferError
+from metasilvae.formats.binary_files import read_images
+from metasilvae.formats.csv_files import write_csv
+from metasilvae.io.storage import CACHE_PREFIX, CACHE_SUFFIX, CACHE_VARIABLE, builtin_folder, cache_folder, open_output
+
+CHUNK = 1 << 16
+# Seconds without a byte after which a connection counts as broken.
+TIMEOUT = 30.0
+# Connections for one file, as long as each of them brings something.
+MOST_CONNECTIONS = 8
+# Of a file whose size is not known beforehand.
+MOST_BYTES = 1 << 30
+_RANGE_NOT_SATISFIABLE = 416
+_PARTIAL_CONTENT = 206
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on a server.
+
+    Attributes
+    ----------
+    urls : tuple of str
+        Where it can be had; tried in order.
+    checksum : str
+        ``sha256:HEX``, or ``git-blob:HEX`` for the name under which git keeps the file.
+    size : int or None
+        Number of bytes, if known.
+    """
+
+    urls: tuple[str, ...]
+    checksum: str
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Received:
+    """How far a transfer is: bytes that are here, and bytes in all if the server told."""
+
+    n_bytes: int
+    total: int | None
+
+
+class _BrokenConnection(TransferError):
+    """The connection ended too early; asking for the rest may help."""
+
+
+def compute_checksum(path: Path, algorithm: str) -> str:
+    """Checksum of a file in the form that `RemoteFile` has it."""
+    if algorithm == "sha256":
+        digest = hashlib.sha256()
+    elif algorithm == "git-blob":
+        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    else:
+        raise ValueError(f"no such checksum: {algorithm}")
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return f"{algorithm}:{digest.hexdigest()}"
+
+
+def is_intact(path: Path, checksum: str) -> bool:
+    """Whether a file is there and has the given checksum."""
+    return path.is_file() and compute_checksum(path, checksum.partition(":")[0]) == checksum
+
+
+def transfer(file: RemoteFile, target: Path) -> Iterator[Received]:
+    """Fetch a file; yield how far it is. Leaving the loop early keeps what has arrived for the next attempt.
+
+    Raises
+    ------
+    TransferError
+        None of the addresses gives the right file.
+    OutputError
+        It cannot be written.
+    """
+    part = target.with_name(target.name + ".part")
+    failures = []
+    for url in file.urls:
+        try:
+            yield from _transfer_from(url, file, part)
+        except TransferError as error:
+            failures.append(str(error))
+            continue
+        with _writing(target):
+            os.replace(part, target)
+        return
+    kept = _size_of(part)
+    hint = (
+        f"{kept} bytes are kept, the same command goes on from there" if kept else "check the network, or try --mirror"
+    )
+    raise TransferError(f"{'; '.join(failures)}; {hint}")
+
+
+def _transfer_from(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
+    is_resumed = _size_of(part) > 0
+    for connection in range(1, MOST_CONNECTIONS + 1):
+        before = _size_of(part)
+        try:
+            yield from _receive(url, file, part)
+            break
+        except _BrokenConnection:
+            if _size_of(part) <= before or connection == MOST_CONNECTIONS:
+                raise
+    if is_intact(part, file.checksum):
+        return
+    n_bytes = _size_of(part)
+    part.unlink(missing_ok=True)
+    if is_resumed:
+        # The beginning may have come from another file.
+        yield from _transfer_from(url, file, part)
+        return
+    raise TransferError(
+        f"{url}: what came ({n_bytes} bytes) is not the file expected there, its checksum is wrong; it was thrown away"
+    )
+
+
+def _receive(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
+    """Append what one connection brings to the part."""
+    start = _size_of(part)
+    if start and start == file.size:
+        return
+    if start > (MOST_BYTES if file.size is None else file.size):
+        part.unlink()
+        start = 0
+    answer, start = _open_at(url, start)
+    with contextlib.closing(answer):
+        length = answer.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdigit() else file.size
+        if file.size is not None and total != file.size:
+            raise TransferError(f"{url}: the server offers {total} bytes, the file expected there has {file.size}")
+        with _writing(part), part.open("ab" if start else "wb") as stream:
+            received = start
+            yield Received(received, total)
+            while piece := _read(answer, url):
+                received += len(piece)
+                if received > (MOST_BYTES if total is None else total):
+                    raise TransferError(f"{url}: more bytes come than the server announced")
+                stream.write(piece)
+                yield Received(received, total)
+    if total is not None and received < total:
+        raise _BrokenConnection(f"{url}: the connection broke after {received} of {total} bytes")
+
+
+def _open(url: str, start: int) -> Any:
+    """The server's answer to a request for the bytes from `start` on; None if it has no such bytes."""
+    headers = {"User-Agent": f"metasilvae/{VERSION}", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == _RANGE_NOT_SATISFIABLE and start:
+            return None
+        raise TransferError(f"{url}: the server answers {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise TransferError(f"{url}: cannot be reached ({getattr(reason, 'strerror', None) or reason})") from None
+
+
+def _open_at(url: str, start: int) -> tuple[Any, int]:
+    """The server's answer and the place in the file where it begins: `start` if the server can do that, else 0."""
+    answer = _open(url, start)
+    if answer is not None and answer.status != _PARTIAL_CONTENT:
+        return answer, 0
+    if answer is not None:
+        if answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            return answer, start
+        answer.close()
+    return _open(url, 0), 0
+
+
+def _read(answer: Any, url: str) -> bytes:
+    try:
+        # What is there at once, so that nothing which has arrived is lost with the connection.
+        piece: bytes = answer.read1(CHUNK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _BrokenConnection(f"{url}: the connection broke ({error})") from None
+    return piece
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+REGISTRY = "downloads.tsv"
+# Where files lie; a path of the registry follows, and so it does after the address of a mirror.
+HOMES: dict[str, tuple[str, ...]] = {
+    "collection": ("https://raw.githubusercontent.com/abstract-machine-learning/data-collection/master/",),
+    "mnist": ("https://storage.googleapis.com/cvdf-datasets/", "https://ossci-datasets.s3.amazonaws.com/"),
+    "fashion-mnist": ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/",),
+}
+# Compression that takes little longer than none.
+QUICK = 3
+SCHEMES = ("http", "https", "file")
+
+
+@dataclass(frozen=True)
+class RemoteDataset:
+    """One part of a data set that can be fetched.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        Size of a perturbation that the paper uses.
+    files : dict
+        By what they hold: ``rows`` (a zip archive of one CSV file), or ``images`` and ``labels`` (IDX).
+    """
+
+    name: str
+    split: str
+    rows: int
+    features: int
+    classes: int
+    epsilon: float | None
+    files: dict[str, RemoteFile]
+
+    @property
+    def source(self) -> str:
+        return f"{CACHE_PREFIX}{self.name}/{self.split}"
+
+    @property
+    def path(self) -> Path:
+        """Where it is kept: as it comes, or converted."""
+        return cache_folder() / self.name / f"{self.split}{CACHE_SUFFIX}"
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether it is there; an archive that is kept as it came must be intact."""
+        if "rows" in self.files:
+            return is_intact(self.path, self.files["rows"].checksum)
+        return self.path.is_file()
+
+    @property
+    def size(self) -> int | None:
+        """Bytes to fetch, if known."""
+        sizes = [file.size for file in self.files.values()]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def list_remote_datasets(mirror: str | None = None) -> list[RemoteDataset]:
+    """Read the registry; `mirror` is the address to use instead of the homes."""
+    path = builtin_folder() / REGISTRY
+    homes = dict(HOMES)
+    if mirror is not None:
+        homes = dict.fromkeys(HOMES, (check_mirror(mirror),))
+    try:
+        with path.open(newline="") as stream:
+            lines = list(csv.DictReader(stream, delimiter="\t"))
+        return [
+            _assemble(list(group), homes) for _, group in groupby(lines, key=lambda line: (line["name"], line["split"]))
+        ]
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(f"{path}: the list of data sets to fetch cannot be read ({error}); install again") from None
+
+
+def _assemble(lines: list[dict[str, str]], homes: dict[str, tuple[str, ...]]) -> RemoteDataset:
+    first = lines[0]
+    files = {
+        line["part"]: RemoteFile(
+            tuple(home + line["path"] for home in homes[line["home"]]),
+            line["checksum"],
+            int(line["bytes"]) if line["bytes"] else None,
+        )
+        for line in lines
+    }
+    epsilon = float(first["epsilon"]) if first["epsilon"] else None
+    rows, features, classes = (int(first[column]) for column in ("rows", "features", "classes"))
+    return RemoteDataset(first["name"], first["split"], rows, features, classes, epsilon, files)
+
+
+def check_mirror(mirror: str) -> str:
+    """The address of a mirror with a slash at its end."""
+    try:
+        scheme = urllib.parse.urlsplit(mirror).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in SCHEMES or any(character <= " " for character in mirror):
+        raise RequestError(f"mirror {mirror!r}: not an address; it looks like https://host/folder")
+    return mirror.rstrip("/") + "/"
+
+
+def choose_datasets(names: tuple[str, ...], mirror: str | None = None) -> list[RemoteDataset]:
+    """All parts of the named data sets; ``NAME/SPLIT`` names one part."""
+    known = list_remote_datasets(mirror)
+    chosen = []
+    for name in names:
+        wanted = name.removeprefix(CACHE_PREFIX)
+        parts = [part for part in known if wanted in (part.name, f"{part.name}/{part.split}")]
+        if not parts:
+            raise RequestError(
+                f"{name!r}: no such data set to fetch; choose among {', '.join(dict.fromkeys(p.name for p in known))}"
+            )
+        chosen += [part for part in parts if part not in chosen]
+    return chosen
+
+
+def fetch_dataset(dataset: RemoteDataset, *, offline: bool = False, again: bool = False) -> Iterator[Received]:
+    """Have a data set in the cache; yield how far the transfer is. Nothing is fetched if it is there.
+
+    Parameters
+    ----------
+    offline : bool
+        Do not use the network; what is not there is an error.
+    again : bool
+        Fetch it even if it is there.
+    """
+    if offline:
+        if not dataset.is_cached:
+            raise TransferError(
+                f"{dataset.source}: not in the cache ({cache_folder()}), or damaged; fetch it without --offline"
+            )
+        return
+    if dataset.is_cached and not again:
+        return
+    folder = dataset.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: cannot be made: {error.strerror or error}; set {CACHE_VARIABLE} to another folder"
+        ) from None
+    with _locked(folder / ".lock"):
+        # Another process may have fetched it meanwhile.
+        if again or not dataset.is_cached:
+            yield from _fetch_parts(dataset, folder)
+
+
+def _fetch_parts(dataset: RemoteDataset, folder: Path) -> Iterator[Received]:
+    if "rows" in dataset.files:
+        yield from transfer(dataset.files["rows"], dataset.path)
+        return
+    archives = {part: folder / f"{dataset.split}-{part}.gz" for part in ("images", "labels")}
+    for part, archive in archives.items():
+        if not is_intact(archive, dataset.files[part].checksum):
+            yield from transfer(dataset.files[part], archive)
+    converted = read_images(str(archives["images"]), str(archives["labels"]), dataset.source)
+    _pack(converted, dataset.path)
+    for archive in archives.values():
+        archive.unlink()
+
+
+def _pack(dataset: Dataset, path: Path) -> None:
+    """Write CSV text into a zip archive, quickly rather than small."""
+    with (
+        open_output(str(path)) as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=QUICK) as archive,
+        archive.open("rows.csv", "w") as member,
+    ):
+        write_csv(dataset, member)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes out, so that two of them do not write one file; where the system knows no locks, hope."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    try:
+        lock = path.open("w")
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written: {error.strerror or error}; set {CACHE_VARIABLE} to another folder"
+        ) from None
+    with lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

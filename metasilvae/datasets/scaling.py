@@ -1,0 +1,104 @@
+"""Scaling features to [0, 1]: measured on one data set, kept in a file, applied to others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, MetasilvaeWarning
+from metasilvae.io.storage import display_name, read_source, write_output
+
+KIND = "minmax"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Range of each feature, mapped onto [0, 1]; a constant feature becomes 0.
+
+    Attributes
+    ----------
+    minimum, maximum : float64 arrays, shape (n_features,)
+    feature_names : tuple of str or None
+    """
+
+    minimum: NDArray[np.float64]
+    maximum: NDArray[np.float64]
+    feature_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def fit(cls, dataset: Dataset) -> Scale:
+        """Measure the ranges of a data set."""
+        return cls(dataset.X.min(axis=0), dataset.X.max(axis=0), dataset.feature_names)
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The data set on this scale; values outside the measured range fall outside [0, 1]."""
+        if dataset.n_features != len(self.minimum):
+            raise DataError(
+                f"{dataset.source}: {dataset.n_features} features found, the scale has {len(self.minimum)}; "
+                "use the scale that was saved for data of this kind"
+            )
+        if self.feature_names and dataset.feature_names and self.feature_names != dataset.feature_names:
+            warnings.warn(
+                f"{dataset.source}: the columns have other names than those of the scale; they are matched by position",
+                MetasilvaeWarning,
+                stacklevel=2,
+            )
+        with np.errstate(over="ignore"):
+            width = self.maximum - self.minimum
+            # Where the width of a range exceeds the largest float64, everything is halved.
+            factor = np.where(np.isfinite(width), 1.0, 0.5)
+            width = self.maximum * factor - self.minimum * factor
+            width[width == 0] = math.inf
+            X = dataset.X * factor
+            X -= self.minimum * factor
+            X /= width
+        if not np.isfinite(X).all():
+            raise DataError(f"{dataset.source}: a value lies too far outside the scale; is it the right one?")
+        return dataclasses.replace(dataset, X=X)
+
+    def save(self, path: str) -> None:
+        """Write the scale as JSON."""
+        content = {
+            "scale": KIND,
+            "feature_names": list(self.feature_names) if self.feature_names else None,
+            "minimum": self.minimum.tolist(),
+            "maximum": self.maximum.tolist(),
+        }
+        write_output(path, json.dumps(content, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, source: str) -> Scale:
+        """Read a scale that `save` wrote."""
+        try:
+            content = json.loads(read_source(source))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{display_name(source)}: not a scale file, JSON was expected: {error}") from None
+        try:
+            return cls._from_content(content)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"{display_name(source)}: not a scale file ({error}); "
+                "make one by `metasilvae data convert --scale minmax --save-scale`"
+            ) from None
+
+    @classmethod
+    def _from_content(cls, content: Any) -> Scale:
+        if not isinstance(content, dict) or content.get("scale") != KIND:
+            raise ValueError(f'"scale": "{KIND}" was expected')
+        minimum, maximum = (np.array([float(value) for value in content[key]]) for key in ("minimum", "maximum"))
+        if not len(minimum) or len(minimum) != len(maximum):
+            raise ValueError("minimum and maximum must be lists of the same length")
+        if not (np.isfinite(minimum).all() and np.isfinite(maximum).all() and (minimum <= maximum).all()):
+            raise ValueError("every minimum must be a finite number not above its maximum")
+        names = content.get("feature_names")
+        if names is not None and (len(names) != len(minimum) or not all(isinstance(name, str) for name in names)):
+            raise ValueError("feature_names must name every feature")
+        return cls(minimum, maximum, tuple(names) if names else None)

@@ -1,0 +1,181 @@
+"""Tables of studies: a line for each training, as CSV with a header or as a JSON list of objects.
+
+`train --table` writes them; docs/formats.md lists the columns. A reader needs those that it shows, and takes the file
+for the set if there is no such column.
+
+Reading what `train --log` wrote: a line of JSON for each step.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from metasilvae.errors import DataError, RequestError, at_line, shorten
+from metasilvae.io.storage import display_name, open_source, read_source, strip_compression
+
+TABLE_ENDINGS = {".csv": "csv", ".json": "json"}
+TEST_PREFIX = "test_"
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """Trainings and their figures; `lines` says where each stands in the file."""
+
+    source: str
+    records: list[dict[str, Any]]
+    lines: list[int]
+
+    @property
+    def has_test(self) -> bool:
+        return all(f"{TEST_PREFIX}accuracy" in record for record in self.records)
+
+    def column(self, name: str) -> list[float]:
+        """The numbers of a column; refuses a missing or odd one."""
+        return [self._number(record, name, line) for record, line in zip(self.records, self.lines, strict=True)]
+
+    def sets(self) -> list[str]:
+        """The data set of each training."""
+        return [str(record.get("set") or self.source) for record in self.records]
+
+    def _number(self, record: dict[str, Any], name: str, line: int) -> float:
+        if name not in record:
+            raise DataError(
+                f"{self.source}: has no column {name!r}, only {', '.join(map(str, record))}; "
+                "`metasilvae train --table` writes tables that can be drawn"
+            )
+        value = record[name]
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise DataError(
+                at_line(self.source, line, f"{name} is {shorten(str(value))}, a finite number was expected")
+            )
+        return number
+
+
+def choose_table_format(path: str) -> str:
+    """The format of a table by the ending of its file."""
+    suffix = Path(strip_compression(path)).suffix.lower()
+    if suffix not in TABLE_ENDINGS:
+        raise RequestError(f"{path}: a table is a file that ends in {' or '.join(TABLE_ENDINGS)}")
+    return TABLE_ENDINGS[suffix]
+
+
+def read_table(source: str) -> StudyTable:
+    """Read CSV or JSON, recognized by the first character."""
+    name = display_name(source)
+    try:
+        text = read_source(source).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{name}: is no text in UTF-8; give a table as CSV or JSON") from None
+    table = _parse_json(text, name) if text.lstrip()[:1] in ("[", "{") else _parse_csv(text, name)
+    if not table.records:
+        raise DataError(f"{name}: holds no training; `metasilvae train --table {name}` writes some")
+    return table
+
+
+def _parse_json(text: str, name: str) -> StudyTable:
+    try:
+        records = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{name}: is not JSON ({error})") from None
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise DataError(f"{name}: a table in JSON is a list of objects, one for each training")
+    return StudyTable(name, records, list(range(1, len(records) + 1)))
+
+
+def _parse_csv(text: str, name: str) -> StudyTable:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    records: list[dict[str, Any]] = []
+    lines: list[int] = []
+    header: Sequence[str] = []
+    try:
+        for cells in reader:
+            if not cells:
+                continue
+            if not header:
+                header = cells
+            elif len(cells) != len(header):
+                raise DataError(
+                    at_line(name, reader.line_num, f"has {len(cells)} cells, the header has {len(header)} columns")
+                )
+            else:
+                records.append(dict(zip(header, cells, strict=True)))
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise DataError(at_line(name, reader.line_num, f"cannot be read as CSV: {error}")) from None
+    return StudyTable(name, records, lines)
+
+
+FIGURES = ("seconds", "fitness", "accuracy", "stability", "leaves")
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """The steps of one seed.
+
+    Attributes
+    ----------
+    phases : list of str
+        Name of the phase that each step belongs to.
+    figures : dict
+        For each of `FIGURES` one number for each step.
+    """
+
+    source: str
+    seed: int
+    phases: list[str] = field(default_factory=list)
+    figures: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in FIGURES})
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.phases)
+
+
+def read_log(source: str) -> list[LoggedRun]:
+    """The runs of a log, in order of their first steps; a last line that is not complete is left out."""
+    name = display_name(source)
+    runs: dict[int, LoggedRun] = {}
+    with open_source(source) as stream:
+        for number, document in _read_lines(stream, name):
+            seed, phase = document.get("seed"), document.get("phase")
+            if not isinstance(seed, int) or not isinstance(phase, str):
+                raise DataError(at_line(name, number, "has no seed and phase; give a file that `train --log` wrote"))
+            run = runs.setdefault(seed, LoggedRun(name, seed))
+            for figure, values in run.figures.items():
+                value = document.get(figure)
+                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                    found = "missing" if value is None else f"{shorten(str(value))}"
+                    raise DataError(at_line(name, number, f"{figure} is {found}, a finite number was expected"))
+                values.append(float(value))
+            run.phases.append(phase)
+    if not runs:
+        raise DataError(f"{name}: holds no step of a training; `metasilvae train --log {name}` writes them")
+    return list(runs.values())
+
+
+def _read_lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(stream, 1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            if not line.endswith(b"\n"):
+                return  # a training that goes on, or was killed, leaves half a line
+            document = None
+        if not isinstance(document, dict):
+            raise DataError(
+                at_line(name, number, f"{shorten(line.decode(errors='replace').strip())} is no step of a training; "
+                        "give a file that `train --log` wrote")
+            )  # fmt: skip
+        yield number, document

@@ -1,0 +1,1 @@
+"""Models of other libraries: imported exactly, exported losslessly."""

@@ -1,0 +1,113 @@
+"""A model as a JSON document that holds everything.
+
+Keys of the document: ``kind`` ("tree" or "forest"), ``n_features``, ``feature_names`` (a list, or null where none are
+known), ``labels``, ``leaf_kind`` ("counts" or "scores") and ``trees``. A tree is a flat list of nodes, its root first,
+however deep it is. A split has ``feature`` (from 0), ``threshold``, ``left`` and ``right``: a sample goes to the node
+at position ``left`` of the same list iff its feature is <= the threshold. A leaf has ``values``, one for each label,
+and ``answer``, the list of labels with the largest value. Numbers read back to the same float64.
+
+A model as a Graphviz drawing: one cluster for each tree of a forest.
+
+A model as indented text for people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from metasilvae.formats.silva_models import shortest_decimals
+from metasilvae.interop.exports.leaves import name_answer, name_features, name_values
+from metasilvae.model import LeafKind, Model
+
+
+def write_json(model: Model, feature_names: Sequence[str] | None = None) -> str:
+    """The whole model as JSON, each node on a line of its own."""
+    head = {
+        "kind": "forest" if model.is_forest else "tree",
+        "n_features": model.n_features,
+        "feature_names": None if feature_names is None else list(feature_names),
+        "labels": list(model.labels),
+        "leaf_kind": "counts" if model.leaf_kind is LeafKind.COUNTS else "scores",
+    }
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    trees = ["    [\n" + ",\n".join(_node_lines(model, position)) + "\n    ]" for position in range(model.n_trees)]
+    return "\n".join(["{", *lines, '  "trees": [', ",\n".join(trees), "  ]", "}", ""])
+
+
+def _node_lines(model: Model, position: int) -> list[str]:
+    start = int(model.roots[position])
+    end = int(model.roots[position + 1]) if position + 1 < model.n_trees else model.n_nodes
+    answers = [json.dumps([model.labels[label] for label in labels]) for labels in model.leaf_answers.sets]
+    lines = []
+    for threshold, feature, left, right, leaf in model.nodes[start:end].tolist():
+        if feature < 0:
+            values = json.dumps(model.leaf_values[leaf].tolist())
+            lines.append(f'      {{"values": {values}, "answer": {answers[model.leaf_answers.ids[leaf]]}}}')
+        else:
+            lines.append(
+                f'      {{"feature": {feature}, "threshold": {threshold!r}, '
+                f'"left": {left - start}, "right": {right - start}}}'
+            )
+    return lines
+
+
+def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
+    """Graphviz text; the left branch of a split is the one on which its test holds."""
+    names = name_features(model, feature_names)
+    nodes = model.nodes
+    thresholds = list(shortest_decimals(nodes["threshold"]))
+    lines = ["digraph model {", '  node [shape=box, fontname="sans-serif"];', '  edge [fontname="sans-serif"];']
+    ends = [*model.roots[1:].tolist(), model.n_nodes]
+    for position, (start, end) in enumerate(zip(model.roots.tolist(), ends, strict=True)):
+        if model.is_forest:
+            lines.append(f'  subgraph cluster_{position} {{ label="tree {position}";')
+        for node in range(start, end):
+            _, feature, left, right, leaf = nodes[node].item()
+            if feature < 0:
+                text = f"{_escape(name_answer(model, leaf))}\\n{_escape(name_values(model, leaf))}"
+                lines.append(f'  n{node} [label="{text}", style=rounded];')
+            else:
+                lines.append(f'  n{node} [label="{_escape(names[feature])} <= {thresholds[node]}"];')
+                lines.append(f'  n{node} -> n{left} [label="yes"];')
+                lines.append(f'  n{node} -> n{right} [label="no"];')
+        if model.is_forest:
+            lines.append("  }")
+    return "\n".join([*lines, "}", ""])
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+INDENT = "  "
+# Deeper lines say their depth instead, so that a long chain stays readable and its text small.
+DEEPEST_INDENT = 24
+
+
+def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
+    """Each test on a line of its own, what follows from it below and further to the right."""
+    names = name_features(model, feature_names)
+    thresholds = list(shortest_decimals(model.nodes["threshold"]))
+    lines: list[str] = []
+    for position, root in enumerate(model.roots.tolist()):
+        if model.is_forest:
+            lines.append(f"tree {position}")
+        # Texts are printed, nodes are turned into texts and nodes.
+        todo: list[tuple[int, str | int]] = [(int(model.is_forest), root)]
+        while todo:
+            depth, item = todo.pop()
+            if isinstance(item, str):
+                lines.append(_indent(depth) + item)
+                continue
+            _, feature, left, right, leaf = model.nodes[item].item()
+            if feature < 0:
+                lines.append(f"{_indent(depth)}-> {name_answer(model, leaf)}  ({name_values(model, leaf)})")
+                continue
+            test = (names[feature], thresholds[item])
+            todo += [(depth + 1, right), (depth, " > ".join(test)), (depth + 1, left), (depth, " <= ".join(test))]
+    return "\n".join([*lines, ""])
+
+
+def _indent(depth: int) -> str:
+    return INDENT * depth if depth <= DEEPEST_INDENT else f"{INDENT * DEEPEST_INDENT}[{depth}] "

@@ -1,0 +1,86 @@
+"""What each leaf adds to the score of each label, as numbers that other programs can add up.
+
+The answer of a model is the set of labels with the largest sum. Shares of counts and scores are fractions; multiplied
+by their common denominator they are whole numbers, and their sums are exact in any language.
+
+How features and leaves are called in exported models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.errors import ModelError
+from metasilvae.model import LeafKind, Model
+
+MOST_BITS = 4096
+
+
+def vote_weights(model: Model) -> NDArray[np.int64]:
+    """One vote of each leaf for each label of its answer, shape (n_leaves, n_labels)."""
+    values = model.leaf_values
+    return np.asarray(values == values.max(axis=1, keepdims=True), dtype=np.int64)
+
+
+def real_weights(model: Model, voting: str) -> NDArray[np.float64]:
+    """Votes, shares or scores in float64, shape (n_leaves, n_labels)."""
+    if model.n_trees == 1 or voting == "max":
+        return vote_weights(model).astype(np.float64)
+    values = model.leaf_values
+    return values / values.sum(axis=1, keepdims=True) if model.leaf_kind is LeafKind.COUNTS else values
+
+
+def whole_weights(model: Model, voting: str) -> list[list[int]]:
+    """Votes, shares or scores times their common denominator: whole numbers, exact, for each leaf and label."""
+    if model.n_trees == 1 or voting == "max":
+        votes: list[list[int]] = vote_weights(model).tolist()
+        return votes
+    rows = model.leaf_values.tolist()
+    if model.leaf_kind is LeafKind.COUNTS:
+        totals = [sum(row) for row in rows]
+        fractions = [[Fraction(count, total) for count in row] for row, total in zip(rows, totals, strict=True)]
+    else:
+        fractions = [[Fraction(score) for score in row] for row in rows]
+    scale = 1
+    for denominator in {value.denominator for row in fractions for value in row}:
+        scale = math.lcm(scale, denominator)
+        if scale.bit_length() > MOST_BITS:
+            raise ModelError(
+                f"{model.source}: the exact sums of its leaves need more than {MOST_BITS} bits; "
+                "export it as ONNX, or with --voting max"
+            )
+    return [[int(value * scale) for value in row] for row in fractions]
+
+
+MOST_VALUES_SHOWN = 8
+
+
+def name_features(model: Model, feature_names: Sequence[str] | None) -> list[str]:
+    """A name for each feature that the model declares; ``x[3]`` where there is none."""
+    known = feature_names or ()
+    return [known[feature] if feature < len(known) else f"x[{feature}]" for feature in range(model.n_features)]
+
+
+def name_answer(model: Model, leaf: int) -> str:
+    """The label that a leaf answers, or all tied ones."""
+    answers = model.leaf_answers
+    return " or ".join(model.labels[label] for label in answers.sets[answers.ids[leaf]])
+
+
+def name_values(model: Model, leaf: int) -> str:
+    """Counts or scores of a leaf without the zeros; only the largest ones if there are many."""
+    row = model.leaf_values[leaf]
+    shown = row.nonzero()[0]
+    is_cut = len(shown) > MOST_VALUES_SHOWN
+    if is_cut:
+        shown = sorted(shown[row[shown].argsort(kind="stable")[::-1][:MOST_VALUES_SHOWN]])
+    parts = [
+        f"{model.labels[label]}: {row[label]:g}" if row.dtype.kind == "f" else f"{model.labels[label]}: {row[label]}"
+        for label in shown
+    ]
+    return ", ".join([*parts, "..."] if is_cut else parts) or "all scores 0"

@@ -1,0 +1,281 @@
+"""A model as C source: one file that compiles as C99 and answers exactly as the model does.
+
+Nodes lie in a table that a loop walks, so that deep trees compile, too. Weights are whole numbers, cut into limbs of 32
+bits where they are long; sums of limbs cannot overflow, and comparing them needs no rounding.
+
+A model as a Python module without any requirement, which answers exactly as the model does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metasilvae.interop.exports.leaves import name_features, whole_weights
+from metasilvae.model import Model, name_kind
+
+LIMB_BITS = 32
+_SHORTEST = 62
+
+_C_BODY = """\
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {{ MODEL_FEATURES = {n_features}, MODEL_LABELS = {n_labels}, MODEL_TREES = {n_trees}, MODEL_LIMBS = {n_limbs} }};
+
+const char *const model_labels[MODEL_LABELS] = {{
+{labels}
+}};
+
+/* In a split: feature, threshold, position of the right child; the left child is the next node.
+   In a leaf: -1, 0, number of the leaf. */
+static const struct {{ int32_t feature; double threshold; int32_t right; }} nodes[] = {{
+{nodes}
+}};
+
+static const int32_t roots[MODEL_TREES] = {{
+{roots}
+}};
+
+/* What each leaf adds to the score of each label; limbs of 32 bits, the lowest first. */
+static const int64_t weights[][MODEL_LABELS][MODEL_LIMBS] = {{
+{weights}
+}};
+
+/* Marks the labels that the model answers for a row x, and returns how many they are: several if they tie, none if x
+   holds a value that is infinite or no number. */
+int model_predict(const double x[MODEL_FEATURES], unsigned char is_answer[MODEL_LABELS])
+{{
+    int64_t sums[MODEL_LABELS][MODEL_LIMBS];
+    int best = 0, n_answers = 0;
+    memset(is_answer, 0, MODEL_LABELS);
+    for (int feature = 0; feature < MODEL_FEATURES; feature++)
+        if (!isfinite(x[feature]))
+            return 0;
+    memset(sums, 0, sizeof sums);
+    for (int tree = 0; tree < MODEL_TREES; tree++) {{
+        int32_t node = roots[tree];
+        while (nodes[node].feature >= 0)
+            node = x[nodes[node].feature] <= nodes[node].threshold ? node + 1 : nodes[node].right;
+        for (int label = 0; label < MODEL_LABELS; label++)
+            for (int limb = 0; limb < MODEL_LIMBS; limb++)
+                sums[label][limb] += weights[nodes[node].right][label][limb];
+    }}
+    for (int label = 0; label < MODEL_LABELS; label++)
+        for (int limb = 0; limb + 1 < MODEL_LIMBS; limb++) {{
+            sums[label][limb + 1] += sums[label][limb] / ((int64_t)1 << 32);
+            sums[label][limb] %= (int64_t)1 << 32;
+        }}
+    for (int label = 1; label < MODEL_LABELS; label++)
+        for (int limb = MODEL_LIMBS - 1; limb >= 0; limb--)
+            if (sums[label][limb] != sums[best][limb]) {{
+                if (sums[label][limb] > sums[best][limb])
+                    best = label;
+                break;
+            }}
+    for (int label = 0; label < MODEL_LABELS; label++) {{
+        is_answer[label] = memcmp(sums[label], sums[best], sizeof sums[label]) == 0;
+        n_answers += is_answer[label];
+    }}
+    return n_answers;
+}}
+
+#ifdef MODEL_MAIN
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The next line of standard input without its end, NULL if there is none. */
+static char *read_line(void)
+{{
+    static char *line = NULL;
+    static size_t capacity = 0;
+    size_t length = 0;
+    int c = getchar();
+    if (c == EOF)
+        return NULL;
+    for (; c != EOF && c != '\\n'; c = getchar()) {{
+        if (length + 2 > capacity) {{
+            capacity = 2 * capacity + 256;
+            line = realloc(line, capacity);
+            if (line == NULL) {{
+                fprintf(stderr, "not enough memory\\n");
+                exit(1);
+            }}
+        }}
+        line[length++] = (char)c;
+    }}
+    if (line == NULL && (line = malloc(capacity = 256)) == NULL)
+        exit(1);
+    line[length] = 0;
+    return line;
+}}
+
+/* Reads rows from standard input, one on each line, separated by commas or by blanks, and prints the answer of each. */
+int main(void)
+{{
+    static double x[MODEL_FEATURES];
+    unsigned char is_answer[MODEL_LABELS];
+    const char *const blanks = " \\t\\r";
+    char *line;
+    for (long row = 1; (line = read_line()) != NULL; row++) {{
+        const int has_commas = strchr(line, ',') != NULL;
+        char *place = line + strspn(line, blanks), *end;
+        int n_values = 0;
+        if (*place == 0)
+            continue;
+        while (*place) {{
+            const size_t width = strcspn(place, has_commas ? "," : blanks);
+            const double value = strtod(place, &end);
+            end += strspn(end, blanks);
+            if (end == place || (has_commas ? end != place + width : end < place + width) || !isfinite(value)
+                || strcspn(place, "xX") < width) {{
+                fprintf(stderr, "line %ld: '%.*s' is not a finite number\\n", row, (int)width, place);
+                return 1;
+            }}
+            if (n_values < MODEL_FEATURES)
+                x[n_values] = value;
+            n_values++;
+            place = end;
+            if (*place == ',') {{
+                place++;
+                place += strspn(place, blanks);
+                if (*place == 0) {{
+                    fprintf(stderr, "line %ld: '' is not a finite number\\n", row);
+                    return 1;
+                }}
+            }}
+        }}
+        if (n_values != MODEL_FEATURES) {{
+            fprintf(stderr, "line %ld: %d numbers, expected %d\\n", row, n_values, MODEL_FEATURES);
+            return 1;
+        }}
+        model_predict(x, is_answer);
+        const char *separator = "";
+        for (int label = 0; label < MODEL_LABELS; label++)
+            if (is_answer[label]) {{
+                printf("%s%s", separator, model_labels[label]);
+                separator = ",";
+            }}
+        printf("\\n");
+    }}
+    return 0;
+}}
+#endif
+"""
+
+
+def write_c(model: Model, feature_names: Sequence[str] | None, voting: str) -> str:
+    """C source of the predictor."""
+    weights = whole_weights(model, voting)
+    n_limbs = _count_limbs(weights, model.n_trees)
+    kind = f"{name_kind(True, model.n_trees)}, voting {voting}" if model.is_forest else "decision tree"
+    names = name_features(model, feature_names)
+    used = ", ".join(f"x[{feature}] {names[feature]}" for feature in model.tested_features.tolist())
+    head = f"/* A {kind}; exported by metasilvae.\n" + (f"   Features: {_comment(used)}\n" if feature_names else "")
+    head += "   Compile without -ffast-math; with -DMODEL_MAIN it is a program that classifies rows. */\n"
+    nodes = []
+    for threshold, feature, _, right, leaf in model.nodes.tolist():
+        is_leaf = feature < 0
+        nodes.append(f"    {{-1, 0, {leaf}}}," if is_leaf else f"    {{{feature}, {threshold.hex()}, {right}}},")
+    return head + _C_BODY.format(
+        n_features=model.n_features,
+        n_labels=model.n_labels,
+        n_trees=model.n_trees,
+        n_limbs=n_limbs,
+        labels="\n".join(f"    {_quote(label)}," for label in model.labels),
+        nodes="\n".join(nodes),
+        roots="\n".join(f"    {root}," for root in model.roots.tolist()),
+        weights="\n".join(f"    {{{', '.join(_limbs(value, n_limbs) for value in row)}}}," for row in weights),
+    )
+
+
+def _count_limbs(weights: list[list[int]], n_trees: int) -> int:
+    """One limb where all sums fit into 64 bits as they are; the top limb keeps the sign and room for the sum."""
+    n_bits = max((abs(value) * n_trees).bit_length() for row in weights for value in row)
+    return 1 if n_bits <= _SHORTEST else -(-n_bits // LIMB_BITS) + 1
+
+
+def _limbs(value: int, n_limbs: int) -> str:
+    parts = []
+    for _ in range(n_limbs - 1):
+        parts.append(value & ((1 << LIMB_BITS) - 1))
+        value >>= LIMB_BITS
+    return "{" + ", ".join(map(str, [*parts, value])) + "}"
+
+
+def _quote(text: str) -> str:
+    """A string literal; what is not plain ASCII becomes the octal codes of its UTF-8 bytes."""
+    plain = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return '"' + "".join(plain) + '"'
+
+
+def _comment(text: str) -> str:
+    return text.replace("*/", "* /").replace("\n", " ").encode("ascii", "backslashreplace").decode()
+
+
+_PYTHON_BODY = '''\
+"""A {kind}; exported by metasilvae."""
+
+from math import isfinite
+
+FEATURES = {features}
+LABELS = {labels}
+# A split is (feature, threshold, position of the right child), its left child is the next node; a leaf is a number.
+NODES = [
+{nodes}
+]
+ROOTS = {roots}
+# What each leaf adds to the score of each label: whole numbers, so that sums are exact.
+WEIGHTS = [
+{weights}
+]
+
+
+def predict(x):
+    """The labels that the model answers for a row of {n_features} finite numbers: several if they tie."""
+    if len(x) != {n_features}:
+        raise ValueError("%d numbers, expected {n_features}" % len(x))
+    for value in x:
+        if not isfinite(value):
+            raise ValueError("%r is not a finite number" % value)
+    scores = [0] * len(LABELS)
+    for node in ROOTS:
+        entry = NODES[node]
+        while isinstance(entry, tuple):
+            feature, threshold, right = entry
+            node = node + 1 if x[feature] <= threshold else right
+            entry = NODES[node]
+        scores = [score + weight for score, weight in zip(scores, WEIGHTS[entry])]
+    best = max(scores)
+    return [label for label, score in zip(LABELS, scores) if score == best]
+
+
+if __name__ == "__main__":
+    import sys
+
+    for number, line in enumerate(sys.stdin, 1):
+        if line.strip():
+            try:
+                if "_" in line:
+                    raise ValueError("%r holds an underscore" % line.strip())
+                answer = predict([float(cell) for cell in (line.split(",") if "," in line else line.split())])
+            except ValueError as error:
+                sys.exit("line %d: %s" % (number, error))
+            print(",".join(answer))
+'''
+
+
+def write_python(model: Model, feature_names: Sequence[str] | None, voting: str) -> str:
+    """Python source of the predictor."""
+    nodes = []
+    for threshold, feature, _, right, leaf in model.nodes.tolist():
+        nodes.append(f"    {leaf}," if feature < 0 else f"    ({feature}, {threshold!r}, {right}),")
+    return _PYTHON_BODY.format(
+        kind=f"{name_kind(True, model.n_trees)}, voting {voting}" if model.is_forest else "decision tree",
+        features=ascii(list(feature_names)) if feature_names else None,
+        labels=ascii(list(model.labels)),
+        nodes="\n".join(nodes),
+        roots=model.roots.tolist(),
+        weights="\n".join(f"    {row}," for row in whole_weights(model, voting)),
+        n_features=model.n_features,
+    )

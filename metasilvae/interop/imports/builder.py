@@ -1,0 +1,201 @@
+"""Trees of other libraries, turned into a model.
+
+A reader gives the nodes of each tree as flat lists, in any order, with children as positions; nothing about them is
+trusted. The builder walks each tree from its root without recursion, so that a chain of any depth is as good as a
+bushy tree, and refuses children that do not exist or that have two parents.
+
+What boosted trees of all libraries have in common: each adds to the score of one label.
+
+With two labels there is one score only, and its sign decides: the first label has score 0 throughout, the second one
+the library's. The answer at 0 is both labels, whichever of them the library takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.errors import ModelError, shorten
+from metasilvae.formats.silva_models import MAX_FEATURES, MAX_NODES, label_problem
+from metasilvae.model import NODE_DTYPE, LeafKind, Model
+
+LARGEST_COUNT = 2**53
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """One tree as its library stores it; node 0 is the root.
+
+    Attributes
+    ----------
+    feature : int array, shape (n_nodes,)
+        -1 for a leaf.
+    threshold : float64 array, shape (n_nodes,)
+        A sample goes left iff its feature is <= this; infinities are allowed.
+    left, right : int arrays, shape (n_nodes,)
+    values : array, shape (n_nodes, n_labels)
+        Counts or scores; those of splits are not looked at.
+    """
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    values: np.ndarray
+
+
+def single_leaf(values: Sequence[float]) -> Nodes:
+    """A tree that answers the same for every sample."""
+    none = np.full(1, -1, dtype=np.int64)
+    return Nodes(none, np.zeros(1), none, none, np.array([values], dtype=np.float64))
+
+
+def build_model(
+    trees: Iterable[Nodes], kind: LeafKind, n_features: int, labels: Sequence[str], is_forest: bool, source: str
+) -> Model:
+    """Lay out trees in pre-order, without the splits that only one side of can be reached.
+
+    Anything that is not a tree, or that silva's format cannot hold, is a `ModelError`.
+    """
+    _check_head(n_features, labels, source)
+    nodes: list[tuple[float, int, int, int, int]] = []
+    leaves: list[np.ndarray] = []
+    roots: list[int] = []
+    for number, tree in enumerate(trees):
+        where = f"{source}: tree {number}"
+        roots.append(len(nodes))
+        _check_shapes(tree, len(labels), where)
+        order = _lay_out(tree, n_features, len(nodes), sum(map(len, leaves)), nodes, where)
+        leaves.append(_check_values(tree.values[order], kind, where))
+        if len(nodes) > MAX_NODES:
+            raise ModelError(f"{source}: more than the {MAX_NODES} nodes that fit")
+    if not roots:
+        raise ModelError(f"{source}: the model has no trees")
+    return Model(
+        np.array(nodes, dtype=NODE_DTYPE),
+        np.array(roots, dtype=np.int32),
+        np.concatenate(leaves),
+        kind,
+        n_features,
+        tuple(labels),
+        is_forest,
+        source,
+    )
+
+
+def count_levels(trees: Iterable[Nodes], most: int) -> int:
+    """Splits above the deepest leaf, those included that the model leaves out; more than `most` are not counted on."""
+    return max((_count_tree_levels(tree, most) for tree in trees), default=0)
+
+
+def _count_tree_levels(tree: Nodes, most: int) -> int:
+    nodes = np.zeros(1, dtype=np.int64)
+    for level in range(most + 1):
+        splits = nodes[tree.feature[nodes] >= 0]
+        if not len(splits):
+            return level
+        nodes = np.unique(np.concatenate([tree.left[splits], tree.right[splits]]))
+        nodes = nodes[(nodes >= 0) & (nodes < len(tree.feature))]
+    return most + 1
+
+
+def _lay_out(
+    tree: Nodes,
+    n_features: int,
+    n_nodes: int,
+    n_leaves: int,
+    nodes: list[tuple[float, int, int, int, int]],
+    where: str,
+) -> list[int]:
+    """Append the nodes of a tree in pre-order; the positions of its leaves, in the same order."""
+    features, thresholds = tree.feature.tolist(), tree.threshold.tolist()
+    lefts, rights = tree.left.tolist(), tree.right.tolist()
+    is_seen = bytearray(len(features))
+    order: list[int] = []
+    todo = [(0, -1)]  # node, split whose right child it is
+    while todo:
+        node, parent = todo.pop()
+        while True:
+            if not 0 <= node < len(features):
+                raise ModelError(f"{where}: a split leads to node {node}, but the tree has {len(features)} nodes")
+            if is_seen[node]:
+                raise ModelError(f"{where}: node {node} is reached in two ways; this is not a tree")
+            is_seen[node] = 1
+            feature, threshold = features[node], thresholds[node]
+            if feature < 0:
+                break
+            if feature >= n_features:
+                raise ModelError(
+                    f"{where}: node {node} tests feature {feature}, but the model has {n_features} features, from 0 on"
+                )
+            if threshold != threshold:
+                raise ModelError(f"{where}: the threshold of node {node} is not a number")
+            if abs(threshold) != np.inf:
+                break
+            # No number is above inf, none that data can hold is -inf: the other side is never reached.
+            node = lefts[node] if threshold > 0 else rights[node]
+        here = len(nodes)
+        if parent >= 0:
+            nodes[parent] = (*nodes[parent][:3], here, -1)
+        if feature < 0:
+            nodes.append((0.0, -1, -1, -1, n_leaves + len(order)))
+            order.append(node)
+        else:
+            nodes.append((threshold, feature, here + 1, -1, -1))
+            todo += [(rights[node], here), (lefts[node], -1)]
+    return order
+
+
+def _check_head(n_features: int, labels: Sequence[str], source: str) -> None:
+    if not 1 <= n_features <= MAX_FEATURES:
+        raise ModelError(f"{source}: the model has {n_features} features; 1 to {MAX_FEATURES} are supported")
+    if not labels:
+        raise ModelError(f"{source}: the model has no labels")
+    for label in labels:
+        problem = label_problem(label)
+        if problem:
+            raise ModelError(f"{source}: label {shorten(label)} {problem}; name the labels with --labels")
+    if len(set(labels)) < len(labels):
+        raise ModelError(f"{source}: two labels have the same name; name the labels with --labels")
+
+
+def _check_shapes(tree: Nodes, n_labels: int, where: str) -> None:
+    n_nodes = len(tree.feature)
+    if n_nodes == 0:
+        raise ModelError(f"{where} has no nodes")
+    sizes = {len(tree.threshold), len(tree.left), len(tree.right), len(tree.values)}
+    if sizes != {n_nodes} or tree.values.shape[1:] != (n_labels,):
+        raise ModelError(f"{where}: its lists of nodes have different lengths; is the file damaged?")
+
+
+def _check_values(values: np.ndarray, kind: LeafKind, where: str) -> np.ndarray:
+    if kind is LeafKind.SCORES:
+        if not np.isfinite(values).all():
+            raise ModelError(f"{where}: the score of a leaf is not a finite number")
+        return np.asarray(values, dtype=np.float64)
+    if values.min() < 0 or values.max() > LARGEST_COUNT or not (values.max(axis=1) > 0).all():
+        raise ModelError(f"{where}: the counts of a leaf are negative, too large or all zero")
+    return np.asarray(values, dtype=np.int64)
+
+
+def place_scores(values: NDArray[np.float64], column: int, n_columns: int) -> NDArray[np.float64]:
+    """Scores of all labels, from those that a tree adds to one of the library's scores."""
+    scores = np.zeros((len(values), max(2, n_columns)))
+    scores[:, 1 if n_columns == 1 else column] = values
+    return scores
+
+
+def spread_scores(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores of all labels, from those that the library keeps, shape (n_samples,) or (n_samples, n_columns)."""
+    columns = np.asarray(raw, dtype=np.float64).reshape(len(raw), -1)
+    if columns.shape[1] > 1:
+        return columns
+    return np.column_stack([np.zeros(len(columns)), columns[:, 0]])
+
+
+def start_trees(base: NDArray[np.float64]) -> list[Nodes]:
+    """What every sum starts from, as a tree of one leaf: added to a leaf of another tree it would be rounded."""
+    return [single_leaf(spread_scores(base[None, :])[0].tolist())] if base.any() else []

@@ -1,0 +1,147 @@
+"""CatBoost's JSON files of symmetric (oblivious) trees over numbers.
+
+x is rounded to float32; a split is true iff it is above the float32 border. All nodes of one level of a tree share one
+split, and split number i is bit i of the leaf's number. Which side missing values take does not matter, because our
+data have none.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.errors import ModelError, shorten
+from metasilvae.extras import find_library
+from metasilvae.interop.imports.builder import Nodes, build_model, spread_scores, start_trees
+from metasilvae.interop.imports.documents import Document, as_numbers, load_json
+from metasilvae.interop.imports.imported import (
+    FLOAT64_ROUNDING,
+    Imported,
+    ImportOptions,
+    Judge,
+    choose_labels,
+    name_classes,
+)
+from metasilvae.interop.thresholds import fold_at_most
+from metasilvae.model import LeafKind
+
+EXTRA = "catboost"
+BINARY = ("Logloss",)
+MULTI = ("MultiClass", "MultiClassOneVsAll")
+DEEPEST = 16  # CatBoost's own limit
+
+
+def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported:
+    """Import a classifier from JSON; no library is needed for it, only for the comparison."""
+    document = load_json(content, name)
+    if "oblivious_trees" not in document:
+        if "trees" in document:
+            raise ModelError(f"{name}: only symmetric trees can be imported; train with grow_policy='SymmetricTree'")
+        document.take("oblivious_trees")
+    if options.leaves == "counts":
+        raise ModelError(f"{name}: the leaves of boosted trees hold scores, not counts; use --leaves scores")
+    info = document.object("model_info")
+    loss = info.object("params").object("loss_function").text("type")
+    if loss not in (*BINARY, *MULTI):
+        raise ModelError(
+            f"{name}: the loss {shorten(loss)} is not one of a classifier ({', '.join((*BINARY, *MULTI))})"
+        )
+    classes = info.object("class_params").list("class_names")
+    n_columns = 1 if loss in BINARY else len(classes)
+    if len(classes) != max(2, n_columns) or not all(type(label) in (int, float, str) for label in classes):
+        raise ModelError(f"{name}: {len(classes)} class names do not fit the loss {loss}")
+    labels = choose_labels(name_classes(classes), options.labels, name)
+    columns = _feature_columns(document.object("features_info"))
+    scale, bias = _scale_and_bias(document, n_columns)
+    trees = [*start_trees(bias)]
+    oblivious = document.objects("oblivious_trees")
+    trees += [_tree_nodes(tree, columns, scale, n_columns) for tree in oblivious]
+    model = build_model(trees, LeafKind.SCORES, int(columns.max()) + 1, labels, True, name)
+    origin = f"CatBoost, {loss}, {len(oblivious)} trees"
+    return Imported(model, "softargmax", origin, lambda: _make_judge(content, name), EXTRA)
+
+
+def _feature_columns(features: Document) -> NDArray[np.int64]:
+    """Column of each number that splits can test."""
+    for kind in ("categorical_features", "text_features", "embedding_features"):
+        if kind in features and features.list(kind):
+            raise ModelError(f"{features.name}: the model has {kind}; only numbers can be imported")
+    found = [feature.integer("flat_feature_index") for feature in features.objects("float_features")]
+    if not found or min(found) < 0:
+        raise ModelError(f"{features.name}: the model has no features, or one with a negative number")
+    return np.array(found, dtype=np.int64)
+
+
+def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[np.float64]]:
+    """What sums are multiplied by, and what is added to them then."""
+    if "scale_and_bias" not in document:
+        return 1.0, np.zeros(n_columns)
+    items = document.list("scale_and_bias")
+    where = f"{document.name}: scale_and_bias"
+    bias = items[1] if len(items) == 2 else None
+    numbers = as_numbers([items[0], *(bias if isinstance(bias, list) else [bias])] if items else [], where)
+    if len(numbers) not in (2, n_columns + 1) or not np.isfinite(numbers).all() or numbers[0] <= 0:
+        raise ModelError(f"{where} is not a scale above 0 and {n_columns} finite numbers")
+    return float(numbers[0]), np.broadcast_to(numbers[1:], (n_columns,))
+
+
+def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_columns: int) -> Nodes:
+    """A full binary tree; its node n has the children 2n + 1 and 2n + 2, the last split stands at the root."""
+    where = f"{tree.name}: {tree.place}"
+    splits = [] if tree.values.get("splits") is None else tree.objects("splits")
+    depth = len(splits)
+    values = tree.numbers("leaf_values")
+    if depth > DEEPEST:
+        raise ModelError(f"{where} is {depth} levels deep; CatBoost makes at most {DEEPEST}")
+    n_leaves = 1 << depth
+    if len(values) != n_leaves * n_columns:
+        raise ModelError(f"{where} has {len(values)} leaf values, {n_leaves * n_columns} were expected")
+    n_splits = n_leaves - 1
+    features, thresholds = np.full(n_splits + n_leaves, -1), np.zeros(n_splits + n_leaves)
+    for level, split in enumerate(reversed(splits)):
+        kind = split.values.get("split_type", "FloatFeature")
+        if kind != "FloatFeature":
+            raise ModelError(f"{where} has a split of type {shorten(str(kind))}; only numbers can be imported")
+        number = split.integer("float_feature_index")
+        if not 0 <= number < len(columns):
+            raise ModelError(f"{where} tests feature {number}, but the model has {len(columns)}")
+        border = as_numbers([split.take("border")], f"{where}.border")
+        with np.errstate(over="ignore"):
+            rounded = border.astype(np.float32).astype(np.float64)
+        level_nodes = slice((1 << level) - 1, (2 << level) - 1)
+        features[level_nodes], thresholds[level_nodes] = columns[number], fold_at_most(rounded)[0]
+    left = 2 * np.arange(n_splits + n_leaves) + 1
+    scores = np.zeros((n_splits + n_leaves, max(2, n_columns)))
+    # A single score is that of the second label.
+    scores[n_splits:, -n_columns:] = (scale * values).reshape(n_leaves, n_columns)
+    return Nodes(features, thresholds, left, left + 1, scores)
+
+
+def _make_judge(content: bytes, name: str) -> Judge | None:
+    catboost = find_library("catboost")
+    if catboost is None:
+        return None
+    model = catboost.CatBoost()
+    # CatBoost reads JSON from files only.
+    handle, path = tempfile.mkstemp(suffix=".json")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        model.load_model(path, format="json")
+    except catboost.CatBoostError as error:
+        raise ModelError(f"{name}: CatBoost refuses the file: {' '.join(str(error).split())[:150]}") from None
+    finally:
+        os.unlink(path)
+
+    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+        chance = np.asarray(model.predict(X, prediction_type="Probability", thread_count=1))
+        # With two labels CatBoost takes the second one iff its chance is above one half.
+        return np.asarray(chance.argmax(axis=1), dtype=np.int64)
+
+    def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
+        return spread_scores(model.predict(X, prediction_type="RawFormulaVal", thread_count=1))
+
+    return Judge(f"CatBoost {catboost.__version__}", answer, score, FLOAT64_ROUNDING)

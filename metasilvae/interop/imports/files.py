@@ -1,0 +1,155 @@
+"""Fitted objects in files of joblib (or pickle) and skops.
+
+Loading a pickle can run any code, so it is done only if the file is trusted explicitly. skops checks which types a
+file holds before it makes any of them.
+
+Which library a file comes from, by its first bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import warnings
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, ModelError, shorten
+from metasilvae.extras import load_library
+from metasilvae.interop.imports.catboost import read_catboost
+from metasilvae.interop.imports.imported import Imported, ImportOptions, name_classes
+from metasilvae.interop.imports.lightgbm import read_lightgbm
+from metasilvae.interop.imports.scikit_learn import EXTRA, import_estimator
+from metasilvae.interop.imports.xgboost import read_xgboost
+
+# Compiled types of scikit-learn that skops leaves to the reader. They hold plain arrays; the builder checks all of
+# their nodes before any row is sent through them.
+VOUCHED = ("sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor")
+
+
+def read_joblib(content: bytes, name: str, options: ImportOptions) -> Imported:
+    """Import what joblib.dump or pickle.dump wrote, if it may be trusted."""
+    if not options.trust:
+        raise ModelError(
+            f"{name}: this is a pickle (joblib), and loading one can run any program hidden in it; if you know where "
+            "it comes from, say --trust; a .skops file can be checked and needs none"
+        )
+    joblib = load_library("joblib", EXTRA, "reading a joblib file")
+    return import_any(_load(lambda: joblib.load(io.BytesIO(content)), name), options, name)
+
+
+def read_skops(content: bytes, name: str, options: ImportOptions) -> Imported:
+    """Import what skops.io.dump wrote; types that skops does not know need trust."""
+    skops = load_library("skops.io", EXTRA, "reading a skops file")
+    asked = _load(lambda: skops.get_untrusted_types(data=content), name)
+    unknown = [kind for kind in asked if kind not in VOUCHED]
+    if unknown and not options.trust:
+        listed = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        raise ModelError(
+            f"{name}: holds types that skops does not vouch for ({listed}); if you know where it comes from, "
+            "say --trust"
+        )
+    return import_any(_load(lambda: skops.loads(content, trusted=asked), name), options, name)
+
+
+def _load(load: Any, name: str) -> Any:
+    """Call a loader; whatever goes wrong is one line, and its warnings are ours."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            result = load()
+        except MetasilvaeError:
+            raise
+        except MemoryError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(
+                f"{name}: cannot be loaded ({type(error).__name__}: {reason}); is the file damaged, or is it from "
+                "another version of its library?"
+            ) from None
+    for message in dict.fromkeys(" ".join(str(warning.message).split()) for warning in told):
+        warnings.warn(f"{name}: {message[:300]}", MetasilvaeWarning, stacklevel=4)
+    return result
+
+
+def import_any(fitted: Any, options: ImportOptions, name: str) -> Imported:
+    """Import a fitted object by the library that its class belongs to.
+
+    A model of XGBoost, LightGBM or CatBoost goes through its file format, with the class names of the object.
+    """
+    library = type(fitted).__module__.partition(".")[0]
+    if library not in ("xgboost", "lightgbm", "catboost"):
+        return import_estimator(fitted, options, name)
+    classes = getattr(fitted, "classes_", None)
+    if options.labels is None and classes is not None:
+        options = replace(options, labels=tuple(name_classes(classes)))
+    if library == "xgboost":
+        booster = fitted.get_booster() if hasattr(fitted, "get_booster") else fitted
+        return read_xgboost(bytes(_load(lambda: booster.save_raw("ubj"), name)), name, options)
+    if library == "lightgbm":
+        text = _load(lambda: getattr(fitted, "booster_", fitted).model_to_string(), name)
+        return read_lightgbm(text.encode(), name, options)
+    return read_catboost(_load(lambda: _save_catboost(fitted), name), name, options)
+
+
+def _save_catboost(fitted: Any) -> bytes:
+    """CatBoost writes JSON to files only."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        fitted.save_model(str(path), format="json")
+        return path.read_bytes()
+
+
+_PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_ZLIB_STARTS = (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
+_ONNX_START = b"\x08"
+_LENGTH_TYPES = b"iUIlL"
+
+
+def is_packed_by_us(content: bytes, kind: str | None) -> bool:
+    """Whether a file is to be decompressed before it is read; joblib and skops do it themselves."""
+    return kind not in ("joblib", "skops") and not _is_skops(content)
+
+
+def detect_kind(content: bytes, name: str) -> str:
+    """The reader for a file; an error that says what to do if there is none."""
+    if content.startswith(_PICKLE_STARTS) or content.startswith(_ZLIB_STARTS):
+        return "joblib"
+    if _is_skops(content):
+        return "skops"
+    if content[:1] == b"{" and content[1:2] and content[1] in _LENGTH_TYPES:
+        return "xgboost"
+    text = content.lstrip()[:1]
+    if text == b"{":
+        is_catboost = b'"oblivious_trees"' in content or b'"features_info"' in content
+        return "catboost" if is_catboost and b'"learner"' not in content else "xgboost"
+    if content.startswith((b"tree\n", b"tree\r\n")):
+        return "lightgbm"
+    if content.startswith(_ONNX_START):
+        return "onnx"
+    raise ModelError(f"{name}: {_explain(content)}")
+
+
+def _is_skops(content: bytes) -> bool:
+    if not content.startswith(b"PK\x03\x04"):
+        return False
+    try:
+        return "schema.json" in zipfile.ZipFile(io.BytesIO(content)).namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+
+
+def _explain(content: bytes) -> str:
+    if not content:
+        return "the file is empty; save the model again"
+    if content.startswith(b"classifier-"):
+        return "this is silva's format already; it needs no import"
+    if content.startswith((b"binf", b"bs64")):
+        return "this is XGBoost's old binary format; save the model as .json or .ubj"
+    if content.startswith(b"CBM1"):
+        return "this is CatBoost's binary format; save the model with format='json'"
+    start = shorten(content[:20].decode("utf-8", "backslashreplace"))
+    return f"begins with {start}, which is no model known here; --from names the library it comes from"

@@ -1,0 +1,177 @@
+"""LightGBM's text files.
+
+x is compared in float64 and goes left iff it is <= the threshold; but all numbers between -1e-35 and 1e-35 count as 0,
+which is folded into thresholds near 0. With zero_as_missing these numbers take a side of their own: that is imported
+where it amounts to a threshold, and refused where it does not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.errors import ModelError, at_line, shorten
+from metasilvae.extras import find_library
+from metasilvae.interop.imports.builder import Nodes, build_model, place_scores, spread_scores
+from metasilvae.interop.imports.imported import FLOAT64_ROUNDING, Imported, ImportOptions, Judge, choose_labels
+from metasilvae.interop.thresholds import fold_tiny_values
+from metasilvae.model import LeafKind
+
+EXTRA = "lightgbm"
+OBJECTIVES = ("binary", "multiclass", "multiclassova")
+TINY = float(np.float32(1e-35))
+_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT, _ZERO_IS_MISSING = 1, 2, 2, 1
+
+
+class _Block:
+    """Lines ``key=value`` of the head or of one tree."""
+
+    def __init__(self, name: str, line: int) -> None:
+        self.name = name
+        self.line = line
+        self.values: dict[str, tuple[str, int]] = {}
+
+    def add(self, text: str, line: int) -> None:
+        key, _, value = text.partition("=")
+        self.values[key.strip()] = (value.strip(), line)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def text(self, key: str) -> tuple[str, int]:
+        if key not in self.values:
+            raise ModelError(at_line(self.name, self.line, f"{key}= is missing below this line; is the file complete?"))
+        return self.values[key]
+
+    def integer(self, key: str) -> int:
+        text, line = self.text(key)
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise ModelError(at_line(self.name, line, f"{key} is {shorten(text)}, a whole number was expected"))
+        return int(text)
+
+    def numbers(self, key: str, n_numbers: int) -> NDArray[np.float64]:
+        text, line = self.text(key)
+        words = text.split()
+        if len(words) != n_numbers:
+            raise ModelError(at_line(self.name, line, f"{key} has {len(words)} numbers, {n_numbers} were expected"))
+        try:
+            numbers = np.array([float(word) for word in words], dtype=np.float64)
+        except ValueError:
+            raise ModelError(at_line(self.name, line, f"{key} holds something that is not a number")) from None
+        if np.isnan(numbers).any():
+            raise ModelError(at_line(self.name, line, f"{key} holds something that is not a number"))
+        return numbers
+
+    def integers(self, key: str, n_numbers: int) -> NDArray[np.int64]:
+        numbers = self.numbers(key, n_numbers)
+        if not ((np.abs(numbers) < 2**31) & (numbers == np.rint(numbers))).all():
+            raise ModelError(at_line(self.name, self.text(key)[1], f"{key} holds something that is no whole number"))
+        return numbers.astype(np.int64)
+
+
+def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported:
+    """Import a classifier from the text of save_model; no library is needed for it, only for the comparison."""
+    head, blocks = _split_blocks(content, name)
+    words = head.text("objective")[0].split() if "objective" in head else ["none"]
+    objective = words[0] if words else ""
+    if objective not in OBJECTIVES:
+        raise ModelError(
+            f"{name}: the objective {shorten(objective)} is not one of a classifier ({', '.join(OBJECTIVES)})"
+        )
+    if options.leaves == "counts":
+        raise ModelError(f"{name}: the leaves of boosted trees hold scores, not counts; use --leaves scores")
+    n_columns = head.integer("num_tree_per_iteration")
+    expected = 1 if objective == "binary" else head.integer("num_class")
+    if n_columns != expected or (objective != "binary" and n_columns < 2):
+        raise ModelError(f"{name}: {n_columns} trees per round do not fit {objective} with {expected} classes")
+    if not blocks or len(blocks) % n_columns:
+        raise ModelError(f"{name}: {len(blocks)} trees are not a multiple of {n_columns} per round; is it complete?")
+    labels = choose_labels([str(number) for number in range(max(2, n_columns))], options.labels, name)
+    trees = [_tree_nodes(block, number % n_columns, n_columns) for number, block in enumerate(blocks)]
+    model = build_model(trees, LeafKind.SCORES, head.integer("max_feature_idx") + 1, labels, True, name)
+    # Random forests of LightGBM answer the mean; its largest label, or its sign, is that of the sum.
+    origin = f"LightGBM, {objective}, {len(blocks)} trees"
+    return Imported(model, "softargmax", origin, lambda: _make_judge(content, name), EXTRA)
+
+
+def _split_blocks(content: bytes, name: str) -> tuple[_Block, list[_Block]]:
+    head = block = _Block(name, 1)
+    blocks: list[_Block] = []
+    is_ended = False
+    for line, text in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        if line == 1 and text.strip() != "tree":
+            raise ModelError(at_line(name, 1, f"begins with {shorten(text)}, LightGBM's files begin with tree"))
+        if text.startswith("end of trees"):
+            is_ended = True
+            break
+        if text.startswith("Tree="):
+            block = _Block(name, line)
+            blocks.append(block)
+        elif text.strip():
+            block.add(text, line)
+    if not is_ended:
+        raise ModelError(f"{name}: the line 'end of trees' is missing; the file is cut short")
+    return head, blocks
+
+
+def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
+    """Splits come first, then the leaves, which children name by negative numbers from -1 on."""
+    where = f"{block.name}:{block.line}"
+    if "is_linear" in block and block.integer("is_linear"):
+        raise ModelError(f"{where}: linear trees cannot be imported; train again without linear_tree")
+    n_leaves = block.integer("num_leaves")
+    if not 1 <= n_leaves <= len(block.text("leaf_value")[0]):
+        raise ModelError(f"{where}: the tree announces {n_leaves} leaves, but holds fewer")
+    n_splits = n_leaves - 1
+    values = np.concatenate([np.zeros(n_splits), block.numbers("leaf_value", n_leaves)])
+    feature, children, threshold = np.full(len(values), -1), np.full((2, len(values)), -1), np.zeros(len(values))
+    if n_splits:
+        kinds = block.integers("decision_type", n_splits)
+        if (kinds & _CATEGORICAL).any():
+            raise ModelError(f"{where}: a split by categories cannot be imported; use numbers and train again")
+        feature[:n_splits] = block.integers("split_feature", n_splits)
+        if (feature[:n_splits] < 0).any():
+            raise ModelError(f"{where}: the tree tests a feature with a negative number")
+        threshold[:n_splits] = _fold(block.numbers("threshold", n_splits), kinds, where)
+        for side, key in enumerate(("left_child", "right_child")):
+            child = block.integers(key, n_splits)
+            children[side, :n_splits] = np.where(child < 0, n_splits + ~child, child)
+    return Nodes(feature, threshold, children[0], children[1], place_scores(values, column, n_columns))
+
+
+def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str) -> NDArray[np.float64]:
+    folded = fold_tiny_values(thresholds, TINY)
+    is_zero_missing = ((kinds >> _MISSING_SHIFT) & 3) == _ZERO_IS_MISSING
+    goes_left = (kinds & _DEFAULT_LEFT) != 0
+    # Those around 0 belong to the side that is next to them anyway, or else a threshold cannot say it.
+    is_near = is_zero_missing & (np.abs(thresholds) <= TINY)
+    folded[is_near & goes_left] = TINY
+    folded[is_near & ~goes_left] = math.nextafter(-TINY, -math.inf)
+    is_hole = is_zero_missing & ~is_near & (goes_left != (thresholds > 0))
+    if is_hole.any():
+        raise ModelError(
+            f"{where}: the tree sends 0, as a missing value, to another side than its neighbours (zero_as_missing), "
+            "which no threshold can; train again without it"
+        )
+    return folded
+
+
+def _make_judge(content: bytes, name: str) -> Judge | None:
+    lightgbm = find_library("lightgbm")
+    if lightgbm is None:
+        return None
+    try:
+        booster = lightgbm.Booster(model_str=content.decode("utf-8"))
+    except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
+        raise ModelError(f"{name}: LightGBM refuses the file: {' '.join(str(error).split())[:150]}") from None
+
+    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+        found = np.asarray(booster.predict(X, num_threads=1))
+        return np.asarray(found > 0.5 if found.ndim == 1 else found.argmax(axis=1), dtype=np.int64)
+
+    def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
+        return spread_scores(np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
+
+    return Judge(f"LightGBM {lightgbm.__version__}", answer, score, FLOAT64_ROUNDING, is_float32=False)

@@ -1,0 +1,1 @@
+"""Files and streams: sources, atomic outputs, locks, memory limits."""

@@ -1,0 +1,1 @@
+"""Results in the forms that people and programs read: text, one HTML page, plots."""

@@ -1,0 +1,262 @@
+"""Stability and robustness over epsilon: a drawing for every width, data for the read-out, a table.
+
+The section about stability and robustness over epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.output.html.content import PageContent
+from metasilvae.output.html.markup import (
+    Column,
+    Markup,
+    cut_name,
+    element,
+    embed_json,
+    join,
+    make_note,
+    make_table,
+    show_decimal,
+    show_name,
+    show_number,
+    show_share,
+)
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
+
+# Steps of one curve in the page; of more than these, every so manieth is kept, and a few that other numbers name.
+MOST_STEPS = 4000
+# Width and height of the drawing in its own units.
+SIZE = 1000
+N_TICKS = 6
+# Axes that numbers can still divide.
+SMALLEST_END, LARGEST_END = 1e-300, 1e300
+# An axis does not reach a marked place that is so many times as far away as the curve goes: both cannot be seen.
+FAR_AWAY = 4
+
+
+def is_thinned(curve: Curve) -> bool:
+    """Whether a curve has more steps than a page shows."""
+    return len(curve.steps[0]) > MOST_STEPS
+
+
+def thin_out(curve: Curve, marked: float) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Steps of a curve, fewer if there are too many; then each count is a lower bound since the step before.
+
+    The steps that hold at the marked place and at the quantiles are kept: other parts of the page name them.
+    """
+    epsilon, stable, robust = curve.steps
+    if not is_thinned(curve):
+        return epsilon, stable, robust
+    named = [marked, *(choose_quantile(curve.radii.lower, percent) for percent in QUANTILES.values())]
+    places = np.searchsorted(epsilon, named)
+    kept = np.linspace(0, len(epsilon) - 1, MOST_STEPS).round().astype(np.intp)
+    kept = np.union1d(kept, places[places < len(epsilon)])
+    return epsilon[kept], stable[kept], robust[kept]
+
+
+def choose_end(curves: Sequence[Curve], marked: float) -> float:
+    """Where the axis ends: beyond nearly all finite radii, and beyond the marked place if that is not far away."""
+    finite = [curve.radii.lower[np.isfinite(curve.radii.lower)] for curve in curves]
+    reach = max((choose_quantile(radii, 99) for radii in finite if len(radii)), default=0.0)
+    is_far = 0 < FAR_AWAY * reach < marked
+    end = 1.05 * (reach if is_far else max(reach, 2 * marked))
+    return end if SMALLEST_END < end < LARGEST_END else 1.0
+
+
+def choose_ticks(end: float) -> list[float]:
+    """Round numbers from 0 to the end of an axis."""
+    power = 10.0 ** math.floor(math.log10(end / N_TICKS))
+    step = next((power * factor for factor in (1, 2, 2.5, 5, 10) if end / (power * factor) <= N_TICKS), power * 10)
+    return [step * number for number in range(math.floor(end / step) + 1)]
+
+
+def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float) -> dict[str, Any]:
+    """What the read-out needs; the last epsilon is null if rows are stable whatever it is."""
+    sets = []
+    for _, name, curve in curves:
+        epsilon, stable, robust = thin_out(curve, marked)
+        sets.append(
+            {
+                "name": cut_name(name),
+                "rows": curve.n_samples,
+                "epsilon": [value if math.isfinite(value) else None for value in epsilon.tolist()],
+                "stable": stable.tolist(),
+                "robust": robust.tolist(),
+            }
+        )
+    return {"end": end, "sets": sets}
+
+
+def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float, axis: str) -> Markup:
+    """The curves of all data sets; a number of a data set chooses its colour, dashes are robustness.
+
+    Parameters
+    ----------
+    curves : sequence of (number, name, curve)
+    marked : float
+        The place that the verdicts hold for.
+    axis : str
+        What the horizontal axis shows.
+    """
+    ticks = choose_ticks(end)
+    grid = [
+        *(_line(0, SIZE, _down(share), _down(share), "grid") for share in (0, 0.25, 0.5, 0.75, 1)),
+        *(_line(_across(tick, end), _across(tick, end), 0, SIZE, "grid") for tick in ticks),
+    ]
+    paths = []
+    for number, _, curve in curves:
+        epsilon, stable, robust = thin_out(curve, marked)
+        for counts, style in ((stable, "stable"), (robust, "robust")):
+            path = _stairs(epsilon, counts / curve.n_samples, end)
+            paths.append(element("path", d=path, class_=f"{style} s{number % 6}"))
+    mark = _line(_across(marked, end), _across(marked, end), 0, SIZE, "mark") if marked <= end else None
+    plot = element(
+        "svg", grid, mark, paths, _line(0, 0, 0, SIZE, "cursor"),
+        viewBox=f"0 0 {SIZE} {SIZE}", preserveAspectRatio="none", class_="plot", aria_hidden="true",
+    )  # fmt: skip
+    left = [
+        element("text", f"{share} %", x="100%", y=f"{100 - share}%", text_anchor="end", dy=_shift(share))
+        for share in (0, 25, 50, 75, 100)
+    ]
+    below = [
+        element("text", f"{tick:g}", x=f"{100 * tick / end:.3f}%", y="1.1em", text_anchor=_anchor(tick, end))
+        for tick in ticks
+    ]
+    names = ", ".join(name for _, name, _ in curves)
+    return element(
+        "div",
+        element("svg", left, class_="y-axis", aria_hidden="true"),
+        plot,
+        element("svg", below, class_="x-axis", aria_hidden="true"),
+        element("p", axis, class_="axis-name", aria_hidden="true"),
+        class_="chart", role="img", id="chart",
+        aria_label=f"Stability and robustness over {axis}, for {names}. The table below has the numbers.",
+    )  # fmt: skip
+
+
+def _across(value: float, end: float) -> float:
+    return SIZE * value / end
+
+
+def _down(share: float) -> float:
+    return SIZE * (1 - share)
+
+
+def _line(x1: float, x2: float, y1: float, y2: float, style: str) -> Markup:
+    return element("line", x1=f"{x1:.6g}", x2=f"{x2:.6g}", y1=f"{y1:.6g}", y2=f"{y2:.6g}", class_=style)
+
+
+def _shift(share: int) -> str:
+    return {0: "0", 100: "0.8em"}.get(share, "0.35em")
+
+
+def _anchor(tick: float, end: float) -> str:
+    return "start" if tick == 0 else "end" if tick > 0.95 * end else "middle"
+
+
+def _stairs(epsilon: NDArray[np.float64], shares: NDArray[np.float64], end: float) -> str:
+    """Each share holds up to and with its epsilon, the next one after it; behind the last finite one it may be 0."""
+    pieces: list[str] = []
+    for value, share in zip(epsilon.tolist(), shares.tolist(), strict=True):
+        y = f"{_down(share):.6g}"
+        pieces.append(f"{'V' if pieces else 'M0 '}{y}")
+        pieces.append(f"H{_across(min(value, end), end):.6g}")
+        if value >= end:
+            return "".join(pieces)
+    return "".join([*pieces, f"V{SIZE}H{SIZE}"])
+
+
+def tabulate_curve(number: int, name: str, curve: Curve, unit: str) -> Markup:
+    """The quantiles of the radii, and what is left of stability and robustness there."""
+    rows, radii = [], curve.radii.lower
+    for quantile, percent in QUANTILES.items():
+        value = choose_quantile(radii, percent)
+        stable = int((radii >= value).sum())
+        robust = int(((radii >= value) & curve.radii.is_correct).sum())
+        total = curve.n_samples
+        shown = show_number(value) if math.isfinite(value) else "any"
+        rows.append([quantile, shown, show_share(stable, total), show_share(robust, total)])
+    columns = [
+        Column("rows up to"),
+        Column(unit, is_number=True),
+        Column("stability", is_number=True),
+        Column("robustness", is_number=True),
+    ]
+    return make_table(f"quantiles-{number}", name, columns, rows)
+
+
+def show_curve(content: PageContent) -> Markup:
+    """The curves of all data sets, a place to read them at, and their quantiles."""
+    drawn = [(number, each, each.curve) for number, each in enumerate(content.assessments) if each.curve is not None]
+    absent = [
+        make_note(show_name(each.question.dataset.source), f": no curve. {each.no_curve}")
+        for each in content.assessments
+        if each.curve is None
+    ]
+    if not drawn:
+        return join(absent)
+    perturbation = drawn[0][1].perturbation
+    if isinstance(perturbation, Ball):
+        unit, marked = "epsilon", float(perturbation.epsilon)
+    else:
+        unit, marked = "multiple of the attack's radii", 1.0
+    end = choose_end([curve for _, _, curve in drawn], marked)
+    named = [(number, content.short_names[number], curve) for number, _, curve in drawn]
+    legend = [
+        element("li", _draw_key(f"{style} s{number % 6}"), show_name(name), f" {word}")
+        for number, name, _ in named
+        for style, word in (("stable", "stability"), ("robust", "robustness"))
+    ]
+    if marked <= end:
+        legend.append(element("li", _draw_key("mark"), "what the verdicts hold for"))
+    else:
+        legend.append(element("li", f"The verdicts hold for {show_decimal(marked)}, far beyond the end of this axis."))
+    value = element("input", type="number", id="epsilon", min=0, step="any", value=show_decimal(marked))
+    reader = element(
+        "div",
+        element("label", f"{unit} ", value),
+        element("input", type="range", id="epsilon-range", min=0, max=1000, step=1, value=0, aria_label=unit),
+        element("div", id="readout", aria_live="polite", class_="readout"),
+        class_="reader",
+        hidden=True,
+    )
+    return join(
+        draw_curves(named, end, marked, unit),
+        element("ul", legend, class_="legend"),
+        reader,
+        [_describe_bounds(each.question.dataset.source, curve, marked) for _, each, curve in drawn],
+        absent,
+        element(
+            "details",
+            element("summary", "The curve as a table"),
+            [tabulate_curve(number, name, curve, unit) for number, name, curve in named],
+        ),
+        embed_json("curve-data", describe_curves(named, end, marked)),
+    )
+
+
+def _draw_key(style: str) -> Markup:
+    line = element("line", x1=0, x2="100%", y1="50%", y2="50%", class_=style)
+    return element("svg", line, class_="key", aria_hidden="true")
+
+
+def _describe_bounds(name: str, curve: Curve, marked: float) -> Markup | None:
+    """What is not exact in the drawing, if anything is not."""
+    n_open = int((~curve.radii.is_exact).sum())
+    parts = []
+    if n_open:
+        counts = Counter(curve.radii.reasons.values())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+        parts.append(f"{n_open} radii are lower bounds ({reasons}), and so is the curve.")
+    if is_thinned(curve):
+        n_shown = len(thin_out(curve, marked)[0])
+        parts.append(f"Of {len(curve.steps[0])} steps {n_shown} are shown; between them the curve is a lower bound.")
+    return make_note(show_name(name), ": ", " ".join(parts)) if parts else None

@@ -1,0 +1,238 @@
+"""Sections about data sets as a whole: key figures, verdicts, confusion."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+
+from metasilvae.analysis.assessment import Assessment
+from metasilvae.model import Model
+from metasilvae.output.html.content import PageContent, order_labels
+from metasilvae.output.html.markup import (
+    Child,
+    Column,
+    Markup,
+    element,
+    join,
+    make_note,
+    make_table,
+    put_side_by_side,
+    show_name,
+    show_number,
+    show_share,
+    wrap_table,
+)
+from metasilvae.output.text.evaluations import ConfusionTable
+from metasilvae.output.text.tables import Record
+from metasilvae.verification.objective import PAPER_FITNESS
+from metasilvae.verification.verdicts import Verdict
+
+MEANINGS = {
+    Verdict.ROBUST: "correct, no perturbation changes the answer",
+    Verdict.FRAGILE: "correct, some perturbation changes the answer",
+    Verdict.VULNERABLE: "wrong, no perturbation changes the answer",
+    Verdict.BROKEN: "wrong, some perturbation changes the answer",
+    Verdict.NO_INFO: "not decided within the limits",
+}
+# Counts of rows that key figures are shares of.
+RATES = {"accuracy": "correct", "stability": "stable", "robustness": "robust"}
+# Labels of a confusion matrix; of more than these, only the most frequent mistakes are listed.
+MOST_LABELS = 20
+MOST_MISTAKES = 30
+MOST_LABELS_SIDE_BY_SIDE = 6
+TRUE_LABEL = "true label"
+# Shades of the cells of a matrix.
+N_SHADES = 8
+
+
+def show_figures(content: PageContent) -> Markup:
+    """Key figures as large numbers, then all of them, data sets side by side."""
+    sets = content.assessments
+    names = [Column(show_name(name), is_number=True) for name in content.short_names]
+    rows: list[list[Child]] = [["rows", *(each.outcome.n_samples for each in sets)]]
+    for name, count in RATES.items():
+        shares = [show_share(getattr(each.outcome.tally, count), each.outcome.n_samples) for each in sets]
+        rows.append([name, *shares])
+    evaluations = [each.evaluation for each in sets]
+    rows += [
+        ["phi", *(show_number(each.phi(PAPER_FITNESS)) for each in evaluations)],
+        ["accuracy / leaves", *(show_number(each.accuracy_efficiency) for each in evaluations)],
+        ["stability / leaves", *(show_number(each.stability_efficiency or 0.0) for each in evaluations)],
+    ]
+    return join(
+        element("div", map(_make_card, sets), class_="cards"),
+        make_table("figures-table", "All figures", [Column("figure"), *names], rows),
+        make_note(
+            "Accuracy: the answer is the label and nothing else. Stability: no perturbed row gets another answer, "
+            "which is proved, not sampled. Robustness: both. phi = 0.9 accuracy + 0.1 stability."
+        ),
+    )
+
+
+def _make_card(assessment: Assessment) -> Markup:
+    tally, dataset = assessment.outcome.tally, assessment.question.dataset
+    figures = [
+        element("div", element("dt", name), element("dd", show_share(getattr(tally, count), tally.size)))
+        for name, count in RATES.items()
+    ]
+    return element(
+        "div",
+        element("h3", show_name(dataset.source)),
+        make_note(f"{tally.size} rows, {dataset.n_features} features"),
+        element("dl", figures),
+        make_note(f"{tally.no_info} rows are not decided: stability and robustness are at least this.")
+        if tally.no_info
+        else None,
+        class_="card",
+    )
+
+
+def show_verdicts(content: PageContent) -> Markup:
+    """How many rows have each verdict."""
+    tallies = [assessment.outcome.tally for assessment in content.assessments]
+    shown = [
+        verdict for verdict in Verdict if verdict is not Verdict.NO_INFO or any(tally.no_info for tally in tallies)
+    ]
+    columns = [Column("verdict"), *(Column(show_name(name), is_number=True) for name in content.short_names)]
+    rows: list[list[Child]] = [
+        [_name_verdict(verdict), *(_show_part(_count(tally, verdict), tally.size) for tally in tallies)]
+        for verdict in shown
+    ]
+    return join(
+        [_draw_bar(number, assessment) for number, assessment in enumerate(content.assessments)],
+        make_table("verdicts-table", "Rows by verdict", columns, rows),
+        [_list_reasons(assessment) for assessment in content.assessments],
+    )
+
+
+def _name_verdict(verdict: Verdict) -> Markup:
+    return join(_swatch(verdict), verdict.word, " ", element("small", MEANINGS[verdict], class_="meaning"))
+
+
+def _show_part(count: int, total: int) -> Markup:
+    """A number of rows, and what share of all rows it is."""
+    return join(count, " ", element("span", show_share(count, total), class_="part"))
+
+
+def _count(tally: object, verdict: Verdict) -> int:
+    count: int = getattr(tally, verdict.name.lower())
+    return count
+
+
+def _style(verdict: Verdict) -> str:
+    return f"v-{verdict.word.lower()}"
+
+
+def _swatch(verdict: Verdict) -> Markup:
+    return element(
+        "svg", element("rect", width="100%", height="100%", class_=_style(verdict)), class_="swatch", aria_hidden="true"
+    )
+
+
+def _draw_bar(number: int, assessment: Assessment) -> Markup:
+    """Shares of the verdicts as a bar; the letters in it are the first ones of the verdicts."""
+    tally = assessment.outcome.tally
+    counts = [(verdict, _count(tally, verdict)) for verdict in Verdict]
+    starts = accumulate((count for _, count in counts), initial=0)
+    pieces = []
+    for (verdict, count), start in zip(counts, starts, strict=False):
+        if not count:
+            continue
+        share = 100 * count / tally.size
+        left = 100 * start / tally.size
+        pieces.append(element("rect", x=f"{left:.4f}%", width=f"{share:.4f}%", height="100%", class_=_style(verdict)))
+        if share >= 4:
+            pieces.append(
+                element("text", verdict.word[0], x=f"{left + share / 2:.4f}%", y="50%", dy="0.35em",
+                        text_anchor="middle", class_=f"on-{_style(verdict)}")
+            )  # fmt: skip
+    described = ", ".join(f"{verdict.word} {count}" for verdict, count in counts if count)
+    return element(
+        "figure",
+        element("figcaption", show_name(assessment.question.dataset.source), id=f"verdict-bar-{number}"),
+        element("svg", pieces, class_="bar", role="img", aria_label=described),
+    )
+
+
+def _list_reasons(assessment: Assessment) -> Markup | None:
+    reasons = Counter(assessment.outcome.reasons.values())
+    if not reasons:
+        return None
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    return make_note(show_name(assessment.question.dataset.source), f": NO-INFO because of {listed}.")
+
+
+def show_confusion(content: PageContent) -> Markup:
+    """True labels against answers."""
+    matrices = [_show_matrix(content.model, *numbered) for numbered in enumerate(content.assessments)]
+    is_narrow = content.model.n_labels <= MOST_LABELS_SIDE_BY_SIDE
+    is_any_matrix = any(_has_matrix(content.model, each) for each in content.assessments)
+    return join(
+        put_side_by_side(matrices) if is_narrow else matrices,
+        make_note(
+            "Rows are true labels, columns are answers; ✓ marks right answers. Tied answers have columns of their own."
+        )
+        if is_any_matrix
+        else None,
+    )
+
+
+def _has_matrix(model: Model, assessment: Assessment) -> bool:
+    return max(assessment.question.dataset.n_labels, model.n_labels) <= MOST_LABELS
+
+
+def _show_matrix(model: Model, number: int, assessment: Assessment) -> Markup:
+    dataset, name = assessment.question.dataset, f"confusion-{number}"
+    if not _has_matrix(model, assessment):
+        return _list_mistakes(name, assessment)
+    records = ConfusionTable(model, dataset, assessment.confusion).records()
+    labels = order_labels(model.labels)
+    ties = [answer for answer in list(records[0])[1:] if answer not in model.labels]
+    answers = labels + ties
+    # Labels in the order of the columns; those that the model does not know come last.
+    unknown = order_labels(set(dataset.labels).difference(labels))
+    places = {label: place for place, label in enumerate(labels + unknown)}
+    records.sort(key=lambda record: places[str(record[TRUE_LABEL])])
+    head = element(
+        "tr",
+        element("th", TRUE_LABEL, scope="col"),
+        [element("th", show_name(answer), scope="col", class_="number") for answer in answers],
+    )
+    body = [_show_confusion_of(str(record[TRUE_LABEL]), record, answers) for record in records]
+    parts = [element("thead", head), element("tbody", body)]
+    return wrap_table(name, show_name(dataset.source), *parts, style="confusion")
+
+
+def _show_confusion_of(label: str, record: Record, answers: Sequence[str]) -> Markup:
+    """One row of a matrix; the larger a share of the row, the darker."""
+    counts = [int(record[answer] or 0) for answer in answers]
+    total = max(sum(counts), 1)
+    cells = [
+        element(
+            "td",
+            count,
+            element("span", " ✓", role="img", aria_label="right") if answer == label else None,
+            class_=f"number shade-{-(-N_SHADES * count // total)}",
+        )
+        for answer, count in zip(answers, counts, strict=True)
+    ]
+    return element("tr", element("th", show_name(label), scope="row"), cells)
+
+
+def _list_mistakes(name: str, assessment: Assessment) -> Markup:
+    mistakes = sorted(
+        ((count, label, answer) for (label, answer), count in assessment.confusion.items() if label != answer),
+        key=lambda mistake: (-mistake[0], mistake[1:]),
+    )
+    if not mistakes:
+        known = f"no mistakes in {assessment.outcome.n_samples} rows"
+        return element("p", show_name(assessment.question.dataset.source), f": {known}")
+    caption = join(
+        show_name(assessment.question.dataset.source),
+        f": the most frequent mistakes, {min(len(mistakes), MOST_MISTAKES)} of {len(mistakes)} kinds",
+    )
+    rows: list[list[Child]] = [
+        [show_name(label), show_name(answer), count] for count, label, answer in mistakes[:MOST_MISTAKES]
+    ]
+    return make_table(name, caption, [Column(TRUE_LABEL), Column("answer"), Column("rows", is_number=True)], rows)

@@ -1,0 +1,184 @@
+"""Sections about unstable rows: the most fragile ones and what changes, and which features are behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metasilvae.analysis.assessment import Assessment
+from metasilvae.analysis.explanation import UnstableRow
+from metasilvae.output.html.content import PageContent
+from metasilvae.output.html.markup import (
+    Child,
+    Column,
+    Markup,
+    element,
+    join,
+    list_names,
+    make_note,
+    make_stacking_table,
+    make_table,
+    put_side_by_side,
+    show_decimal,
+    show_name,
+    show_number,
+)
+
+MOST_MOVES = 6
+MOST_FEATURES = 15
+MOST_TESTS = 15
+
+
+def show_fragile_rows(content: PageContent) -> Markup:
+    """For each data set the rows that the smallest perturbations change."""
+    is_any_shown = any(each.attribution.most_fragile for each in content.assessments)
+    return join(
+        [_tabulate_rows(content, number, each) for number, each in enumerate(content.assessments)],
+        make_note(
+            "Each change was classified again before it was written down: it is a row that the perturbation allows and "
+            "that gets the other answer. With the features of the last column kept at their values, nothing changes "
+            "the answer."
+        )
+        if is_any_shown
+        else None,
+    )
+
+
+def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) -> Markup:
+    dataset, attribution = assessment.question.dataset, assessment.attribution
+    caption = join(show_name(dataset.source), f": {_describe_extent(assessment)}")
+    if not attribution.most_fragile:
+        return element("p", caption)
+    # Without a curve, the radii of an attack that some rows do not fit may be in one unit or in the other.
+    has_unit = assessment.is_over_epsilon or assessment.curve is not None
+    has_radius = has_unit and any(row.radius is not None for row in attribution.most_fragile)
+    unit = "radius" if assessment.is_over_epsilon else "radius, in multiples of the attack"
+    columns = [
+        Column("row", is_number=True),
+        *([Column("line", is_number=True)] if dataset.line_of_row is not None else []),
+        Column("label"),
+        *([Column(unit, is_number=True)] if has_radius else []),
+        Column("answer"),
+        Column("what changes"),
+        Column("freeze"),
+    ]
+    rows = []
+    for row in attribution.most_fragile:
+        cells: list[Child] = [dataset.number_of(row.row)]
+        if dataset.line_of_row is not None:
+            cells.append(int(dataset.line_of_row[row.row]))
+        cells.append(show_name(dataset.labels[dataset.y[row.row]]))
+        if has_radius:
+            cells.append(_show_radius(row))
+        cells += [_show_answers(content, row), _show_moves(assessment, row), _show_frozen(assessment, row)]
+        rows.append(cells)
+    return make_stacking_table(f"fragile-{number}", caption, columns, rows)
+
+
+def _show_radius(row: UnstableRow) -> Child:
+    if row.radius is None:
+        return "-"
+    shown = show_number(row.radius)
+    return shown if row.has_exact_radius else element("span", "\u2265 ", shown)
+
+
+def _describe_extent(assessment: Assessment) -> str:
+    n_shown, n_unstable = len(assessment.attribution.most_fragile), assessment.outcome.tally.unstable
+    if not n_unstable:
+        return "no row is unstable"
+    n_explained = assessment.attribution.n_explained
+    among = "" if n_explained == n_unstable else f", chosen among the {n_explained} that were explained"
+    return f"{n_shown} of {n_unstable} unstable rows{among}"
+
+
+def _show_answers(content: PageContent, row: UnstableRow) -> Markup:
+    before, after = (
+        list_names([content.model.labels[label] for label in labels])
+        for labels in (row.witness.answer, row.witness.perturbed_answer)
+    )
+    return join(before, " → ", element("strong", after))
+
+
+def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
+    """Each feature that must move, from what to what."""
+    dataset = assessment.question.dataset
+    before, after = dataset.X[row.row], row.witness.point
+    items = [
+        element("li", show_name(dataset.feature_name(f)), f" {show_decimal(before[f])} → {show_decimal(after[f])}")
+        for f in row.moved[:MOST_MOVES]
+    ]
+    if len(row.moved) > MOST_MOVES:
+        items.append(element("li", f"and {len(row.moved) - MOST_MOVES} more"))
+    return element("ul", items, class_="moves") if items else join("nothing: the range that it is cut to suffices")
+
+
+def _show_frozen(assessment: Assessment, row: UnstableRow) -> Markup:
+    features = row.frozen.features
+    if features is None:
+        return join("nothing helps" if row.frozen.is_smallest else "not known")
+    names = list_names([assessment.question.dataset.feature_name(feature) for feature in features], MOST_MOVES)
+    return join(names, None if row.frozen.is_smallest else " (perhaps fewer)")
+
+
+def show_attribution(content: PageContent) -> Markup:
+    """Which features and tests are behind the unstable rows."""
+    is_any_explained = any(each.attribution.n_explained for each in content.assessments)
+    return join(
+        [_attribute(content, number, each) for number, each in enumerate(content.assessments)],
+        make_note(
+            "Moved: rows whose nearest known counterexample must move the feature. Frozen: rows whose smallest set of "
+            "features to freeze, to make them stable, has this one. A test counts where a counterexample decides it "
+            "the other way."
+        )
+        if is_any_explained
+        else None,
+    )
+
+
+def _attribute(content: PageContent, number: int, assessment: Assessment) -> Markup:
+    dataset, found = assessment.question.dataset, assessment.attribution
+    n_unstable = assessment.outcome.tally.unstable
+    if not found.n_explained:
+        missing = "no row is unstable" if not n_unstable else f"none of {n_unstable} unstable rows was explained"
+        return element("p", show_name(dataset.source), f": {missing}")
+    features = sorted(found.moved | found.frozen, key=lambda feature: (-found.moved[feature], feature))
+    tests = sorted(found.crossed, key=lambda test: (-found.crossed[test], test))
+    of_rows = f"of {found.n_explained} unstable rows"
+    by_feature = make_table(
+        f"features-{number}",
+        join(show_name(dataset.source), f": features, {_describe_part(features, MOST_FEATURES)}"),
+        [Column("feature"), Column("moved", is_number=True), Column(of_rows), Column("frozen", is_number=True)],
+        [
+            [
+                show_name(dataset.feature_name(feature)),
+                found.moved[feature],
+                _draw_share(found.moved[feature], found.n_explained),
+                found.frozen[feature],
+            ]
+            for feature in features[:MOST_FEATURES]
+        ],
+    )
+    by_test = make_table(
+        f"tests-{number}",
+        join(show_name(dataset.source), f": tests, {_describe_part(tests, MOST_TESTS)}"),
+        [Column("test"), Column("rows", is_number=True), Column(of_rows)],
+        [
+            [
+                element(
+                    "span", show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}", class_="test"
+                ),
+                found.crossed[feature, threshold],
+                _draw_share(found.crossed[feature, threshold], found.n_explained),
+            ]
+            for feature, threshold in tests[:MOST_TESTS]
+        ],
+    )
+    return put_side_by_side([by_feature, by_test])
+
+
+def _describe_part(items: Sequence[object], most: int) -> str:
+    return f"{most} of {len(items)}" if len(items) > most else f"all {len(items)}"
+
+
+def _draw_share(count: int, total: int) -> Markup:
+    share = element("rect", width=f"{100 * count / total:.4f}%", height="100%", class_="share")
+    return element("svg", share, class_="share-bar", role="img", aria_label=f"{100 * count / total:.0f} %")

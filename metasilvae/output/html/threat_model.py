@@ -1,0 +1,109 @@
+"""The section about what an attacker may do, where a file says it and not the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from metasilvae.analysis.assessment import Assessment
+from metasilvae.formats.fingerprints import of_boxes
+from metasilvae.output.html.content import PageContent
+from metasilvae.output.html.markup import (
+    Child,
+    Column,
+    Markup,
+    element,
+    join,
+    list_names,
+    make_note,
+    make_table,
+    show_name,
+)
+from metasilvae.output.text.datasets import describe_column
+from metasilvae.perturbations.attack import Attack
+from metasilvae.perturbations.boxes import BoxFile
+
+# Rules that are shown of an attack, each for all columns that it holds for.
+MOST_RULES = 40
+
+
+def list_perturbation_files(content: PageContent) -> list[tuple[str, str, str]]:
+    """Kind, name and fingerprint of what the command line names a file for, each once."""
+    found = []
+    for each in content.assessments:
+        if isinstance(each.perturbation, Attack):
+            kind, name = "attack", each.perturbation.source
+        elif isinstance(each.perturbation, BoxFile):
+            kind, name = "boxes", each.perturbation.path
+        else:
+            continue
+        found.append((kind, name, of_boxes(each.question.boxes, each.question.dataset)))
+    return list(dict.fromkeys(found))
+
+
+def show_perturbation(content: PageContent) -> Markup | None:
+    """What files allow, in words; None where the command line says it all."""
+    parts: list[Markup] = []
+    by_mark: dict[str, list[Assessment]] = {}
+    for each in content.assessments:
+        if isinstance(each.perturbation, Attack):
+            by_mark.setdefault(of_boxes(each.question.boxes, each.question.dataset), []).append(each)
+        elif isinstance(each.perturbation, BoxFile):
+            parts.append(_describe_boxes(each, each.perturbation))
+    for number, sharing in enumerate(by_mark.values()):
+        attack = sharing[0].perturbation
+        if isinstance(attack, Attack):
+            parts.append(_tabulate_rules(number, attack, sharing))
+    return join(parts) if parts else None
+
+
+def _describe_boxes(assessment: Assessment, perturbation: BoxFile) -> Markup:
+    dataset, boxes = assessment.question.dataset, assessment.question.boxes
+    n_moving = int((boxes.low_center < boxes.high_center).any(axis=0).sum())
+    return element(
+        "p",
+        "Each row of ",
+        show_name(dataset.source),
+        " may become any row inside its own box, which a line of ",
+        show_name(perturbation.path),
+        f" gives: a smallest and a largest value for each column. {n_moving} of {dataset.n_features} columns can "
+        "change in some row.",
+    )
+
+
+def _tabulate_rules(number: int, attack: Attack, sharing: Sequence[Assessment]) -> Markup:
+    """One line for each rule and all columns that it holds for; the data sets have the same rules."""
+    names = [sharing[0].question.dataset.feature_name(feature) for feature in range(attack.n_features)]
+    rules = _group_columns(attack)
+    rows: list[list[Child]] = [
+        [list_names([names[feature] for feature in features]), words] for words, features in rules[:MOST_RULES]
+    ]
+    caption = join(
+        show_name(attack.source),
+        f": what may become of each row, in all columns at once{_describe_rest(len(rules))}",
+    )
+    obeying = [
+        join("; " if place else "", f"all {each.outcome.n_samples} rows of ", show_name(each.question.dataset.source))
+        for place, each in enumerate(sharing)
+    ]
+    return join(
+        make_table(f"attack-{number}", caption, [Column("columns"), Column("what may become of them")], rows),
+        make_note("No value can change: every model is stable under this attack.") if attack.is_idle else None,
+        make_note("These rules are obeyed by ", obeying, "."),
+    )
+
+
+def _describe_rest(n_rules: int) -> str:
+    return f"; {MOST_RULES} of {n_rules} rules" if n_rules > MOST_RULES else ""
+
+
+def _group_columns(attack: Attack) -> list[tuple[str, list[int]]]:
+    """What may become of columns in words, and the columns; one-hot groups last."""
+    groups = attack.groups.lists
+    alone = np.setdiff1d(np.arange(attack.n_features), [feature for group in groups for feature in group])
+    reach = attack.reach.T.tolist()
+    found: dict[str, list[int]] = {}
+    for feature in alone.tolist():
+        found.setdefault(describe_column(attack, feature, *reach[feature]), []).append(feature)
+    return [*found.items(), *(("exactly one of them is 1, any of them may become it", group) for group in groups)]

@@ -1,0 +1,133 @@
+"""Stability and robustness over epsilon, or over the factor of an attack.
+
+Trees of an archive: accuracy against stability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from metasilvae.output.plots.canvas import (
+    INK,
+    colour_of,
+    new_figure,
+    put_heading,
+    put_legend_below,
+    say,
+    style,
+    tell_apart,
+)
+from metasilvae.output.text.evaluations import CurveReport
+from metasilvae.output.text.trainings import ArchiveReport
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+import numpy as np
+
+LINES: dict[str, Literal["-", "--"]] = {"stability": "-", "robustness": "--"}
+
+
+@style()
+def draw_curves(reports: Sequence[CurveReport], title: str | None = None) -> Figure:
+    """The curves of all models in one picture."""
+    figure = new_figure(7, 4.8)
+    axes = figure.subplots()
+    right = _right_edge(reports)
+    names = _name_curves(reports)
+    for number, report in enumerate(reports):
+        epsilon, *counts = report.curve.steps
+        finite = epsilon[np.isfinite(epsilon)]
+        for of_rows, (name, line) in zip(counts, LINES.items(), strict=True):
+            # Beyond the last finite radius only rows with an infinite one are left.
+            shares = np.append(of_rows, 0)[: len(finite) + 1] / report.curve.n_samples
+            axes.stairs(
+                shares, [0.0, *finite, right], baseline=None, color=colour_of(number), linestyle=line, linewidth=1.5,
+                label=f"{names[number]}: {name}",
+            )  # fmt: skip
+    axes.set(xlabel=reports[0].axis, ylabel="share of rows", xlim=(0, right), ylim=(0, 1.02))
+    axes.grid(alpha=0.3)
+    put_heading(figure, say(reports[0].dataset.source, 200) if title is None else say(title, 200))
+    _draw_legend(figure, names)
+    return figure
+
+
+def _right_edge(reports: Sequence[CurveReport]) -> float:
+    """Where all curves end: a little beyond the last step of any of them."""
+    radii = np.concatenate([report.curve.steps[0] for report in reports])
+    last = radii[np.isfinite(radii)].max(initial=0.0)
+    return 1.05 * float(last) if last > 0 else 1.0
+
+
+def _name_curves(reports: Sequence[CurveReport]) -> list[str]:
+    """Models, and attacks where there are any, told apart from each other; bounds are called bounds."""
+    parts = [tell_apart(column) for column in zip(*(report.subject.values() for report in reports), strict=True)]
+    bounds = ["" if report.curve.is_exact else " (at least)" for report in reports]
+    return [": ".join(words) + bound for *words, bound in zip(*parts, bounds, strict=True)]
+
+
+def _draw_legend(figure: Figure, names: Sequence[str]) -> None:
+    """An entry for the colour of each model, and one for each kind of line."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=INK, linestyle=line, label=name) for name, line in LINES.items()]
+    handles += [Line2D([], [], color=colour_of(number), linewidth=3, label=name) for number, name in enumerate(names)]
+    put_legend_below(figure, handles)
+
+
+# Area of a marker in points, for the smallest and the largest tree of a picture.
+MARKER_AREAS = (25.0, 400.0)
+
+
+@style()
+def draw_archive(report: ArchiveReport, title: str | None = None) -> Figure:
+    """The larger the marker, the larger the tree. A ring marks the one that was picked."""
+    archive = report.archive
+    stability = [float(each.stability) for each in archive.figures]
+    accuracy = [float(each.accuracy) for each in archive.figures]
+    leaves = [each.leaves for each in archive.figures]
+    most = max(leaves, default=1)
+    figure = new_figure(7, 4.8)
+    axes = figure.subplots()
+    areas = [_area(number, most) for number in leaves]
+    axes.scatter(stability, accuracy, s=areas, alpha=0.6, color=colour_of(0), clip_on=False)
+    handles = [_entry(_area(number, most), _count(number), color=colour_of(0), alpha=0.6) for number in _steps(leaves)]
+    if report.picked is not None:
+        place = report.picked
+        ring = {"markerfacecolor": "none", "markeredgecolor": colour_of(5)}
+        axes.scatter(
+            stability[place], accuracy[place], s=2 * areas[place], facecolors="none", edgecolors=colour_of(5),
+            clip_on=False,
+        )  # fmt: skip
+        handles.append(_entry(100.0, f"{say(archive.files[place])}, {_count(leaves[place])}", **ring))
+    axes.set(xlabel="stability", ylabel="accuracy")
+    axes.margins(0.08)
+    axes.grid(alpha=0.3)
+    put_heading(
+        figure, f"{say(archive.data, 200)}, {say(archive.perturbation, 200)}" if title is None else say(title, 200)
+    )
+    if handles:
+        put_legend_below(figure, handles, handletextpad=1.0)
+    return figure
+
+
+def _area(n_leaves: int, most: int) -> float:
+    small, large = MARKER_AREAS
+    return small + (large - small) * n_leaves / most
+
+
+def _steps(leaves: Sequence[int]) -> list[int]:
+    """Sizes to explain the marks with: the least, the greatest, and one between them."""
+    sizes = sorted(set(leaves))
+    middle = min(sizes, key=lambda size: abs(2 * size - sizes[0] - sizes[-1]), default=0)
+    return sorted({*sizes[:1], middle, *sizes[-1:]}) if sizes else []
+
+
+def _count(n_leaves: int) -> str:
+    return f"{n_leaves} lea{'f' if n_leaves == 1 else 'ves'}"
+
+
+def _entry(area: float, label: str, **look: Any) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="none", marker="o", markersize=area**0.5, label=label, **look)

@@ -1,0 +1,454 @@
+"""Decision regions in the plane of two features, with rows, their boxes, and those that can be fooled.
+
+What a picture of decision regions shows: models in the plane of two features, and rows as they were judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, RequestError
+from metasilvae.model import Model
+from metasilvae.output.plots.canvas import (
+    HEADING_SIZE,
+    POINTS_PER_INCH,
+    blend,
+    colour_names,
+    measure_text,
+    new_figure,
+    put_heading,
+    put_legend_below,
+    say,
+    style,
+    tell_apart,
+    wrap,
+)
+from metasilvae.output.plots.slices import Plane, Rectangle, slice_model
+from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.prediction import check_width
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.verdicts import Outcome, Stability, VerdictCounts
+from metasilvae.verification.verifier import make_query, verify
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+import numpy as np
+
+# Labels of a region: one, or all tied ones.
+Answer = tuple[str, ...]
+# Beyond this, sums and differences of coordinates are no numbers any more.
+LARGEST_VALUE = 1e300
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One model in the plane, with the rows that are drawn.
+
+    Attributes
+    ----------
+    dataset, outcome : Dataset, Outcome
+        Of the rows that are drawn.
+    tally : Tally
+        Of all rows that were judged.
+    n_rows : int
+        How many there are; where not all of them were judged, the title says so.
+    perturbation : Perturbation or None
+    lower, upper : float64 arrays, shape (n_samples, 2), or None
+        The boxes of the rows, where there is a perturbation.
+    """
+
+    model: Model
+    dataset: Dataset
+    plane: Plane
+    rectangles: list[Rectangle]
+    outcome: Outcome
+    tally: VerdictCounts
+    n_rows: int
+    perturbation: Perturbation | None = None
+    lower: NDArray[np.float64] | None = None
+    upper: NDArray[np.float64] | None = None
+
+    @cached_property
+    def regions(self) -> dict[Answer, list[Rectangle]]:
+        """Rectangles by what the model answers in them."""
+        found: dict[Answer, list[Rectangle]] = {}
+        for rectangle in self.rectangles:
+            found.setdefault(tuple(self.model.labels[label] for label in rectangle.answer), []).append(rectangle)
+        return found
+
+    @property
+    def title(self) -> str:
+        """What the model is worth on these rows, and what was done to them."""
+        figures = [f"accuracy {100 * float(self.tally.accuracy):.4g} %"]
+        notes = []
+        if self.perturbation is not None:
+            bound = "at least " if self.tally.no_info else ""
+            figures.append(f"stability {bound}{100 * float(self.tally.stability):.4g} %")
+            notes.append(_describe(self.perturbation))
+        if self.tally.size < self.n_rows:
+            notes.append(f"for {self.tally.size} of {self.n_rows} rows")
+        elif self.dataset.n_samples < self.n_rows:
+            notes.append(f"{self.dataset.n_samples} of {self.n_rows} rows are drawn")
+        return "\n".join([", ".join(figures), *([", ".join(notes)] if notes else [])])
+
+
+def _describe(perturbation: Perturbation) -> str:
+    is_plain = isinstance(perturbation, Ball) and not perturbation.is_cut
+    return perturbation.describe().replace("l_inf", "epsilon") if is_plain else say(perturbation.describe())
+
+
+# What to draw
+
+
+def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[str] | None) -> tuple[int, int]:
+    """The two features that were asked for, by name or by number; without, the only ones that the models test."""
+    for model in models:
+        check_width(model, dataset)
+    if dataset.n_features < 2:
+        raise DataError(f"{dataset.source}: has {dataset.n_features} feature; a plane needs two")
+    if wanted is not None:
+        first, second = (_find_feature(dataset, each) for each in wanted)
+        if first == second:
+            raise RequestError(f"--features {' '.join(wanted)}: both are the same feature; give two different ones")
+        return first, second
+    tested = sorted({int(feature) for model in models for feature in model.tested_features})
+    if len(tested) > 2:
+        names = ", ".join(dataset.feature_name(feature) for feature in tested[:5])
+        more = f" and {len(tested) - 5} more" if len(tested) > 5 else ""
+        who = f"{models[0].source} tests" if len(models) == 1 else "the models test"
+        raise RequestError(
+            f"{who} {len(tested)} features ({names}{more}), a plane has two; choose them with "
+            "--features NAME NAME or by number from 0"
+        )
+    others = [feature for feature in range(dataset.n_features) if feature not in tested]
+    first, second = sorted([*tested, *others][:2])
+    return first, second
+
+
+def _find_feature(dataset: Dataset, wanted: str) -> int:
+    if dataset.feature_names and wanted in dataset.feature_names:
+        return dataset.feature_names.index(wanted)
+    if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 and int(wanted) < dataset.n_features:
+        return int(wanted)
+    raise RequestError(
+        f"--features: {dataset.source} has no feature {say(wanted)!r}; give a column name or a number from 0 to "
+        f"{dataset.n_features - 1}"
+    )
+
+
+def choose_plane(dataset: Dataset, features: tuple[int, int], row: int | None, perturbation: Perturbation) -> Plane:
+    """The plane through a row, or through the medians, as large as all rows and their boxes need."""
+    if row is not None and not 0 <= row < dataset.n_samples:
+        raise RequestError(f"--row {row}: {dataset.source} has rows 0 to {dataset.n_samples - 1}")
+    point = np.median(dataset.X, axis=0) if row is None else dataset.X[row]
+    lower, upper = perturbed_bounds(dataset, features, perturbation)
+    columns = dataset.X[:, list(features)]
+    if not (np.abs(columns) < LARGEST_VALUE).all():
+        raise DataError(f"{dataset.source}: its values are too large to be drawn; scale them with `data convert`")
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    # A box without limits ends where the picture does.
+    spread = np.where(high > low, high - low, np.maximum(np.abs(high), 1.0))
+    low = np.maximum(lower.min(axis=0), low - spread) - 0.04 * spread
+    high = np.minimum(upper.max(axis=0), high + spread) + 0.04 * spread
+    return Plane(features, point, (float(low[0]), float(low[1])), (float(high[0]), float(high[1])))
+
+
+def perturbed_bounds(
+    dataset: Dataset, features: tuple[int, int], perturbation: Perturbation
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bounds of the boxes in the plane, each of shape (n_samples, 2)."""
+    boxes, plane = perturbation.boxes(dataset), list(features)
+    with np.errstate(over="ignore"):
+        lower = np.maximum(boxes.low_center[:, plane] - boxes.radius_down[plane], boxes.minimum[plane])
+        upper = np.minimum(boxes.high_center[:, plane] + boxes.radius_up[plane], boxes.maximum[plane])
+    return lower, upper
+
+
+def survey(
+    model: Model,
+    dataset: Dataset,
+    plane: Plane,
+    perturbation: Perturbation | None,
+    *,
+    drawn: NDArray[np.intp] | None = None,
+    voting: str | None = None,
+    jobs: int | None = None,
+    limits: Limits | None = None,
+) -> Panel:
+    """Find the regions of a model and judge each row with all its features.
+
+    Parameters
+    ----------
+    drawn : int array or None
+        The rows to draw, None for all. A tree is judged on all rows all the same; a forest, which may
+        take long, on these.
+    """
+    question = make_query(model, dataset, perturbation or Ball(0.0), voting=voting)
+    rows = np.arange(dataset.n_samples) if drawn is None else drawn
+    if model.n_trees == 1:
+        whole = verify(question, jobs, limits=limits)
+        tally, outcome = whole.tally, whole.subset(rows)
+    else:
+        outcome = verify(question.subset(rows), jobs, limits=limits)
+        tally = outcome.tally
+    part = dataset.subset(rows)
+    rectangles = slice_model(model, plane, question.voting)
+    bounds = (None, None) if perturbation is None else perturbed_bounds(part, plane.features, perturbation)
+    return Panel(model, part, plane, rectangles, outcome, tally, dataset.n_samples, perturbation, *bounds)
+
+
+# Inches; the sides of the axes are about these.
+PANEL_WIDTH, PANEL_HEIGHT, LEGEND_HEIGHT = 4.0, 4.1, 0.55
+AXES_SIDES = (3.4, 3.1)
+# With more answers than these, regions carry their names, and the legend explains what has no room for one.
+MOST_ENTRIES = 16
+NAME_SIZE, NAME_LINE = 6.5, 0.11
+# Of the rectangles of an answer, so many are tried for its name.
+MOST_PLACES = 20
+# Labels have at most 31 bytes; only ties may have longer names.
+LONGEST_ANSWER = 66
+# Lines of boxes that would cover more of the picture than this are thin and let through what is below them.
+MOST_INK = 0.75
+THINNEST, FAINTEST = 0.25, 0.2
+WORDS = {Stability.STABLE: "stable", Stability.UNSTABLE: "unstable", Stability.UNKNOWN: "not decided"}
+BOX_STYLES: dict[Stability, dict[str, Any]] = {
+    Stability.STABLE: {"edgecolor": "#666666", "linewidth": 0.6},
+    Stability.UNSTABLE: {"edgecolor": "black", "linewidth": 1.6},
+    Stability.UNKNOWN: {"edgecolor": "black", "linewidth": 1.0, "linestyle": (0, (2, 1.5))},
+}
+MARKS: dict[bool, dict[str, Any]] = {
+    True: {"marker": "o", "s": 20, "edgecolors": "white", "linewidths": 0.5},
+    False: {"marker": "X", "s": 48, "edgecolors": "black", "linewidths": 0.8},
+}
+RIGHT_WORDS = {True: "right", False: "wrong"}
+# In a crowd of boxes nobody sees whose they are: there, rows themselves show what may become of them.
+CROWD_EDGES: dict[Stability, tuple[str, float]] = {
+    Stability.STABLE: ("white", 0.4),
+    Stability.UNSTABLE: ("black", 1.1),
+    Stability.UNKNOWN: ("#777777", 1.1),
+}
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What all panels of a picture share: colours of labels, and how much of a panel the lines of boxes would cover."""
+
+    colours: dict[str, str]
+    ink: float
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.ink > MOST_INK
+
+    def box(self, stability: Stability) -> dict[str, Any]:
+        plain = BOX_STYLES[stability]
+        if not self.is_crowded:
+            return plain
+        share = MOST_INK / self.ink
+        width = plain["linewidth"] * max(share, THINNEST)
+        return {**plain, "linewidth": width, "alpha": min(max(2 * share, FAINTEST), 0.5)}
+
+    def fill(self, answer: Answer) -> dict[str, Any]:
+        """A light colour; tied answers are hatched."""
+        hatch = {} if len(answer) == 1 else {"hatch": "//", "edgecolor": "white"}
+        return {"facecolor": blend([self.colours[label] for label in answer], 0.6), "linewidth": 0, **hatch}
+
+
+@style()
+def draw_regions(panels: Sequence[Panel], row: int | None = None, title: str | None = None) -> Figure:
+    """One panel for each model, side by side; a ring marks the row through which the plane goes, if it does."""
+    figure = new_figure(PANEL_WIDTH * len(panels) + 0.3, PANEL_HEIGHT + LEGEND_HEIGHT)
+    all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    dataset, plane = panels[0].dataset, panels[0].plane
+    labels = list(dict.fromkeys([*(label for panel in panels for label in panel.model.labels), *dataset.labels]))
+    look = _Look(colour_names(labels), max(map(_measure_ink, panels)))
+    names = tell_apart([panel.model.source for panel in panels])
+    for axes, panel, name in zip(all_axes, panels, names, strict=True):
+        _draw_panel(axes, panel, look, row)
+        heading = [line for words in (name, panel.title) for line in wrap(words, PANEL_WIDTH - 0.5, HEADING_SIZE)]
+        axes.set_title("\n".join(heading), fontsize=HEADING_SIZE)
+        axes.set_xlabel(say(dataset.feature_name(plane.features[0])))
+    all_axes[0].set_ylabel(say(dataset.feature_name(plane.features[1])))
+    put_heading(figure, _default_heading(panels, row) if title is None else say(title, 200))
+    answers = _list_answers(panels, look)
+    if len(answers) > MOST_ENTRIES:
+        named = [_name_regions(axes, panel) for axes, panel in zip(all_axes, panels, strict=True)]
+        answers = [answer for answer in answers if not any(answer in each for each in named)]
+    put_legend_below(figure, [*_answer_entries(answers, look), *_row_entries(panels, row, look)])
+    return figure
+
+
+def _default_heading(panels: Sequence[Panel], row: int | None) -> str:
+    """What the picture is a slice of, if it is one."""
+    dataset, plane = panels[0].dataset, panels[0].plane
+    if all({*panel.model.tested_features.tolist()} <= {*plane.features} for panel in panels):
+        return ""
+    return f"slice through {'the medians' if row is None else f'row {row}'} of {say(dataset.source, 200)}"
+
+
+# Panels
+
+
+def _clip_boxes(panel: Panel) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    if panel.lower is None or panel.upper is None:
+        return None
+    return np.maximum(panel.lower, panel.plane.lower), np.minimum(panel.upper, panel.plane.upper)
+
+
+def _measure_ink(panel: Panel) -> float:
+    """The share of a panel that the lines of its boxes would cover, if none lay over another one."""
+    bounds = _clip_boxes(panel)
+    if bounds is None:
+        return 0.0
+    widths = np.array([BOX_STYLES[stability]["linewidth"] for stability in sorted(Stability)])
+    boxes = np.unique(np.column_stack([*bounds, widths[panel.outcome.stability]]), axis=0)
+    shares = (boxes[:, 2:4] - boxes[:, :2]) / np.subtract(panel.plane.upper, panel.plane.lower)
+    # A side covers its length times the width of its line; both as shares of the panel.
+    width, height = AXES_SIDES
+    covered = 2 * (shares[:, 0] / height + shares[:, 1] / width) * boxes[:, 4] / POINTS_PER_INCH
+    return float(covered.sum())
+
+
+def _draw_panel(axes: Axes, panel: Panel, look: _Look, row: int | None) -> None:
+    plane = panel.plane
+    for answer, rectangles in panel.regions.items():
+        patch = _outline((each.lower for each in rectangles), (each.upper for each in rectangles))
+        patch.set(label="region " + " or ".join(answer), **look.fill(answer))
+        axes.add_patch(patch)
+    bounds = _clip_boxes(panel)
+    if bounds is not None:
+        for stability in BOX_STYLES:
+            chosen = panel.outcome.stability == stability
+            if chosen.any():
+                patch = _outline(bounds[0][chosen], bounds[1][chosen])
+                patch.set(label=f"boxes {WORDS[stability]}", facecolor="none", **look.box(stability))
+                axes.add_patch(patch)
+    _draw_rows(axes, panel, look)
+    if row is not None:
+        x, y = plane.point[list(plane.features)]
+        axes.scatter(x, y, s=160, facecolors="none", edgecolors="black", zorder=4, label="row of the slice")
+    axes.set(xlim=(plane.lower[0], plane.upper[0]), ylim=(plane.lower[1], plane.upper[1]))
+
+
+def _draw_rows(axes: Axes, panel: Panel, look: _Look) -> None:
+    dataset, outcome = panel.dataset, panel.outcome
+    columns = dataset.X[:, list(panel.plane.features)]
+    for is_right, mark in MARKS.items():
+        chosen = outcome.is_correct == is_right
+        if not chosen.any():
+            continue
+        shown = [look.colours[dataset.labels[label]] for label in dataset.y[chosen]]
+        edges: dict[str, Any] = {}
+        if look.is_crowded:
+            kinds = [CROWD_EDGES[Stability(each)] for each in outcome.stability[chosen]]
+            edges = {"edgecolors": [colour for colour, _ in kinds], "linewidths": [width for _, width in kinds]}
+        # No row lies outside, and the same clipping for each dot would fill an SVG.
+        axes.scatter(
+            columns[chosen, 0], columns[chosen, 1], c=shown, zorder=3, label=f"rows {RIGHT_WORDS[is_right]}",
+            clip_on=False, **{**mark, **edges},
+        )  # fmt: skip
+
+
+def _outline(lowers: Iterable[Sequence[float]], uppers: Iterable[Sequence[float]]) -> Any:
+    """All rectangles as one shape: small, and without seams between neighbours."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    corners = [
+        [(low[0], low[1]), (high[0], low[1]), (high[0], high[1]), (low[0], high[1]), (low[0], low[1])]
+        for low, high in zip(lowers, uppers, strict=True)
+    ]
+    codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(corners)
+    return PathPatch(Path(np.array(corners, dtype=np.float64).reshape(-1, 2), codes))
+
+
+# Names of regions
+
+
+def _name_regions(axes: Axes, panel: Panel) -> set[Answer]:
+    """Write into each region what is answered there, if it has room; returns the answers that are written."""
+    named = set()
+    for answer, rectangles in panel.regions.items():
+        found = _find_room(say(" or ".join(answer), LONGEST_ANSWER), rectangles, panel.plane)
+        if found is None:
+            continue
+        rectangle, lines = found
+        middle, top = (rectangle.lower[0] + rectangle.upper[0]) / 2, rectangle.upper[1]
+        axes.text(
+            middle, top, "\n".join(lines), ha="center", va="top", fontsize=NAME_SIZE, zorder=5, linespacing=1.0,
+            bbox={"facecolor": "white", "alpha": 0.5, "edgecolor": "none", "pad": 0.8},
+        )  # fmt: skip
+        named.add(answer)
+    return named
+
+
+def _find_room(name: str, rectangles: Sequence[Rectangle], plane: Plane) -> tuple[Rectangle, list[str]] | None:
+    """The largest rectangle that a name fits into, and its lines there."""
+    scale = np.array(AXES_SIDES) / np.subtract(plane.upper, plane.lower)
+    sides = np.array([np.subtract(each.upper, each.lower) for each in rectangles]) * scale
+    for place in np.argsort(-sides.prod(axis=1), kind="stable")[:MOST_PLACES]:
+        width, height = sides[place] - 0.04
+        if width < measure_text("mm", NAME_SIZE):
+            continue
+        lines = wrap(name, width, NAME_SIZE)
+        if len(lines) * NAME_LINE <= height:
+            return rectangles[place], lines
+    return None
+
+
+# Legend
+
+
+def _list_answers(panels: Sequence[Panel], look: _Look) -> list[Answer]:
+    """Answers of the models, then labels of rows that no model answers; in the order of the labels, ties last."""
+    answers = {answer for panel in panels for answer in panel.regions}
+    present = {(panel.dataset.labels[label],) for panel in panels for label in np.unique(panel.dataset.y)}
+    order = {label: position for position, label in enumerate(look.colours)}
+    return sorted(
+        answers | present, key=lambda each: (each not in answers, len(each), [order[label] for label in each])
+    )
+
+
+def _answer_entries(answers: Sequence[Answer], look: _Look) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    entries = []
+    for answer in answers[:MOST_ENTRIES]:
+        edge = {"edgecolor": look.colours[answer[0]], "linewidth": 1.5} if len(answer) == 1 else {}
+        entries.append(Patch(label=say(" or ".join(answer), LONGEST_ANSWER), **{**look.fill(answer), **edge}))
+    if len(answers) > MOST_ENTRIES:
+        entries.append(Patch(facecolor="none", label=f"{len(answers) - MOST_ENTRIES} more without room for a name"))
+    return entries
+
+
+def _row_entries(panels: Sequence[Panel], row: int | None, look: _Look) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    def dot(label: str, marker: str, size: float, **edge: Any) -> Line2D:
+        look = {"linestyle": "none", "color": "#999999", **edge}
+        return Line2D([], [], marker=marker, markersize=size**0.5, label=label, **look)
+
+    entries: list[Any] = []
+    for is_right, mark in MARKS.items():
+        if any((panel.outcome.is_correct == is_right).any() for panel in panels):
+            edge = "white" if look.is_crowded else mark["edgecolors"]
+            entries.append(dot(RIGHT_WORDS[is_right], mark["marker"], mark["s"], markeredgecolor=edge))
+    for stability in BOX_STYLES:
+        if not any(panel.perturbation is not None and (panel.outcome.stability == stability).any() for panel in panels):
+            continue
+        entries.append(Patch(facecolor="none", label=WORDS[stability], **{**look.box(stability), "alpha": None}))
+        if look.is_crowded and stability is not Stability.STABLE:
+            colour, width = CROWD_EDGES[stability]
+            look_of_edge = {"markeredgecolor": colour, "markeredgewidth": width}
+            entries.append(dot(f"{WORDS[stability]} row", "o", MARKS[True]["s"], **look_of_edge))
+    if row is not None:
+        entries.append(dot(f"row {row}", "o", 160, markerfacecolor="none", markeredgecolor="black"))
+    return entries

@@ -1,0 +1,279 @@
+"""Tables of evaluated models.
+
+Curves of stability and robustness as tables, CSV and JSON.
+
+Answers of a model, row by row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metasilvae.dataset import Dataset
+from metasilvae.model import AnswerTable, Model
+from metasilvae.output.text.radii import as_json_number, count_interrupted, describe_open
+from metasilvae.output.text.tables import TABLE_FORMATS, Record, as_csv
+from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
+from metasilvae.verification.forest import INTERRUPTED
+from metasilvae.verification.metrics import Evaluation
+
+# Labels or answers that a table shows; of more, mistakes are listed.
+MOST_LABELS = 100
+MOST_MISTAKES = 100
+LONGEST_ANSWER = 60
+
+
+@dataclass(frozen=True)
+class ConfusionTable:
+    """How often each true label got each answer: a table, or a list of mistakes where a table would be too large."""
+
+    model: Model
+    dataset: Dataset
+    counts: dict[tuple[str, str], int]
+
+    @property
+    def answers(self) -> list[str]:
+        return list(dict.fromkeys([*self.model.labels, *sorted(answer for _, answer in self.counts)]))
+
+    @property
+    def is_large(self) -> bool:
+        return max(len(self.dataset.labels), len(self.answers)) > MOST_LABELS
+
+    @property
+    def title(self) -> str:
+        if not self.is_large:
+            return f"{self.model.source}: true labels against answers"
+        n_kinds, n_shown = len(self._mistakes()), len(self.records())
+        which = f"the {n_shown} most frequent of {n_kinds}" if n_shown < n_kinds else f"all {n_kinds}"
+        return (
+            f"{self.model.source}: {which} kinds of mistakes (a table has at most {MOST_LABELS} labels and answers; "
+            "--format json counts all pairs)"
+        )
+
+    def records(self) -> list[Record]:
+        if self.is_large:
+            return [
+                {"true label": label, "answer": _cut(answer), "rows": rows}
+                for (label, answer), rows in self._mistakes()[:MOST_MISTAKES]
+            ]
+        answers = self.answers
+        return [
+            {"true label": label, **{answer: self.counts.get((label, answer), 0) for answer in answers}}
+            for label in self.dataset.labels
+        ]
+
+    def _mistakes(self) -> list[tuple[tuple[str, str], int]]:
+        """Pairs of different label and answer with their rows, the most frequent first."""
+        found = [(pair, rows) for pair, rows in self.counts.items() if pair[0] != pair[1]]
+        return sorted(found, key=lambda item: -item[1])
+
+
+def _cut(answer: str) -> str:
+    """An answer of thousands of labels does not fit a line."""
+    return answer if len(answer) <= LONGEST_ANSWER else f"{answer[:LONGEST_ANSWER]}..."
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """Evaluations in the order of models and perturbations; `n_missing` were left out because of an interrupt."""
+
+    evaluations: list[Evaluation]
+    confusions: list[ConfusionTable]
+    n_missing: int = 0
+
+    @property
+    def is_partial(self) -> bool:
+        return self.n_missing > 0 or any(evaluation.is_interrupted for evaluation in self.evaluations)
+
+    def records(self) -> list[Record]:
+        """One for each evaluation; those of a partial report tell whether they are complete."""
+        return [
+            {**_record(each), **({"complete": not each.is_interrupted} if self.is_partial else {})}
+            for each in self.evaluations
+        ]
+
+
+def _record(evaluation: Evaluation) -> Record:
+    model, tally = evaluation.model, evaluation.tally
+    record: dict[str, str | int | float | None] = {"model": model.source}
+    if evaluation.perturbation is not None:
+        record["perturbation"] = evaluation.perturbation.describe()
+    record["accuracy"] = evaluation.accuracy
+    if tally is not None:
+        record |= {"stability": evaluation.stability, "robustness": evaluation.robustness}
+        record |= {name: getattr(tally, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
+    record |= {"trees": model.n_trees, "leaves": model.n_leaves, "depth": model.max_depth}
+    record["acc/leaves"] = evaluation.accuracy_efficiency
+    if tally is not None:
+        record["st/leaves"] = evaluation.stability_efficiency
+    return record
+
+
+def _write_tables(report: EvaluationReport, table_format: str) -> str:
+    render = TABLE_FORMATS[table_format]
+    parts = [render(report.records())]
+    if report.is_partial and table_format != "csv":
+        parts.append(
+            "partial, because it was interrupted: undecided rows (no_info) count as not stable"
+            + (f"; {report.n_missing} evaluations were not begun" if report.n_missing else "")
+            + "\n"
+        )
+    for table in report.confusions:
+        records = table.records()
+        parts.append(
+            ("" if table_format == "csv" else f"{table.title}\n") + (f"\n{render(records)}" if records else "")
+        )
+    return "\n".join(parts)
+
+
+def _write_json(report: EvaluationReport) -> str:
+    document: dict[str, object] = {"evaluations": report.records()}
+    if report.is_partial:
+        document["partial"] = {"reason": INTERRUPTED, "evaluations_missing": report.n_missing}
+    if report.confusions:
+        document["confusions"] = [
+            {
+                "model": table.model.source,
+                "counts": [
+                    {"label": label, "answer": answer, "rows": rows} for (label, answer), rows in table.counts.items()
+                ],
+            }
+            for table in report.confusions
+        ]
+    return json.dumps(document, indent=2) + "\n"
+
+
+EVALUATION_FORMATS: dict[str, Callable[[EvaluationReport], str]] = {
+    "text": lambda report: _write_tables(report, "text"),
+    "markdown": lambda report: _write_tables(report, "markdown"),
+    "json": _write_json,
+    "csv": lambda report: _write_tables(report, "csv"),
+}
+
+
+@dataclass(frozen=True)
+class CurveReport:
+    """One curve of one model on one data set, over epsilon or over the factor of an attack."""
+
+    model: Model
+    dataset: Dataset
+    curve: Curve
+    attack: Perturbation | None = None
+
+    @property
+    def axis(self) -> str:
+        return "epsilon" if self.attack is None else "factor"
+
+    @property
+    def subject(self) -> dict[str, str]:
+        attack = {} if self.attack is None else {"perturbation": self.attack.describe()}
+        return {"model": self.model.source, **attack}
+
+
+def _quantiles(report: CurveReport) -> list[Record]:
+    """Radii that parts of the rows do not exceed, and what is left of stability and robustness there."""
+    curve, radii = report.curve, report.curve.radii.lower
+    records: list[Record] = []
+    for name, percent in QUANTILES.items():
+        epsilon = choose_quantile(radii, percent)
+        records.append(
+            {
+                **report.subject,
+                "quantile": name,
+                report.axis: epsilon,
+                "stability": curve.stability(epsilon),
+                "robustness": curve.robustness(epsilon),
+            }
+        )
+    return records
+
+
+def _steps(report: CurveReport) -> list[Record]:
+    """The whole curve: each value holds for all epsilon after that of the line above, up to and with its own."""
+    n_samples = report.curve.n_samples
+    return [
+        {
+            **report.subject,
+            report.axis: epsilon,
+            "stability": stable / n_samples,
+            "robustness": robust / n_samples,
+            **({} if report.curve.is_exact else {"complete": False}),
+        }
+        for epsilon, stable, robust in zip(*(column.tolist() for column in report.curve.steps), strict=True)
+    ]
+
+
+def _document(report: CurveReport) -> dict[str, object]:
+    radii, steps = report.curve.radii, _steps(report)
+    return {
+        **report.subject,
+        "data": report.dataset.source,
+        "rows": report.curve.n_samples,
+        "rows_exact": int(radii.is_exact.sum()),
+        **({"rows_interrupted": count_interrupted(radii)} if count_interrupted(radii) else {}),
+        "quantiles": {str(record["quantile"]): _finite(record[report.axis]) for record in _quantiles(report)},
+        report.axis: [_finite(step[report.axis]) for step in steps],
+        "stability": [step["stability"] for step in steps],
+        "robustness": [step["robustness"] for step in steps],
+    }
+
+
+def _finite(value: object) -> float | None:
+    return as_json_number(value) if isinstance(value, float) else None
+
+
+def _write_table(reports: Sequence[CurveReport], table_format: str) -> str:
+    table = TABLE_FORMATS[table_format]([record for report in reports for record in _quantiles(report)])
+    notes = describe_open([report.curve.radii for report in reports])
+    return table + (f"\n{notes}" if notes else "")
+
+
+CURVE_FORMATS: dict[str, Callable[[Sequence[CurveReport]], str]] = {
+    "text": lambda reports: _write_table(reports, "text"),
+    "markdown": lambda reports: _write_table(reports, "markdown"),
+    "json": lambda reports: json.dumps({"curves": list(map(_document, reports))}, indent=1) + "\n",
+    "csv": lambda reports: as_csv([record for report in reports for record in _steps(report)]),
+}
+
+
+def _named_sets(model: Model, answers: AnswerTable) -> list[list[str]]:
+    return [[model.labels[label] for label in label_set] for label_set in answers.sets]
+
+
+def write_text(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
+    lines = [",".join(labels) + "\n" for labels in _named_sets(model, answers)]
+    return "".join(lines[number] for number in answers.ids.tolist())
+
+
+def _records(model: Model, dataset: Dataset, answers: AnswerTable) -> Iterator[dict[str, Any]]:
+    named = _named_sets(model, answers)
+    pairs = zip(dataset.y.tolist(), answers.ids.tolist(), strict=True)
+    for row, (label, number) in enumerate(pairs):
+        true_label = {"label": dataset.labels[label]} if dataset.has_labels else {}
+        yield {"row": row, **true_label, "answer": named[number]}
+
+
+def write_csv(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
+    stream = io.StringIO()
+    names = ["row", *(["label"] if dataset.has_labels else []), "answer"]
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**record, "answer": ",".join(record["answer"])} for record in _records(model, dataset, answers))
+    return stream.getvalue()
+
+
+def write_jsonl(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
+    return "".join(json.dumps(record) + "\n" for record in _records(model, dataset, answers))
+
+
+ANSWER_FORMATS: dict[str, Callable[[Model, Dataset, AnswerTable], str]] = {
+    "text": write_text,
+    "csv": write_csv,
+    "jsonl": write_jsonl,
+}

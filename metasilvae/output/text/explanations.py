@@ -1,0 +1,153 @@
+"""Explanations of unstable rows as text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from metasilvae.analysis.explanation import Explanation, UnstableRow
+from metasilvae.output.text.headings import describe_subject
+from metasilvae.output.text.radii import as_json_number
+from metasilvae.output.text.tables import Record, as_text
+from metasilvae.verification.forest import INTERRUPTED
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class ExplanationReport:
+    explanation: Explanation
+    perturbation: str
+    n_fragile: int
+
+    @property
+    def is_partial(self) -> bool:
+        return self.explanation.n_interrupted > 0 or INTERRUPTED in self.explanation.outcome.reasons.values()
+
+    def name(self, feature: int) -> str:
+        return self.explanation.question.dataset.feature_name(feature)
+
+    def answer(self, labels: tuple[int, ...]) -> list[str]:
+        return [self.explanation.question.model.labels[label] for label in labels]
+
+
+def write_text(report: ExplanationReport) -> str:
+    explanation = report.explanation
+    question, outcome, rows = explanation.question, explanation.outcome, explanation.rows
+    parts = [
+        describe_subject(question, report.perturbation),
+        f"{len(rows)} of {question.dataset.n_samples} rows are unstable"
+        + (f", {outcome.tally.no_info} undecided\n" if outcome.tally.no_info else "\n"),
+    ]
+    if report.is_partial:
+        parts.append(
+            f"partial, because it was interrupted: {explanation.n_interrupted} of the unstable rows are not fully "
+            "explained, and undecided ones may be unstable too\n"
+        )
+    if rows:
+        fragile = [_line(report, row) for row in explanation.most_fragile(report.n_fragile)]
+        parts += [
+            "features that the counterexamples must move, and that a smallest frozen set names\n\n" + _features(report),
+            "tests that the counterexamples decide the other way\n\n" + _tests(report),
+            "features that must be frozen to make a row stable\n\n" + _sizes(report),
+        ]
+        if fragile:
+            parts.append("most fragile rows\n\n" + as_text(fragile))
+    return "\n".join(parts)
+
+
+def _features(report: ExplanationReport) -> str:
+    moved, frozen = report.explanation.moved_features, report.explanation.frozen_features
+    features = sorted(moved | frozen, key=lambda feature: (-moved[feature], feature))
+    table = as_text([{"feature": report.name(f), "moved": moved[f], "frozen": frozen[f]} for f in features[:SHOWN]])
+    return table + (f"and {len(features) - SHOWN} more\n" if len(features) > SHOWN else "")
+
+
+def _tests(report: ExplanationReport) -> str:
+    crossed = report.explanation.crossed_tests
+    tests = sorted(crossed, key=lambda test: (-crossed[test], test))
+    table = as_text([{"test": f"{report.name(f)} <= {k!r}", "rows": crossed[f, k]} for f, k in tests[:SHOWN]])
+    return table + (f"and {len(tests) - SHOWN} more\n" if len(tests) > SHOWN else "")
+
+
+def _sizes(report: ExplanationReport) -> str:
+    explanation = report.explanation
+    records: list[Record] = [
+        {"features": n, "rows": explanation.frozen_sizes[n]} for n in sorted(explanation.frozen_sizes)
+    ]
+    n_none = sum(row.frozen.features is None for row in explanation.rows)
+    if n_none:
+        records.append({"features": "none helps, or not known", "rows": n_none})
+    n_open = sum(row.frozen.features is not None and not row.frozen.is_smallest for row in explanation.rows)
+    return as_text(records) + (f"{n_open} of these sets may not be smallest\n" if n_open else "")
+
+
+def _line(report: ExplanationReport, row: UnstableRow) -> Record:
+    dataset, witness = report.explanation.question.dataset, row.witness
+    moves = [f"{report.name(f)} {dataset.X[row.row, f]!s} -> {witness.point[f]!s}" for f in row.moved]
+    frozen = "-" if row.frozen.features is None else " ".join(map(report.name, row.frozen.features))
+    return {
+        "row": dataset.number_of(row.row),
+        **({} if row.radius is None else {"radius": row.radius if row.has_exact_radius else f">= {row.radius:.4g}"}),
+        "answer": ",".join(report.answer(witness.answer)),
+        "becomes": ",".join(report.answer(witness.perturbed_answer)),
+        "moves": ", ".join(moves[:3]) + (f" and {len(moves) - 3} more" if len(moves) > 3 else ""),
+        "freeze": frozen,
+    }
+
+
+def write_json(report: ExplanationReport) -> str:
+    explanation = report.explanation
+    dataset, tally = explanation.question.dataset, explanation.outcome.tally
+    document = {
+        "model": explanation.question.model.source,
+        "data": dataset.source,
+        "perturbation": report.perturbation,
+        "counts": tally.as_dict(),
+        **({"partial": {"reason": INTERRUPTED, "rows": explanation.n_interrupted}} if report.is_partial else {}),
+        "features": [
+            {
+                "feature": feature,
+                "name": report.name(feature),
+                "rows_moved": explanation.moved_features[feature],
+                "rows_frozen": explanation.frozen_features[feature],
+            }
+            for feature in sorted(explanation.moved_features | explanation.frozen_features)
+        ],
+        "tests": [
+            {"feature": feature, "name": report.name(feature), "threshold": threshold, "rows": rows}
+            for (feature, threshold), rows in sorted(explanation.crossed_tests.items())
+        ],
+        "rows": [_as_json(report, row) for row in explanation.rows],
+        "most_fragile": [dataset.number_of(row.row) for row in explanation.most_fragile(report.n_fragile)],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None else as_json_number(value)
+
+
+def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
+    dataset, witness = report.explanation.question.dataset, row.witness
+    return {
+        "row": dataset.number_of(row.row),
+        "label": dataset.labels[dataset.y[row.row]],
+        "answer": report.answer(witness.answer),
+        "perturbed_answer": report.answer(witness.perturbed_answer),
+        "radius": row.radius,
+        **({} if row.has_exact_radius else {"radius_at_most": _finite(row.radius_at_most)}),
+        "moved": [
+            {"feature": f, "name": report.name(f), "from": float(dataset.X[row.row, f]), "to": float(witness.point[f])}
+            for f in row.moved
+        ],
+        "crossed": [{"feature": f, "threshold": k} for f, k in row.crossed],
+        "freeze": None if row.frozen.features is None else list(row.frozen.features),
+        "freeze_is_smallest": row.frozen.is_smallest,
+        "point": witness.point.tolist(),
+    }
+
+
+EXPLANATION_FORMATS: dict[str, Callable[[ExplanationReport], str]] = {"text": write_text, "json": write_json}

@@ -1,0 +1,40 @@
+"""The lines that open a report: which model, on which data, under which perturbation."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from metasilvae.dataset import Dataset
+from metasilvae.model import count_leaves, name_kind
+from metasilvae.verification.shards import ModelFacts, ShardNote
+
+
+class Subject(Protocol):
+    """What a report is about, as far as it wants to know; a `metasilvae.verification.verifier.Question` will do."""
+
+    @property
+    def model(self) -> ModelFacts: ...
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    @property
+    def voting(self) -> str: ...
+
+
+def describe_model(model: ModelFacts) -> str:
+    """Name, kind and size of a model."""
+    kind = name_kind(model.is_forest, model.n_trees)
+    return f"{model.source} ({kind}, {count_leaves(model.n_leaves)}, depth {model.max_depth})"
+
+
+def describe_subject(subject: Subject, perturbation: str, shard: ShardNote | None = None) -> str:
+    """Model, data and perturbation, one on each line; for one shard of several also which one."""
+    dataset = subject.dataset
+    lines = [
+        f"model         {describe_model(subject.model)}",
+        f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)",
+        *([] if shard is None else [f"shard         {shard.number}/{shard.count} of {shard.n_rows} rows"]),
+        f"perturbation  {perturbation}",
+    ]
+    return "\n".join([*lines, ""])

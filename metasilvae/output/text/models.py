@@ -1,0 +1,320 @@
+"""Differences of two models as text and JSON.
+
+Summaries of models as text and JSON. The text begins with what tree-info of the C programs prints.
+
+Similarity of models as text and JSON.
+
+What an import did, as text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.analysis.difference import LARGEST, ModelDifference, Region, Result
+from metasilvae.analysis.summaries import ModelSummary, Spread
+from metasilvae.dataset import Dataset
+from metasilvae.interop.imports import Imported, LibraryComparison
+from metasilvae.io.storage import STANDARD_STREAM
+from metasilvae.model import LeafKind, Model, count_leaves, name_kind
+from metasilvae.output.text.headings import describe_model
+from metasilvae.output.text.tables import as_text
+from metasilvae.verification.forest import INTERRUPTED, STEPS, TIMEOUT
+from metasilvae.voting import DEFAULT_VOTING
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """A comparison, and for a data set the number of rows with different answers."""
+
+    comparison: ModelDifference
+    dataset: Dataset | None = None
+    n_unequal: int | None = None
+
+    def feature_name(self, feature: int) -> str:
+        return f"x[{feature}]" if self.dataset is None else self.dataset.feature_name(feature)
+
+    def bounds(self, region: Region) -> Iterator[tuple[int, float, float]]:
+        """Features in which a region is narrower than the domain, with closed bounds."""
+        domain = self.comparison.domain
+        for feature, (lower, upper) in enumerate(zip(region.lower.tolist(), region.upper.tolist(), strict=True)):
+            if lower != domain.lower[feature] or upper != domain.upper[feature]:
+                yield feature, lower, upper
+
+
+_REASONS = {
+    TIMEOUT: "the time limit was reached (--time-limit)",
+    STEPS: "the number of steps was reached (--max-steps)",
+    INTERRUPTED: "the search was interrupted",
+}
+
+
+def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
+    domain = report.comparison.domain
+    for feature, lower, upper in report.bounds(region):
+        name = report.feature_name(feature)
+        # A bound that is not one of the domain belongs to a test: the number after its threshold, or the threshold.
+        above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
+        below = "" if upper == domain.upper[feature] else f" <= {upper!r}"
+        yield f"{name} > {above[:-3]}" if above and not below else f"{above}{name}{below}"
+
+
+def write_difference_text(report: ComparisonReport) -> str:
+    comparison = report.comparison
+    lines = [
+        f"first   {describe_model(comparison.first)}",
+        f"second  {describe_model(comparison.second)}",
+        f"domain  {comparison.domain.description}",
+        "",
+    ]
+    if comparison.result is Result.EQUAL:
+        lines.append("proved: there is no sample in the domain for which the answers differ")
+    elif comparison.n_regions is not None:
+        regions = "1 region" if comparison.n_regions == 1 else f"{comparison.n_regions} regions"
+        lines.append(f"the answers differ in {regions}, and only there")
+    elif comparison.result is Result.DIFFERENT:
+        lines.append("the answers differ, for these samples and maybe for others")
+    else:
+        lines.append(
+            f"undecided, {_REASONS.get(comparison.reason or '', 'the search ended early')}: no sample with different "
+            "answers was found, nor a proof that none exists"
+        )
+    for number, region in enumerate(comparison.regions, start=1):
+        lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
+        if comparison.n_regions is not None:
+            lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
+        lines.append(f"   such as {','.join(map(repr, region.point.tolist()))}")
+    if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
+        lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
+    if report.dataset is not None and report.n_unequal is not None:
+        share = 100 * report.n_unequal / report.dataset.n_samples
+        lines += [
+            "",
+            f"{report.n_unequal} of {report.dataset.n_samples} rows of {report.dataset.source} get different answers "
+            f"({share:.2f} %)",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _bound(value: float) -> float | None:
+    return value if abs(value) < LARGEST else None
+
+
+def write_difference_json(report: ComparisonReport) -> str:
+    """One document; bounds are closed, null where there is none."""
+    comparison = report.comparison
+    document: dict[str, object] = {
+        "first": comparison.first.source,
+        "second": comparison.second.source,
+        "domain": comparison.domain.description,
+        "result": comparison.result.value,
+        **({} if comparison.reason is None else {"reason": comparison.reason}),
+        "n_regions": comparison.n_regions,
+        "regions": [
+            {
+                "first": list(region.first),
+                "second": list(region.second),
+                "bounds": [
+                    {
+                        "feature": feature,
+                        "name": report.feature_name(feature),
+                        "at_least": _bound(a),
+                        "at_most": _bound(b),
+                    }
+                    for feature, a, b in report.bounds(region)
+                ],
+                "point": region.point.tolist(),
+            }
+            for region in comparison.regions
+        ],
+    }
+    if report.dataset is not None:
+        document["data"] = report.dataset.source
+        document["rows"] = report.dataset.n_samples
+        document["rows_different"] = report.n_unequal
+    return json.dumps(document, indent=1) + "\n"
+
+
+COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
+    "text": write_difference_text,
+    "json": write_difference_json,
+}
+
+
+MOST_LABELS_SHOWN = 20
+KIND_NAMES = {LeafKind.COUNTS: "counts", LeafKind.SCORES: "scores"}
+
+
+def _spread_lines(title: str, spread: Spread | None) -> list[str]:
+    if spread is None:
+        return [f"{title}: none, boosted leaves hold scores instead of counts"]
+    rows = (
+        ("min", spread.minimum),
+        ("1st quartile", spread.first_quartile),
+        ("median", spread.median),
+        ("mean", spread.mean),
+        ("3rd quartile", spread.third_quartile),
+        ("max", spread.maximum),
+        ("variance", spread.variance),
+    )
+    return [f"{title}:", *(f"  {name + ':':<13} {value:g}" for name, value in rows)]
+
+
+def _tree_info_lines(summary: ModelSummary) -> list[str]:
+    frequencies = " ".join(map(str, summary.feature_frequencies.tolist()))
+    return [
+        f"Tree Info: {summary.n_leaves} leaves / {summary.model.n_nodes} nodes",
+        *_spread_lines("Heights", summary.heights),
+        *_spread_lines("Number of samples per leaf", summary.samples),
+        *_spread_lines("Entropy on leaves", summary.entropy),
+        f"Feature frequencies: [ {frequencies} ]",
+    ]
+
+
+def _further_lines(summary: ModelSummary, feature_names: Sequence[str] | None) -> list[str]:
+    model = summary.model
+    shown = " ".join(model.labels[:MOST_LABELS_SHOWN])
+    if model.n_labels > MOST_LABELS_SHOWN:
+        shown += f" ... ({model.n_labels - MOST_LABELS_SHOWN} more)"
+    tested = summary.feature_frequencies.nonzero()[0].tolist()
+    lines = [
+        f"Labels: {model.n_labels} ({shown})",
+        f"Features: {model.n_features}, {len(tested)} of them tested",
+        f"Leaves hold: {KIND_NAMES[model.leaf_kind]} ({model.leaf_kind.value})",
+        f"Leaves behind contradictory tests: {summary.n_unreachable}",
+    ]
+    if feature_names:
+        by_use = sorted(tested, key=lambda feature: -summary.feature_frequencies[feature])
+        lines += ["Splits by feature:"]
+        lines += [f"  {summary.feature_frequencies[feature]:>6} {feature_names[feature]}" for feature in by_use]
+    return lines
+
+
+def write_summary_text(
+    whole: ModelSummary, trees: Sequence[ModelSummary] = (), feature_names: Sequence[str] | None = None
+) -> str:
+    lines = []
+    if whole.model.is_forest:
+        lines.append(f"Forest Info: {whole.model.n_trees} trees")
+    lines += [*_tree_info_lines(whole), *_further_lines(whole, feature_names)]
+    for number, tree in enumerate(trees):
+        lines += ["", f"Tree {number}", *_tree_info_lines(tree)]
+    return "\n".join(lines) + "\n"
+
+
+def _document(summary: ModelSummary) -> dict[str, object]:
+    return {
+        "n_leaves": summary.n_leaves,
+        "n_nodes": summary.model.n_nodes,
+        "heights": asdict(summary.heights),
+        "samples_per_leaf": summary.samples and asdict(summary.samples),
+        "entropy_on_leaves": summary.entropy and asdict(summary.entropy),
+        "feature_frequencies": summary.feature_frequencies.tolist(),
+        "n_unreachable_leaves": summary.n_unreachable,
+    }
+
+
+def write_summary_json(
+    whole: ModelSummary, trees: Sequence[ModelSummary] = (), feature_names: Sequence[str] | None = None
+) -> str:
+    model = whole.model
+    document: dict[str, object] = {
+        "model": model.source,
+        "kind": "forest" if model.is_forest else "tree",
+        "n_trees": model.n_trees,
+        "n_features": model.n_features,
+        "feature_names": list(feature_names) if feature_names else None,
+        "labels": list(model.labels),
+        "leaf_kind": KIND_NAMES[model.leaf_kind],
+        **_document(whole),
+    }
+    if trees:
+        document["trees"] = [_document(tree) for tree in trees]
+    return json.dumps(document, indent=2) + "\n"
+
+
+SUMMARY_FORMATS: dict[str, Callable[..., str]] = {"text": write_summary_text, "json": write_summary_json}
+
+
+def write_similarity_text(models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64]) -> str:
+    """One line as the C program prints it for two models, a table for more."""
+    shares = equal / dataset.n_samples
+    if len(models) == 2:
+        return f"Similarity: {shares[0, 1]:g}\n"
+    return as_text(
+        [
+            {
+                "": str(row + 1),
+                "model": model.source,
+                **{str(column + 1): float(x) for column, x in enumerate(shares[row])},
+            }
+            for row, model in enumerate(models)
+        ]
+    )
+
+
+def write_similarity_json(models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64]) -> str:
+    document = {
+        "models": [model.source for model in models],
+        "data": dataset.source,
+        "n_rows": dataset.n_samples,
+        "n_equal": equal.tolist(),
+        "similarity": (equal / dataset.n_samples).tolist(),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+SIMILARITY_FORMATS: dict[str, Callable[[Sequence[Model], Dataset, NDArray[np.int64]], str]] = {
+    "text": write_similarity_text,
+    "json": write_similarity_json,
+}
+
+
+def describe_import(imported: Imported, comparison: LibraryComparison | None, output: str) -> str:
+    """Source, model, voting and comparison, one on each line."""
+    model = imported.model
+    kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
+    lines = [
+        f"source    {model.source} ({imported.origin})",
+        f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
+    ]
+    if model.is_forest:
+        is_usual = imported.voting == DEFAULT_VOTING[model.leaf_kind]
+        lines.append(f"voting    {imported.voting}" + ("" if is_usual else ", which other commands must be told:"))
+        if not is_usual:
+            name = "MODEL" if output == STANDARD_STREAM else output
+            lines.append(f"          metasilvae verify {shlex.quote(name)} DATA --epsilon E --voting {imported.voting}")
+    if comparison is None:
+        lines.append("compared  no")
+    else:
+        lines.append(f"compared  {comparison.n_rows} rows with {comparison.judge}: {_describe_rows(comparison)}")
+    return "\n".join([*lines, ""])
+
+
+def _describe_rows(comparison: LibraryComparison) -> str:
+    parts = [
+        f"{comparison.n_data} of data" if comparison.n_data else "",
+        f"{comparison.n_random} random",
+        f"{comparison.n_thresholds} beside {_describe_splits(comparison)}",
+    ]
+    text = ", ".join(part for part in parts if part)
+    equal = comparison.n_rows - comparison.n_rounded
+    text += f"; {equal} equal"
+    if comparison.n_ties:
+        text += f" ({comparison.n_ties} of them ties, where the library takes one label of several)"
+    if comparison.n_rounded:
+        text += f", {comparison.n_rounded} decided by the rounding of its sums"
+    return text
+
+
+def _describe_splits(comparison: LibraryComparison) -> str:
+    if comparison.n_splits == comparison.n_all_splits:
+        return "thresholds"
+    return f"{comparison.n_splits} of {comparison.n_all_splits} thresholds (the trees are too deep for more)"

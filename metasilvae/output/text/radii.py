@@ -1,0 +1,162 @@
+"""Printed reports of radii. Each format is a function from a report to pieces of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from metasilvae.output.text.headings import Subject, describe_subject
+from metasilvae.output.text.tables import as_text
+from metasilvae.verification.curve import QUANTILES, choose_quantile
+from metasilvae.verification.forest import INTERRUPTED
+from metasilvae.verification.radius import Radii
+from metasilvae.verification.shards import ShardNote
+
+ROWS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class RadiusReport:
+    """Radii of all rows, or of those of a shard."""
+
+    question: Subject
+    perturbation: str
+    radii: Radii
+    shard: ShardNote | None = None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """For each row: its number, label, answer, whether that is correct, and its radius.
+
+        A radius that is not known exactly comes with the number that it cannot pass, and with the reason.
+        """
+        dataset, radii = self.question.dataset, self.radii
+        labels = self.question.model.labels
+        answers = [[labels[label] for label in label_set] for label_set in radii.answers.sets]
+        for row, (lower, upper) in enumerate(zip(radii.lower.tolist(), radii.upper.tolist(), strict=True)):
+            record = {
+                "row": dataset.number_of(row),
+                "label": dataset.labels[dataset.y[row]],
+                "answer": answers[radii.answers.ids[row]],
+                "correct": bool(radii.is_correct[row]),
+                "radius": lower,
+            }
+            if lower != upper:
+                record |= {"at_most": upper, "reason": radii.reasons.get(row, "")}
+            yield record
+
+    def quantiles(self) -> dict[str, dict[str, float]]:
+        """Quantiles of the radii of all rows, and of the correct ones."""
+        radii = self.radii
+        return {
+            name: {
+                "all": choose_quantile(radii.lower, percent),
+                **(
+                    {"correct": choose_quantile(radii.lower[radii.is_correct], percent)}
+                    if radii.is_correct.any()
+                    else {}
+                ),
+            }
+            for name, percent in QUANTILES.items()
+        }
+
+    def summary(self) -> dict[str, Any]:
+        question, radii = self.question, self.radii
+        return {
+            "model": question.model.source,
+            "data": question.dataset.source,
+            "perturbation": self.perturbation,
+            "voting": question.voting,
+            "seconds": radii.seconds,
+            "rows_exact": int(radii.is_exact.sum()),
+            "rows_infinite": int(np.isinf(radii.lower).sum()),
+            **({} if self.shard is None else {"shard": asdict(self.shard)}),
+            "quantiles": {
+                name: {which: as_json_number(value) for which, value in values.items()}
+                for name, values in self.quantiles().items()
+            },
+        }
+
+
+def count_interrupted(radii: Radii) -> int:
+    """Radii that are not exact because the work was ended early."""
+    return sum(reason == INTERRUPTED for reason in radii.reasons.values())
+
+
+def describe_open(several: Sequence[Radii]) -> str:
+    """A line for each reason why radii are not exact, empty if all are."""
+    n_open = sum(int((~radii.is_exact).sum()) for radii in several)
+    n_interrupted = sum(map(count_interrupted, several))
+    reasons = {"the limits did not suffice": n_open - n_interrupted, "the search was interrupted": n_interrupted}
+    return "".join(f"{count} radii are lower bounds: {reason}\n" for reason, count in reasons.items() if count)
+
+
+def as_json_number(value: float) -> float | None:
+    """JSON has no infinite numbers."""
+    return value if math.isfinite(value) else None
+
+
+def write_text(report: RadiusReport) -> Iterator[str]:
+    """Quantiles and the most fragile rows, for people."""
+    radii = report.radii
+    yield describe_subject(report.question, f"radius times {report.perturbation}", report.shard) + "\n"
+    yield "largest radius at which no perturbation changes the answer\n\n"
+    yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
+    # A row of which nothing is known but that the search for it was ended is not called fragile.
+    fragile = [row for row in np.lexsort((radii.lower, radii.upper))[:ROWS_SHOWN] if radii.upper[row] < np.inf]
+    records = list(report.rows())
+    if fragile:
+        yield "\nmost fragile rows\n\n"
+        yield as_text([_in_words(records[row]) for row in fragile])
+    n_infinite = int(np.isinf(radii.lower).sum())
+    yield "\n"
+    if n_infinite:
+        yield f"{n_infinite} rows keep their answer at every radius\n"
+    yield describe_open([radii])
+    yield f"analysed in {radii.seconds:.3g} s\n"
+
+
+def _in_words(record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "answer": ",".join(record["answer"]), "correct": "yes" if record["correct"] else "no"}
+
+
+def _json_rows(report: RadiusReport) -> Iterator[dict[str, Any]]:
+    for record in report.rows():
+        yield {key: as_json_number(value) if key in ("radius", "at_most") else value for key, value in record.items()}
+
+
+def write_json(report: RadiusReport) -> Iterator[str]:
+    """One document: the summary and a list of rows; an infinite radius is null."""
+    yield json.dumps({**report.summary(), "rows": list(_json_rows(report))}, indent=1) + "\n"
+
+
+def write_jsonl(report: RadiusReport) -> Iterator[str]:
+    """One line for each row, the last one with the summary; an infinite radius is null."""
+    for record in _json_rows(report):
+        yield json.dumps(record) + "\n"
+    yield json.dumps({"summary": report.summary()}) + "\n"
+
+
+def write_csv(report: RadiusReport) -> Iterator[str]:
+    """One line for each row; labels of a tied answer are joined by commas."""
+    stream = io.StringIO()
+    names = ["row", "label", "answer", "correct", "radius", "at_most", "reason"]
+    writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
+    writer.writeheader()
+    for record in report.rows():
+        writer.writerow({**record, "answer": ",".join(record["answer"]), "correct": int(record["correct"])})
+    yield stream.getvalue()
+
+
+RADIUS_FORMATS: dict[str, Callable[[RadiusReport], Iterator[str]]] = {
+    "text": write_text,
+    "json": write_json,
+    "jsonl": write_jsonl,
+    "csv": write_csv,
+}

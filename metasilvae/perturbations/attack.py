@@ -1,0 +1,264 @@
+"""An attack: what may become of each column, made to fit the columns of a data set.
+
+One attack serves training, verification and evaluation: per cents are turned into distances once, by the data that the
+attack is made for, and hold for every other data set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import MetasilvaeWarning, PerturbationError
+from metasilvae.perturbations.attack_files import AttackRules, Group, PerCent, Rule, read_attack
+from metasilvae.perturbations.boxes import Boxes, OneHotGroups
+from metasilvae.perturbations.domains import Domains
+
+FloatArray = NDArray[np.float64]
+_NUMBERED = re.compile(r"x\[(\d{1,9})\]|(\d{1,9})", re.ASCII)
+_NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A perturbation with rules of its own for each column.
+
+    Attributes
+    ----------
+    source : str
+        Name of the file, for reports.
+    radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+    domains : Domains
+    groups : OneHotGroups
+        Any member of a group may become the one that is 1.
+    places : tuple of str
+        Where the rule of each column is written, for messages.
+    """
+
+    source: str
+    radius_down: FloatArray
+    radius_up: FloatArray
+    minimum: FloatArray
+    maximum: FloatArray
+    domains: Domains
+    groups: OneHotGroups
+    places: tuple[str, ...]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.radius_down)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no value can change."""
+        return not self.reach.any()
+
+    @property
+    def reach(self) -> FloatArray:
+        """How far each column can go down and up, shape (2, n_features): whole numbers by whole numbers."""
+        reach, whole = np.stack([self.radius_down, self.radius_up]), sorted(self.domains.whole)
+        reach[:, whole] = np.floor(reach[:, whole])
+        return reach
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        if dataset.n_features != self.n_features:
+            raise PerturbationError(
+                f"{dataset.source} has {dataset.n_features} features, {self.source} was made to fit {self.n_features}; "
+                "check that they belong together"
+            )
+        self._check_rows(dataset)
+        return Boxes(
+            dataset.X,
+            dataset.X,
+            self.radius_down,
+            self.radius_up,
+            self.minimum,
+            self.maximum,
+            self.groups,
+            self.domains,
+        )
+
+    def for_features(self, features: NDArray[np.int32]) -> Attack:
+        """Of a group that is not complete the members are left, each 0 or 1; the others can make up for them."""
+        new = {old: position for position, old in enumerate(features.tolist())}
+        return Attack(
+            self.source,
+            self.radius_down[features],
+            self.radius_up[features],
+            self.minimum[features],
+            self.maximum[features],
+            self.domains.renumber(new),
+            OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
+            tuple(self.places[old] for old in new),
+        )
+
+    def describe(self) -> str:
+        return f"attack {self.source}"
+
+    def _check_rows(self, dataset: Dataset) -> None:
+        """Every sample must obey the rules itself."""
+        X = dataset.X
+        for group in self.groups.lists:
+            members = X[:, group]
+            bad = ((members != 0) & (members != 1)).any(axis=1) | (members.sum(axis=1) != 1)
+            if bad.any():
+                row = int(np.argmax(bad))
+                names = ", ".join(dataset.feature_name(f) for f in group)
+                raise PerturbationError(
+                    f"{dataset.source}: row {dataset.number_of(row)}: of {names} not exactly one is 1 and the others 0 "
+                    f"({self.places[group[0]]}); correct the row or the group"
+                )
+        for feature in self.domains.features:
+            kind = "a whole number" if feature in self.domains.whole else "among the listed values"
+            self._refuse(dataset, feature, ~self.domains.holds(feature, X[:, feature]), f"is not {kind}")
+        for feature in np.flatnonzero(np.isfinite(self.minimum) | np.isfinite(self.maximum)).tolist():
+            low, high = self.minimum[feature], self.maximum[feature]
+            is_out = (X[:, feature] < low) | (X[:, feature] > high)
+            self._refuse(dataset, feature, is_out, f"is outside the limits {low:g} to {high:g}")
+
+    def _refuse(self, dataset: Dataset, feature: int, is_bad: NDArray[np.bool_], complaint: str) -> None:
+        if is_bad.any():
+            row = int(np.argmax(is_bad))
+            raise PerturbationError(
+                f"{dataset.source}: row {dataset.number_of(row)}, {dataset.feature_name(feature)} = "
+                f"{float(dataset.X[row, feature])!r} {complaint} ({self.places[feature]}); change the rule so that it "
+                "allows the values that there are"
+            )
+
+
+def load_attack(source: str, dataset: Dataset) -> Attack:
+    """Read an attack file and make the attack that it means for the columns of a data set."""
+    return fit_attack(read_attack(source), dataset)
+
+
+def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
+    """Make the attack that rules mean for the columns of a data set.
+
+    Per cents refer to the range that a rule names; where it names none, to the range of the column in this data set.
+    """
+    n = dataset.n_features
+    by_feature: list[Rule] = [rules.default] * n
+    columns = _Columns(dataset)
+    for column, rule in rules.columns.items():
+        feature = columns.find(column, rule.place)
+        by_feature[feature] = rule
+    members = _find_groups(rules.groups, columns)
+    for group, features in zip(rules.groups, members, strict=True):
+        for feature in features:
+            by_feature[feature] = Rule(group.place, math.inf, math.inf, 0.0, 1.0)
+    _warn_of_missing_ranges(rules, by_feature, dataset)
+    ends = [_resolve(rule, dataset.X[:, feature]) for feature, rule in enumerate(by_feature)]
+    down, up, minimum, maximum = (np.array(column, dtype=np.float64) for column in zip(*ends, strict=True))
+    domains = Domains(
+        frozenset(feature for feature, rule in enumerate(by_feature) if rule.is_whole),
+        {feature: rule.values for feature, rule in enumerate(by_feature) if rule.values is not None},
+    )
+    groups = OneHotGroups.of_lists(members)
+    return Attack(rules.source, down, up, minimum, maximum, domains, groups, tuple(rule.place for rule in by_feature))
+
+
+def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
+    """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
+    down, up = (
+        _distance(radius, rule.reference or (float(column.min()), float(column.max())), rule.is_whole)
+        if isinstance(radius, PerCent)
+        else radius
+        for radius in (rule.down, rule.up)
+    )
+    minimum, maximum = rule.minimum, rule.maximum
+    if rule.is_whole:
+        minimum, maximum = float(np.ceil(minimum)), float(np.floor(maximum))
+    return down, up, minimum, maximum
+
+
+def _distance(radius: PerCent, ends: tuple[float, float], is_whole: bool) -> float:
+    """A share of the range between two ends."""
+    exact = radius.share * (Fraction(ends[1]) - Fraction(ends[0]))
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    # A number that is rounded up could reach one whole number too many.
+    return math.nextafter(nearest, 0.0) if is_whole and nearest > exact else nearest
+
+
+def _find_groups(groups: Sequence[Group], columns: _Columns) -> list[list[int]]:
+    return [[columns.find(column, group.place) for column in group.columns] for group in groups]
+
+
+def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], dataset: Dataset) -> None:
+    """Per cents of the range of the data at hand differ between training and test rows."""
+    missing = [
+        feature
+        for feature, rule in enumerate(by_feature)
+        if rule.reference is None and any(isinstance(radius, PerCent) for radius in (rule.down, rule.up))
+    ]
+    if missing:
+        first = missing[0]
+        column = dataset.X[:, first]
+        names = ", ".join(dataset.feature_name(feature) for feature in missing[:_NAMED_AT_MOST])
+        more = f" and {len(missing) - _NAMED_AT_MOST} more" if len(missing) > _NAMED_AT_MOST else ""
+        warnings.warn(
+            f"{rules.source}: per cent is taken of the range in {dataset.source} for {names}{more}; to mean the same "
+            f"with other rows, write the range, range = [{float(column.min())!r}, {float(column.max())!r}] for "
+            f"{dataset.feature_name(first)}",
+            MetasilvaeWarning,
+            stacklevel=3,
+        )
+
+
+class _Columns:
+    """Finds columns by name or number, each once."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._taken: dict[int, str] = {}
+        self._named: dict[str, list[int]] = {}
+        for feature, name in enumerate(dataset.feature_names or ()):
+            self._named.setdefault(name, []).append(feature)
+
+    def find(self, column: str, place: str) -> int:
+        feature = self._look_up(column, place)
+        if feature in self._taken:
+            raise PerturbationError(
+                f"{place}: column {column} has a rule already ({self._taken[feature]}); leave one of them out"
+            )
+        self._taken[feature] = place
+        return feature
+
+    def _look_up(self, column: str, place: str) -> int:
+        dataset = self._dataset
+        names = dataset.feature_names or ()
+        found = self._named.get(column, [])
+        if len(found) > 1:
+            raise PerturbationError(
+                f"{place}: {dataset.source} has {len(found)} columns {column}; name one by its number, for instance "
+                f"x[{found[0]}]"
+            )
+        if found:
+            return found[0]
+        numbered = _NUMBERED.fullmatch(column)
+        if numbered is not None:
+            number = int(numbered[1] or numbered[2])
+            if number < dataset.n_features:
+                return number
+            hint = f"numbers go from 0 to {dataset.n_features - 1}"
+        else:
+            near = difflib.get_close_matches(column, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"its columns are {self._listed(names)}"
+        raise PerturbationError(f"{place}: {dataset.source} has no column {column}; {hint}")
+
+    def _listed(self, names: Sequence[str]) -> str:
+        if not names:
+            return f"not named; give numbers from 0 to {self._dataset.n_features - 1}"
+        rest = len(names) - _NAMED_AT_MOST
+        return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")

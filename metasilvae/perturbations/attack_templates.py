@@ -1,0 +1,235 @@
+"""Attack files to start from, made of what is in a data set."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core.number_text import parse_number
+from metasilvae.dataset import NO_LABEL, Dataset
+from metasilvae.errors import DataError, RequestError
+from metasilvae.perturbations.attack_files import PER_CENT
+
+DEFAULT_NOISE = "5%"
+# Values of a column that a comment shows.
+_SHOWN_VALUES = 8
+_CELLS_AT_ONCE = 1 << 20
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_NUMBER = re.compile(r"x?\[?(\d{1,9})\]?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What a data set says about one of its columns.
+
+    Attributes
+    ----------
+    key : str
+        Name of the column in TOML, or its number.
+    values : float64 array
+        Distinct values, rising.
+    """
+
+    key: str
+    values: np.ndarray
+
+    @property
+    def is_binary(self) -> bool:
+        return len(self.values) <= 2
+
+    @property
+    def is_whole(self) -> bool:
+        return bool((np.floor(self.values) == self.values).all())
+
+    @property
+    def summary(self) -> str:
+        if len(self.values) <= _SHOWN_VALUES:
+            return f"values {', '.join(map(_show, self.values))}"
+        kind = "whole numbers" if self.is_whole else "numbers"
+        return f"{len(self.values)} different {kind} from {_show(self.values[0])} to {_show(self.values[-1])}"
+
+    def swap(self) -> str:
+        """The column may take any of its values."""
+        return f"values = [{', '.join(map(_show, self.values))}]"
+
+    def blur(self, noise: str) -> str:
+        """Values may be a little off; whole numbers stay whole."""
+        whole = ", integer = true" if self.is_whole else ""
+        is_share = noise.endswith('"')
+        reference = f", range = [{_show(self.values[0])}, {_show(self.values[-1])}]" if is_share else ""
+        return f"radius = {noise}{reference}{whole}"
+
+
+FREEZE = "immutable = true"
+
+
+def _start(facts: ColumnFacts, is_protected: bool, noise: str) -> str:
+    if is_protected:
+        return facts.swap()
+    return FREEZE if facts.is_binary else facts.blur(noise)
+
+
+def _fairness_cat(facts: ColumnFacts, is_protected: bool, noise: str) -> str:
+    return facts.swap() if is_protected else FREEZE
+
+
+def _fairness_noise(facts: ColumnFacts, is_protected: bool, noise: str) -> str:
+    return FREEZE if is_protected or facts.is_binary else facts.blur(noise)
+
+
+# Name: rule for a column, whether it is about protected columns, what it says.
+TEMPLATES: dict[str, tuple[Callable[[ColumnFacts, bool, str], str], bool, str]] = {
+    "plain": (_start, False, "Values may be a little off; a column with one or two values stays as it is."),
+    "fairness-cat": (
+        _fairness_cat,
+        True,
+        "A protected column may take any of its values; all others stay as they are.",
+    ),
+    "fairness-noise": (_fairness_noise, False, "Numbers may be a little off; protected columns stay as they are."),
+    "fairness-noise-cat": (_start, True, "A protected column may take any of its values; numbers may be a little off."),
+}
+
+_HEAD = """\
+# What an attacker may do to a row of {source}, column by column. {about}
+#
+#   radius = 0.5          the value may move by 0.5; "5%" is 5 per cent of range = [low, high]
+#   up = 2, down = 0      the value may only rise
+#   min = 0, max = 10     limits of the perturbed value
+#   integer = true        the perturbed value is a whole number
+#   values = [0, 1, 2]    the value may become any of these
+#   immutable = true      the value stays as it is
+#
+# `metasilvae attack check FILE DATA` says in words what a file allows.
+
+[default]                 # columns that are not named below
+immutable = true
+
+[columns]
+"""
+_GROUPS = """\
+
+# One-hot groups: exactly one of the columns is 1, and any of them may become it.
+"""
+_NO_GROUPS = """\
+
+# One-hot groups: exactly one of the columns is 1, and any of them may become it. Such columns have no other rule.
+# [[one-hot]]
+# columns = ["red", "green", "blue"]
+"""
+
+
+def join_rows(datasets: Sequence[Dataset]) -> Dataset:
+    """The rows of several data sets with the same columns, without labels."""
+    first = datasets[0]
+    for other in datasets[1:]:
+        if other.n_features != first.n_features or other.feature_names != first.feature_names:
+            raise DataError(
+                f"{other.source} and {first.source} have different columns; check that they belong together"
+            )
+    X = np.concatenate([dataset.X for dataset in datasets])
+    y = np.full(len(X), NO_LABEL, dtype=np.int32)
+    return Dataset(X, y, (), first.feature_names, " and ".join(dataset.source for dataset in datasets))
+
+
+def write_template(
+    dataset: Dataset,
+    template: str = "plain",
+    protected: Sequence[str] = (),
+    groups: Sequence[Sequence[str]] = (),
+    noise: str = DEFAULT_NOISE,
+) -> Iterator[str]:
+    """The text of an attack file with a line for each column.
+
+    Parameters
+    ----------
+    template : str
+        One of `TEMPLATES`.
+    protected : sequence of str
+        Columns, by name or number, that may take any of the values that they take in the data.
+    groups : sequence of sequences of str
+        Columns of each one-hot group.
+    noise : str
+        Radius of columns that may be a little off: a number, or per cent of their range.
+    """
+    rule, is_about_protected, about = TEMPLATES[template]
+    if is_about_protected and not protected and not groups:
+        raise RequestError(
+            f"template {template} is about protected columns; name them, or their one-hot columns, for instance "
+            f"{dataset.feature_name(0)}"
+        )
+    radius = _quote(noise) if PER_CENT.fullmatch(noise) else repr(parse_number(noise.encode(errors="replace")))
+    if radius == "None" or radius.startswith("-"):
+        raise RequestError(
+            f"noise {noise!r}: expected a number that is not negative, or per cent such as {DEFAULT_NOISE}"
+        )
+    swapped = {_find_column(dataset, column) for column in protected}
+    members = [[_find_column(dataset, column) for column in group] for group in groups]
+    hidden = Counter(feature for group in members for feature in group)
+    twice = [feature for feature, count in hidden.items() if count > 1 or feature in swapped]
+    if twice:
+        raise RequestError(f"column {dataset.feature_name(twice[0])} is named twice; name each column once")
+    yield _HEAD.format(source=dataset.source, about=about)
+    names = _name_columns(dataset)
+    for feature, values in enumerate(_distinct_values(dataset.X)):
+        if feature not in hidden:
+            facts = ColumnFacts(_key(names[feature]), values)
+            text = rule(facts, feature in swapped, radius)
+            comment = "" if text.startswith("values") else f"  # {facts.summary}"
+            yield f"{facts.key} = {{ {text} }}{comment}\n"
+    yield _GROUPS if members else _NO_GROUPS
+    for group in members:
+        yield f"[[one-hot]]\ncolumns = [{', '.join(_quote(names[feature]) for feature in group)}]\n"
+
+
+def _find_column(dataset: Dataset, column: str) -> int:
+    if dataset.feature_names is not None and column in dataset.feature_names:
+        return dataset.feature_names.index(column)
+    numbered = _NUMBER.fullmatch(column)
+    if numbered is not None and int(numbered[1]) < dataset.n_features:
+        return int(numbered[1])
+    raise RequestError(
+        f"{dataset.source} has no column {column}; `metasilvae data check` shows its columns, and numbers from 0 to "
+        f"{dataset.n_features - 1} do as well"
+    )
+
+
+def _distinct_values(X: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """The values of each column, rising, each once; many columns are sorted at once."""
+    n_at_once = max(1, _CELLS_AT_ONCE // max(1, len(X)))
+    for start in range(0, X.shape[1], n_at_once):
+        columns = np.sort(np.ascontiguousarray(X[:, start : start + n_at_once].T), axis=1) + 0.0
+        is_new = np.ones(columns.shape, dtype=bool)
+        np.not_equal(columns[:, 1:], columns[:, :-1], out=is_new[:, 1:])
+        ends = np.cumsum(is_new.sum(axis=1))
+        values = columns[is_new]
+        for first, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+            yield values[first:end]
+
+
+def _name_columns(dataset: Dataset) -> list[str]:
+    """The name of each column that has one of its own, else its number."""
+    names = dataset.feature_names
+    if names is None:
+        return [str(feature) for feature in range(dataset.n_features)]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"x[{feature}]" for feature, name in enumerate(names)]
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _quote(name)
+
+
+def _quote(text: str) -> str:
+    """A basic string of TOML."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", escaped) + '"'
+
+
+def _show(value: float) -> str:
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)

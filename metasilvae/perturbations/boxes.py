@@ -1,0 +1,414 @@
+"""What an attacker may do to a sample: move it inside a box, to values that its features can take.
+
+Every perturbation comes down to `Boxes`: a centre, radii and limits for each feature. That form is what the kernels
+take; it needs no memory of its own for the usual case, a ball around each sample. One-hot groups stay one-hot, and some
+features take whole numbers or listed values only.
+
+Perturbation files: for each sample and feature ``[lower;upper]``, separated by white space.
+
+Files of weights: one number for each feature, separated by commas or white space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import reach
+from metasilvae._core.number_text import parse_number
+from metasilvae.dataset import Dataset
+from metasilvae.errors import PerturbationError, RequestError, at_line, shorten
+from metasilvae.io.storage import display_name, read_source
+from metasilvae.perturbations.domains import Domains
+
+_INTERVAL = re.compile(rb"\[\s*([^\[\];\s]+)\s*;\s*([^\[\];\s]+)\s*\]")
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
+_EXPECTED = "an interval such as [0.1;0.3] was expected"
+
+
+def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Read one box for each sample; bounds may be infinite.
+
+    Returns
+    -------
+    lower, upper : float64 arrays, shape (n_samples, n_features)
+    """
+    name = display_name(source)
+    text = read_source(source)
+    wanted = n_samples * n_features
+    bounds = np.empty((wanted, 2))
+    n_found = 0
+    position = 0
+    for match in _INTERVAL.finditer(text):
+        if text[position : match.start()].strip():
+            raise _complaint(name, text, position)
+        if n_found < wanted:
+            bounds[n_found] = [_parse_interval_bound(name, n_found, word) for word in match.groups()]
+        n_found += 1
+        position = match.end()
+    if text[position:].strip():
+        raise _complaint(name, text, position)
+    if n_found != wanted:
+        raise PerturbationError(
+            f"{name}: holds {n_found} intervals, {wanted} were expected ({n_samples} samples of {n_features} "
+            "features); write one interval for each feature of each sample"
+        )
+    boxes = bounds.reshape(n_samples, n_features, 2)
+    lower, upper = np.ascontiguousarray(boxes[:, :, 0]), np.ascontiguousarray(boxes[:, :, 1])
+    empty = np.argwhere(~(lower <= upper) | (lower == np.inf) | (upper == -np.inf))
+    if len(empty):
+        row, feature = empty[0]
+        raise PerturbationError(
+            f"{name}: sample {row}, feature {feature}: [{lower[row, feature]:g};{upper[row, feature]:g}] is empty; "
+            "the lower bound comes first"
+        )
+    return lower, upper
+
+
+def _parse_interval_bound(name: str, number: int, word: bytes) -> float:
+    if not _NUMBER.fullmatch(word):
+        found = shorten(word.decode(errors="replace"))
+        raise PerturbationError(f"{name}: interval {number + 1}: {found} is not a number; {_EXPECTED}")
+    return float(word)
+
+
+def _complaint(name: str, text: bytes, position: int) -> PerturbationError:
+    rest = text[position:]
+    start = position + len(rest) - len(rest.lstrip())
+    line = text.count(b"\n", 0, start) + 1
+    found = text[start:].split(None, 1)[0].decode(errors="replace")
+    return PerturbationError(at_line(name, line, f"found {shorten(found)}; {_EXPECTED}"))
+
+
+FloatArray = NDArray[np.float64]
+_UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class OneHotGroups:
+    """Features of which exactly one is 1 and the others are 0, in every admissible sample.
+
+    Attributes
+    ----------
+    members : int32 array
+        Features of the first group, then of the second, and so on.
+    starts : int32 array, shape (n_groups + 1,)
+        Where each group begins in `members`.
+    """
+
+    members: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def none(cls) -> OneHotGroups:
+        return cls(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int32))
+
+    @property
+    def lists(self) -> list[list[int]]:
+        """The features of each group."""
+        return [part.tolist() for part in np.split(self.members, self.starts[1:-1])] if self.n_groups else []
+
+    @classmethod
+    def of_lists(cls, groups: Sequence[Sequence[int]]) -> OneHotGroups:
+        members = np.array([f for group in groups for f in group], dtype=np.int32)
+        return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))
+
+    @classmethod
+    def of_tiers(cls, tiers: Sequence[int], n_features: int) -> OneHotGroups:
+        """Groups from the number of each feature's group, 0 for a feature in none."""
+        if len(tiers) != n_features:
+            raise RequestError(
+                f"{len(tiers)} tiers were given for {n_features} features; give one number for each feature, 0 for none"
+            )
+        if min(tiers, default=0) < 0:
+            raise RequestError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
+        numbers = sorted(set(tiers) - {0})
+        return cls.of_lists([[f for f, tier in enumerate(tiers) if tier == number] for number in numbers])
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """One box for each sample: low_center - radius_down to high_center + radius_up, cut to minimum and maximum.
+
+    Attributes
+    ----------
+    low_center, high_center : float64 arrays, C-contiguous, shape (n_samples, n_features)
+    radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+        Radii of features that take whole numbers are rounded down where they are used.
+    groups : OneHotGroups
+    domains : Domains
+        What features can take. Each box ends on values that they can take, and contains one at least.
+    """
+
+    low_center: FloatArray
+    high_center: FloatArray
+    radius_down: FloatArray
+    radius_up: FloatArray
+    minimum: FloatArray
+    maximum: FloatArray
+    groups: OneHotGroups = field(default_factory=OneHotGroups.none)
+    domains: Domains = field(default_factory=Domains)
+
+    @property
+    def arrays(self) -> tuple[FloatArray, ...]:
+        """The six arrays in the order in which kernels take them."""
+        return (
+            self.low_center,
+            self.high_center,
+            self._usable(self.radius_down),
+            self._usable(self.radius_up),
+            self.minimum,
+            self.maximum,
+        )
+
+    @property
+    def scale(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.uint8]]:
+        """What a multiple of the radii depends on, in the order in which kernels take it."""
+        is_whole = np.zeros(len(self.radius_down), dtype=np.uint8)
+        is_whole[sorted(self.domains.whole)] = 1
+        return self.radius_down, self.radius_up, self.minimum, self.maximum, is_whole
+
+    def _usable(self, radius: FloatArray) -> FloatArray:
+        if not self.domains.whole:
+            return radius
+        radius, whole = radius.copy(), sorted(self.domains.whole)
+        radius[whole] = np.floor(radius[whole])
+        return radius
+
+    def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corner of one box."""
+        low_center, high_center, down, up, minimum, maximum = self.arrays
+        with np.errstate(over="ignore"):
+            return np.maximum(low_center[row] - down, minimum), np.minimum(high_center[row] + up, maximum)
+
+    def bounds_times(self, row: int, factor: float) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corner of one box with all radii multiplied."""
+        return self.with_radii_times(np.full(len(self.minimum), factor)).bounds(row)
+
+    def with_bounds(self, lower: FloatArray, upper: FloatArray) -> Boxes:
+        """The same kind of boxes with absolute bounds, one pair for each sample."""
+        nothing, endless = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
+        return replace(
+            self,
+            low_center=lower,
+            high_center=upper,
+            radius_down=nothing,
+            radius_up=nothing,
+            minimum=-endless,
+            maximum=endless,
+        )
+
+    def with_radii_times(self, factors: FloatArray) -> Boxes:
+        """The same boxes with other radii: 0 times anything is 0."""
+
+        def multiply(radius: FloatArray) -> FloatArray:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.where(factors == 0, 0.0, factors * radius)
+
+        return replace(self, radius_down=multiply(self.radius_down), radius_up=multiply(self.radius_up))
+
+    def subset(self, rows: NDArray[np.intp]) -> Boxes:
+        """The boxes of the given samples."""
+        low = np.ascontiguousarray(self.low_center[rows])
+        is_one = self.high_center is self.low_center
+        return replace(
+            self, low_center=low, high_center=low if is_one else np.ascontiguousarray(self.high_center[rows])
+        )
+
+
+class Perturbation(Protocol):
+    """A rule that gives each sample its box."""
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        """Boxes for all samples, none of them empty."""
+        ...
+
+    def for_features(self, features: NDArray[np.int32]) -> Perturbation:
+        """The same rule for samples that consist of the given features only, in this order."""
+        ...
+
+    def describe(self) -> str:
+        """The rule in the words of the command line."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ball:
+    """x[f] +- epsilon in every feature, cut to [minimum, maximum]."""
+
+    epsilon: float
+    minimum: float = -np.inf
+    maximum: float = np.inf
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.epsilon < np.inf):
+            hint = "; an --attack file with radius = inf lets columns take any value" if self.epsilon == np.inf else ""
+            raise RequestError(f"epsilon is {self.epsilon:g}; it must be a finite number that is not negative{hint}")
+        if not self.minimum <= self.maximum:
+            raise RequestError(
+                f"the range to cut to, [{self.minimum:g}, {self.maximum:g}], is empty; give the smaller bound first"
+            )
+
+    @property
+    def is_cut(self) -> bool:
+        return self.minimum > -np.inf or self.maximum < np.inf
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        def each(value: float) -> FloatArray:
+            return np.full(dataset.n_features, value, dtype=np.float64)
+
+        radius = each(self.epsilon)
+        boxes = Boxes(dataset.X, dataset.X, radius, radius, each(self.minimum), each(self.maximum))
+        empty = reach.find_empty_box(*boxes.arrays) if self.is_cut else None
+        if empty is not None:
+            row, feature = empty
+            raise PerturbationError(
+                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
+                f"within {self.epsilon:g} of it lies in [{self.minimum:g}, {self.maximum:g}]; widen the range"
+            )
+        return boxes
+
+    def for_features(self, features: NDArray[np.int32]) -> Ball:
+        return self
+
+    def describe(self) -> str:
+        if self.is_cut:
+            return f"l_inf-clip-all {self.epsilon:g} {self.minimum:g} {self.maximum:g}"
+        return f"l_inf {self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class BoxFile:
+    """One absolute box for each sample, read from a file."""
+
+    path: str
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        lower, upper = read_boxes(self.path, dataset.n_samples, dataset.n_features)
+        nothing = np.zeros(dataset.n_features)
+        endless = np.full(dataset.n_features, np.inf)
+        return Boxes(lower, upper, nothing, nothing, -endless, endless)
+
+    def for_features(self, features: NDArray[np.int32]) -> Perturbation:
+        raise RequestError(_UNEQUAL_RADII)
+
+    def describe(self) -> str:
+        return f"from-file {self.path}"
+
+
+@dataclass(frozen=True)
+class Enlarged:
+    """The same perturbation with all radii multiplied and the same limits; it needs one radius for all samples."""
+
+    perturbation: Perturbation
+    factor: float
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        boxes = self.perturbation.boxes(dataset)
+        if boxes.low_center is not boxes.high_center:
+            raise RequestError(_UNEQUAL_RADII)
+        return boxes.with_radii_times(np.full(dataset.n_features, self.factor))
+
+    def for_features(self, features: NDArray[np.int32]) -> Enlarged:
+        return Enlarged(self.perturbation.for_features(features), self.factor)
+
+    def describe(self) -> str:
+        return f"{self.perturbation.describe()}, radius times {self.factor:g}"
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """The same perturbation with the radius of each feature multiplied by its weight; 0 keeps a feature fixed."""
+
+    perturbation: Perturbation
+    weights: tuple[float, ...]
+    source: str = "<memory>"
+
+    def __post_init__(self) -> None:
+        for feature, weight in enumerate(self.weights):
+            if not 0 <= weight < np.inf:
+                raise PerturbationError(
+                    f"{self.source}: the weight of feature {feature} is {weight:g}; it must not be negative"
+                )
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        boxes = self.perturbation.boxes(dataset)
+        if len(self.weights) != dataset.n_features:
+            raise PerturbationError(
+                f"{self.source}: has {len(self.weights)} weights, {dataset.source} has {dataset.n_features} features; "
+                "give one weight for each feature"
+            )
+        boxes = boxes.with_radii_times(np.array(self.weights, dtype=np.float64))
+        empty = reach.find_empty_box(*boxes.arrays)
+        if empty is not None:
+            row, feature = empty
+            raise PerturbationError(
+                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
+                f"that {self.describe()} allows lies in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
+                "widen the range"
+            )
+        return boxes
+
+    def for_features(self, features: NDArray[np.int32]) -> Weighted:
+        chosen = tuple(self.weights[feature] for feature in features)
+        return Weighted(self.perturbation.for_features(features), chosen, self.source)
+
+    def describe(self) -> str:
+        return f"{self.perturbation.describe()} --weights {self.source}"
+
+
+# Keyword of the command line: the words that follow it.
+PERTURBATIONS: dict[str, tuple[str, ...]] = {
+    "l_inf": ("E",),
+    "l_inf-clip-all": ("E", "MIN", "MAX"),
+    "from-file": ("PATH",),
+}
+PERTURBATION_ALIASES = {"from_file": "from-file"}
+
+
+def parse_perturbation(phrase: Sequence[str]) -> Perturbation:
+    """Make the perturbation that a phrase such as ``("l_inf", "0.1")`` names."""
+    keyword, *words = phrase
+    if keyword == "from-file":
+        return BoxFile(words[0])
+    numbers = [_parse_bound(word) for word in words]
+    if None in numbers:
+        raise RequestError(
+            f"perturbation '{' '.join(phrase)}': {words[numbers.index(None)]!r} is not a number; write "
+            f"'{' '.join((keyword, *PERTURBATIONS[keyword]))}' with numbers"
+        )
+    return Ball(*(number for number in numbers if number is not None))
+
+
+def _parse_bound(word: str) -> float | None:
+    """A decimal number as in data files, or an infinite one."""
+    infinite = _INFINITE.fullmatch(word)
+    return float(word) if infinite else parse_number(word.encode(errors="surrogateescape"))
+
+
+def read_weights(source: str) -> tuple[float, ...]:
+    """Read the weights of all features, in order."""
+    name = display_name(source)
+    weights = []
+    for line, text in enumerate(read_source(source).splitlines(), start=1):
+        for word in text.replace(b",", b" ").split():
+            number = parse_number(word)
+            if number is None:
+                found = shorten(word.decode(errors="replace"))
+                raise PerturbationError(
+                    at_line(
+                        name, line, f"{found} is not a number; expected one weight for each feature, such as 1,0.5,0"
+                    )
+                )
+            weights.append(number)
+    return tuple(weights)

@@ -1,0 +1,160 @@
+"""How the trees of a growing forest vote, sample by sample, and what is certain from that about the forest.
+
+Each tree gives one vote to each label of its answer (voting `max`). The labels that a tree may answer somewhere in a
+box are found exactly and cheaply. The votes that are sure for one label, less those that are possible for another,
+bound the margin between the two in the whole box. The bound is sound: a sample that it calls stable is stable. It is
+not complete, because the worst points of the trees need not lie in the same place.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core import reached_labels
+from metasilvae.dataset import Dataset
+from metasilvae.execution.threads import over_rows
+from metasilvae.model import AnswerTable, Model
+from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.prediction import find_leaves, match_labels
+from metasilvae.verification.verdicts import Outcome, Stability
+
+Counts = NDArray[np.int32]
+# A margin over rivals where there are none.
+NO_RIVAL = 2**30
+
+
+@dataclass(frozen=True)
+class Ballots:
+    """Votes of one tree on some samples.
+
+    Attributes
+    ----------
+    cast : uint8 array, shape (n_samples, n_labels)
+        1 for each label of the answer for the sample itself.
+    possible : uint8 array, shape (n_samples, n_labels)
+        1 for each label of the answer for some point of the sample's box.
+    """
+
+    cast: NDArray[np.uint8]
+    possible: NDArray[np.uint8]
+
+    @property
+    def sure(self) -> NDArray[np.uint8]:
+        """1 for the label that is the whole answer for every point of the box, if there is one."""
+        return np.asarray(self.possible * (self.possible.sum(axis=1, keepdims=True) == 1), dtype=np.uint8)
+
+
+def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> Ballots:
+    """Ask one tree."""
+    tree = boxes.domains.restrict(tree).feasible
+    values = tree.leaf_values
+    votes = np.ascontiguousarray(values == values.max(axis=1, keepdims=True), dtype=np.uint8)
+    possible = np.empty((dataset.n_samples, tree.n_labels), dtype=np.uint8)
+
+    def fill(start: int, stop: int) -> None:
+        reached_labels.fill_reached_labels(tree.nodes, votes, tree.max_depth, *boxes.arrays, start, stop, possible)
+
+    over_rows(fill, dataset.n_samples, jobs)
+    return Ballots(votes[find_leaves(tree, dataset.X, jobs)[:, 0]], possible)
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """What is certain about a forest on some samples.
+
+    Attributes
+    ----------
+    is_correct : bool array, shape (n_samples,)
+        The answer is the true label and nothing else.
+    is_stable : bool array, shape (n_samples,)
+        Proven that no point of the box gets another answer; where False, nothing is said.
+    """
+
+    is_correct: NDArray[np.bool_]
+    is_stable: NDArray[np.bool_]
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Shares of correct, stable and robust samples."""
+        both = self.is_correct & self.is_stable
+        return float(self.is_correct.mean()), float(self.is_stable.mean()), float(both.mean())
+
+
+class GrowingForest:
+    """Votes of a forest that gets one tree after another.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Samples, with the labels that the trees know.
+    perturbation : Perturbation
+    jobs : int or None
+        Threads.
+
+    Attributes
+    ----------
+    n_trees : int
+    """
+
+    def __init__(self, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> None:
+        self._dataset = dataset
+        self._boxes = perturbation.boxes(dataset)
+        self._jobs = jobs
+        self.n_trees = 0
+        self._cast, self._sure, self._possible = np.zeros((3, dataset.n_samples, dataset.n_labels), dtype=np.int32)
+
+    def add(self, tree: Model) -> None:
+        ballots = poll(tree, self._dataset, self._boxes, self._jobs)
+        self._cast += ballots.cast
+        self._sure += ballots.sure
+        self._possible += ballots.possible
+        self.n_trees += 1
+
+    @property
+    def own_margins(self) -> Counts:
+        """Votes for the true label less those for its strongest rival, shape (n_samples,)."""
+        return _margins(self._cast, self._cast, self._dataset.y)
+
+    @property
+    def worst_margins(self) -> Counts:
+        """The same at the worst point of each box, or less."""
+        return _margins(self._sure, self._possible, self._dataset.y)
+
+    @property
+    def answers(self) -> AnswerTable:
+        """Labels with most votes."""
+        return AnswerTable.of_best(self._cast == self._cast.max(axis=1, keepdims=True))
+
+    @property
+    def certainty(self) -> Certainty:
+        answers = self._cast.argmax(axis=1).astype(np.int32)
+        # A sure vote is a cast vote, so a margin that is sure makes the answer the only one.
+        return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, answers) > 0)
+
+
+def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:
+    """Verdicts on a forest with the voting `max`, as far as its votes prove them; all others are not known.
+
+    Labels of the data set that the model does not know count as wrong.
+    """
+    start = time.perf_counter()
+    true_labels = match_labels(model, dataset)
+    votes = GrowingForest(replace(dataset, y=np.maximum(true_labels, 0), labels=model.labels), perturbation, jobs)
+    for position in range(model.n_trees):
+        votes.add(model.tree(position))
+    found = votes.certainty
+    stability = np.where(found.is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
+    is_correct = found.is_correct & (true_labels >= 0)
+    return Outcome(votes.answers, is_correct, stability, time.perf_counter() - start)
+
+
+def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:
+    """Votes for the given label of each sample less those for its strongest rival."""
+    rows = np.arange(len(labels))
+    rivals = of_rivals.copy()
+    rivals[rows, labels] = -NO_RIVAL
+    return np.asarray(of_label[rows, labels] - rivals.max(axis=1))

@@ -1,0 +1,512 @@
+"""The trees of one training run that no other one beats in accuracy, stability and size at once.
+
+A training run looks for the best tree by one measure. On the way it meets trees that are more stable and less accurate,
+or smaller; which of them is wanted, only their user can tell. An archive keeps those that are not dominated: no other
+tree of the run is at least as good in all three figures and better in one of them.
+
+Archives of trees as folders: a file for each tree, and an index with their figures.
+
+The index comes last, so a folder without one is not complete. It holds numbers of rows, from which all shares are
+computed again; the shares in it are for other readers. By the fingerprint of its run it is known who may replace it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import split_dataset
+from metasilvae.errors import DataError, OutputError, RequestError
+from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.io.storage import (
+    STANDARD_STREAM,
+    TEMPORARY_PREFIX,
+    commit,
+    discard,
+    error_context,
+    prepare_folder,
+    read_source,
+    staging,
+    write_output,
+)
+from metasilvae.model import Model
+from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
+from metasilvae.training.evolution import HOLDING_SEED
+from metasilvae.training.options import TrainingOptions
+from metasilvae.training.population import as_model
+from metasilvae.training.provenance import as_json
+from metasilvae.verification.metrics import evaluate
+from metasilvae.verification.objective import Fitness
+from metasilvae.verification.requirements import Gate
+
+# More trees than this nobody looks through.
+CAPACITY = 64
+# The best by each figure and the best by merit always stay.
+LEAST_CAPACITY = 4
+# Bytes by which trees are told apart.
+DIGEST_SIZE = 16
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TreeMetrics:
+    """How good, how stable and how large a tree is; the first four are numbers of rows."""
+
+    rows: int
+    correct: int
+    stable: int
+    robust: int
+    leaves: int
+    depth: int
+
+    @property
+    def goals(self) -> tuple[int, int, int]:
+        """What is compared; more is better."""
+        return self.correct, self.stable, -self.leaves
+
+    @property
+    def accuracy(self) -> Fraction:
+        return Fraction(self.correct, self.rows)
+
+    @property
+    def stability(self) -> Fraction:
+        return Fraction(self.stable, self.rows)
+
+    @property
+    def robustness(self) -> Fraction:
+        return Fraction(self.robust, self.rows)
+
+    def phi(self, fitness: Fitness) -> float:
+        return fitness.value(float(self.accuracy), float(self.stability), float(self.robustness))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether some tree could have these figures."""
+        either = self.correct + self.stable - self.robust
+        in_order = 0 <= self.robust <= min(self.correct, self.stable) <= either <= self.rows
+        return in_order and self.rows > 0 and self.leaves > 0
+
+    def covers(self, other: TreeMetrics) -> bool:
+        """Whether the other tree is nowhere better."""
+        return all(own >= its for own, its in zip(self.goals, other.goals, strict=True))
+
+
+def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> TreeMetrics:
+    """The exact figures of a tree; unless it is large and the rows are many, more threads make it slower."""
+    tally = evaluate(model, dataset, [perturbation], jobs=jobs)[0].tally
+    assert tally is not None
+    return TreeMetrics(tally.size, tally.correct, tally.stable, tally.robust, model.n_leaves, model.max_depth)
+
+
+# Archives
+
+
+class Archive(Generic[T]):
+    """Things that are not dominated by any that was offered; of those with equal figures the first.
+
+    If there are too many, the one that is closest to another one goes. Its figures are remembered, so that what it
+    dominates is refused all the same.
+
+    Parameters
+    ----------
+    merit : function
+        By which, among close ones, the better stays; the best one always does.
+    capacity : int
+    """
+
+    def __init__(self, merit: Callable[[TreeMetrics], float], capacity: int = CAPACITY) -> None:
+        if capacity < LEAST_CAPACITY:
+            raise ValueError(f"an archive has room for {LEAST_CAPACITY} things at least, not {capacity}")
+        self._merit = merit
+        self._capacity = capacity
+        self._front: list[TreeMetrics] = []
+        self._kept: list[tuple[TreeMetrics, T]] = []
+
+    @property
+    def n_found(self) -> int:
+        """How many there would be in an archive without bounds."""
+        return len(self._front)
+
+    @property
+    def contents(self) -> tuple[list[TreeMetrics], list[tuple[TreeMetrics, T]]]:
+        """All figures that are not dominated, and what is kept, in the order in which they came."""
+        return self._front, self._kept
+
+    def take_over(self, front: list[TreeMetrics], kept: list[tuple[TreeMetrics, T]]) -> None:
+        """Become what gave these `contents`."""
+        self._front, self._kept = front, kept
+
+    @property
+    def entries(self) -> list[tuple[TreeMetrics, T]]:
+        """Most accurate first, then most stable."""
+        return sorted(self._kept, key=lambda entry: entry[0].goals, reverse=True)
+
+    def offer(self, figures: TreeMetrics, thing: T) -> None:
+        if any(other.covers(figures) for other in self._front):
+            return
+        self._front = [*(other for other in self._front if not figures.covers(other)), figures]
+        self._kept = [*(entry for entry in self._kept if not figures.covers(entry[0])), (figures, thing)]
+        if len(self._kept) > self._capacity:
+            del self._kept[self._find_most_crowded()]
+
+    def _find_most_crowded(self) -> int:
+        figures = [each for each, _ in self._kept]
+        merits = [self._merit(each) for each in figures]
+        spared = {max(range(len(figures)), key=lambda position: figures[position].goals[goal]) for goal in range(3)}
+        spared.add(max(range(len(figures)), key=merits.__getitem__))
+        points = np.array([(each.correct, each.stable, math.log2(each.leaves)) for each in figures])
+        spans = np.ptp(points, axis=0)
+        points /= np.where(spans > 0, spans, 1.0)
+        squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+        np.fill_diagonal(squares, np.inf)
+        nearest = squares.min(axis=1)
+        others = [position for position in range(len(figures)) if position not in spared]
+        return min(others, key=lambda position: (nearest[position], merits[position], -position))
+
+
+class TreeCollector:
+    """Keeps the trees of a training run that are not dominated; its `observe` is for a trainer's.
+
+    The figures are those of the true perturbation, not of the larger boxes of the training, on the rows that were held
+    out if any were, else on the training rows.
+
+    Attributes
+    ----------
+    judges : Dataset
+        The rows that the figures are of.
+    run : str
+        Fingerprint of the run, by which what was written of it is known again.
+    n_seen : int
+        Different trees so far.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        perturbation: Perturbation,
+        options: TrainingOptions,
+        capacity: int = CAPACITY,
+        run: str = "",
+    ) -> None:
+        self.run = run
+        self.dataset = dataset
+        self.perturbation = perturbation
+        self.options = options
+        self.judges = dataset
+        if options.validation > 0:
+            self.judges = split_dataset(dataset, options.validation, HOLDING_SEED)[1]
+        self._seen: set[bytes] = set()
+        self._archive: Archive[Model] = Archive(lambda figures: figures.phi(options.fitness), capacity)
+
+    @property
+    def n_seen(self) -> int:
+        return len(self._seen)
+
+    @property
+    def n_found(self) -> int:
+        """How many are not dominated; at most as many as fit into the archive are kept."""
+        return self._archive.n_found
+
+    @property
+    def entries(self) -> list[tuple[TreeMetrics, Model]]:
+        """Most accurate first. The leaves count the rows a tree was trained on, not those that were held out."""
+        return self._archive.entries
+
+    def observe(self, trees: Sequence[Any]) -> None:
+        """Judge the trees that were not seen before."""
+        for tree in trees:
+            digest = blake2b(b"".join(part.tobytes() for part in tree.nodes()), digest_size=DIGEST_SIZE).digest()
+            if digest not in self._seen:
+                self._seen.add(digest)
+                model = as_model(tree, self.dataset)
+                self._archive.offer(measure(model, self.judges, self.perturbation), model)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that is known now; `resume` of another collector for the same run takes it."""
+        front, kept = self._archive.contents
+        return {
+            "seen": np.frombuffer(b"".join(sorted(self._seen)), dtype="<u8").astype(np.uint64),
+            "front": _pack_figures(front),
+            "kept": _pack_figures([figures for figures, _ in kept]),
+            "models": pack_models([model for _, model in kept]),
+        }
+
+    def resume(self, document: dict[str, Any]) -> None:
+        """Know what another collector knew."""
+        seen = take_array(document, "seen", "<u8")
+        front, kept = (_unpack_figures(take_array(document, key, "<i8")) for key in ("front", "kept"))
+        models = unpack_models(take(document, "models", dict), self.dataset)
+        sizes = [(model.n_leaves, model.max_depth) for model in models]
+        if len(seen) % 2 or [(figures.leaves, figures.depth) for figures in kept] != sizes or len(kept) > len(front):
+            raise damaged("the archive of trees is not complete")
+        digests = seen.astype("<u8").tobytes()
+        self._seen = {digests[start : start + DIGEST_SIZE] for start in range(0, len(digests), DIGEST_SIZE)}
+        self._archive.take_over(front, list(zip(kept, models, strict=True)))
+
+
+def _pack_figures(all_figures: Sequence[TreeMetrics]) -> np.ndarray:
+    return np.array([astuple(figures) for figures in all_figures], dtype=np.int64).ravel()
+
+
+def _unpack_figures(numbers: np.ndarray) -> list[TreeMetrics]:
+    n_figures = len(fields(TreeMetrics))
+    if len(numbers) % n_figures:
+        raise damaged("the figures of a tree are not complete")
+    all_figures = [TreeMetrics(*row) for row in numbers.reshape(-1, n_figures).tolist()]
+    if not all(figures.is_possible for figures in all_figures):
+        raise damaged("the figures of a tree contradict each other")
+    return all_figures
+
+
+# Choices
+
+# What a choice is made by: more is better.
+MEASURES: dict[str, Callable[[TreeMetrics, Fitness], Fraction | float]] = {
+    "accuracy": lambda figures, fitness: figures.accuracy,
+    "stability": lambda figures, fitness: figures.stability,
+    "robustness": lambda figures, fitness: figures.robustness,
+    "phi": lambda figures, fitness: figures.phi(fitness),
+    "leaves": lambda figures, fitness: -figures.leaves,
+}
+SIZES = ("leaves",)
+
+
+def satisfies(figures: TreeMetrics, gates: Sequence[Gate]) -> bool:
+    return all(gate.accepts(getattr(figures, gate.metric)) for gate in gates)
+
+
+def pick(all_figures: Sequence[TreeMetrics], gates: Sequence[Gate], by: str, fitness: Fitness) -> int | None:
+    """Position of the best that satisfies all requirements, None if none does.
+
+    Of equally good ones it is the more accurate, then the more stable, then the smaller, then the first.
+    """
+    allowed = [position for position, figures in enumerate(all_figures) if satisfies(figures, gates)]
+
+    def rank(position: int) -> tuple[Any, ...]:
+        figures = all_figures[position]
+        return MEASURES[by](figures, fitness), figures.goals
+
+    return max(allowed, key=rank, default=None)
+
+
+INDEX = "index.json"
+FORMAT = "metasilvae archive 1"
+_FILE_NAME = re.compile(r"tree-[0-9]{3,}\.silva")
+_COUNTS = tuple(field.name for field in fields(TreeMetrics))
+
+
+@dataclass(frozen=True)
+class StoredArchive:
+    """What an index says.
+
+    Attributes
+    ----------
+    data : str
+        Name of the data set.
+    rows : str
+        Which of its rows the figures are of.
+    perturbation : str
+        In the words of the command line.
+    fitness : Fitness
+        What was trained for.
+    files : list of str
+        Names inside the folder.
+    figures : list of Figures
+    """
+
+    folder: str
+    data: str
+    rows: str
+    perturbation: str
+    fitness: Fitness
+    files: list[str]
+    figures: list[TreeMetrics]
+
+    def path(self, position: int) -> str:
+        return str(Path(self.folder) / self.files[position])
+
+    def read_tree(self, position: int) -> Model:
+        """A tree; it must have the size that the index gives."""
+        model, figures = read_model(self.path(position)), self.figures[position]
+        if model.is_forest or (model.n_leaves, model.max_depth) != (figures.leaves, figures.depth):
+            raise DataError(
+                f"{self.path(position)}: is not the tree that {INDEX} describes ({figures.leaves} leaves, depth "
+                f"{figures.depth}); one of the two was changed, train again"
+            )
+        return model
+
+
+def check_folder(folder: str, run: str | None = None) -> None:
+    """Make a folder for an archive; refuse one that cannot be written to, or that holds anything.
+
+    What the run of the given fingerprint wrote may be there.
+    """
+    if folder in ("", STANDARD_STREAM):
+        raise OutputError(f"{folder!r}: an archive is a folder; give the name of a new or an empty one")
+    target = prepare_folder(folder)
+    _refuse_others(target, run)
+    with error_context(target), tempfile.TemporaryFile(dir=target):
+        pass
+
+
+def _refuse_others(target: Path, run: str | None) -> None:
+    with error_context(target):
+        own = _find_own(target, run)
+        found = min((path.name for path in target.iterdir() if path not in own), default=None)
+    if found is not None:
+        fitting = "a new or an empty folder" if run is None else "a new or an empty folder, or the one of this run"
+        raise OutputError(f"{target}: is not empty ({found}); an archive needs {fitting}")
+
+
+def _find_own(target: Path, run: str | None) -> list[Path]:
+    """What a run wrote to a folder, or left there when it was killed; nothing, unless it is known to be of this run."""
+    if run is None:
+        return []
+    place = target / _name_staging(run)
+    is_own = _read_run(target) == run if (target / INDEX).exists() else place.is_dir()
+    if not is_own:
+        return []
+    return [path for path in target.iterdir() if path == place or (_is_part(path.name) and not path.is_dir())]
+
+
+def _is_part(name: str) -> bool:
+    return name == INDEX or _FILE_NAME.fullmatch(name) is not None or name.startswith(TEMPORARY_PREFIX)
+
+
+def _read_run(target: Path) -> str | None:
+    """The run that an archive says it is of."""
+    try:
+        document = json.loads(read_source(str(target / INDEX)))
+    except (DataError, ValueError, RecursionError):
+        return None
+    run = document.get("run") if isinstance(document, dict) and document.get("format") == FORMAT else None
+    return run if isinstance(run, str) else None
+
+
+def _name_staging(run: str) -> str:
+    return f"{TEMPORARY_PREFIX}{run}"
+
+
+def write_archive(folder: str, collector: TreeCollector) -> int:
+    """Write all trees and the index, in the place of an archive of the same run; the number of trees.
+
+    Until all is written, what was there stays as it was.
+    """
+    target = prepare_folder(folder)
+    _refuse_others(target, collector.run)
+    with staging(target, _name_staging(collector.run)) as place:
+        names = _write_parts(place, collector)
+    with error_context(target):
+        # Without an index, what is there is not taken for an archive.
+        (target / INDEX).unlink(missing_ok=True)
+        commit(place, [*names, INDEX])
+        for path in _find_own(target, collector.run):
+            if path.name not in (INDEX, *names):
+                discard(path)
+    return len(names)
+
+
+def _write_parts(place: Path, collector: TreeCollector) -> list[str]:
+    """Write trees and index; the names of the trees."""
+    options = collector.options
+    trees: list[dict[str, Any]] = []
+    for position, (figures, model) in enumerate(collector.entries):
+        name = f"tree-{position:03}.silva"
+        write_model(model, str(place / name))
+        trees.append({"file": name, **asdict(figures), **describe(figures, options.fitness)})
+    document = {
+        "format": FORMAT,
+        "run": collector.run,
+        "data": collector.dataset.source,
+        "rows": "held-out rows" if options.validation > 0 else "training rows",
+        "perturbation": collector.perturbation.describe(),
+        "options": {name: as_json(value) for name, value in asdict(options).items()},
+        "trees_seen": collector.n_seen,
+        "not_dominated": collector.n_found,
+        "trees": trees,
+    }
+    write_output(str(place / INDEX), json.dumps(document, indent=1) + "\n")
+    return [tree["file"] for tree in trees]
+
+
+def describe(figures: TreeMetrics, fitness: Fitness) -> dict[str, float]:
+    """Shares of the rows, and what they are worth."""
+    return {
+        "accuracy": float(figures.accuracy),
+        "stability": float(figures.stability),
+        "robustness": float(figures.robustness),
+        "phi": figures.phi(fitness),
+    }
+
+
+# Reading
+
+
+def read_archive(folder: str) -> StoredArchive:
+    """Read the index of an archive; the trees are read when they are needed."""
+    path = Path(folder) / INDEX
+    if not Path(folder).is_dir():
+        raise DataError(f"{folder}: no such folder; `metasilvae train --pareto {folder}` makes an archive")
+    if not path.is_file():
+        raise DataError(f"{folder}: holds no {INDEX}, so it is no complete archive of `metasilvae train --pareto`")
+    try:
+        document = json.loads(read_source(str(path)))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is not JSON ({error}); the archive is damaged") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise DataError(f"{path}: is no index of an archive ({FORMAT!r}); name a folder of `train --pareto`")
+    try:
+        trees = _take(document, "trees", list)
+        return StoredArchive(
+            folder,
+            _take(document, "data", str),
+            _take(document, "rows", str),
+            _take(document, "perturbation", str),
+            _read_fitness(_take(_take(document, "options", dict), "fitness", dict)),
+            [_read_name(tree) for tree in trees],
+            _read_figures(trees),
+        )
+    except (ValueError, RequestError) as error:
+        raise DataError(f"{path}: {error}; the archive is damaged") from None
+
+
+def _take(document: Any, key: str, kind: type) -> Any:
+    value = document.get(key) if isinstance(document, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{key!r} is missing or is not what it should be")
+    return value
+
+
+def _read_fitness(weights: dict[str, Any]) -> Fitness:
+    if set(weights) != {field.name for field in fields(Fitness)}:
+        raise ValueError("the weights of the fitness are not complete")
+    if not all(isinstance(weight, float | int) for weight in weights.values()):
+        raise ValueError("a weight of the fitness is not a number")
+    return Fitness(**weights)
+
+
+def _read_name(tree: Any) -> str:
+    name: str = _take(tree, "file", str)
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a tree")
+    return name
+
+
+def _read_figures(trees: Sequence[Any]) -> list[TreeMetrics]:
+    all_figures = [TreeMetrics(*(_take(tree, name, int) for name in _COUNTS)) for tree in trees]
+    if not all(each.is_possible for each in all_figures):
+        raise ValueError("the figures of a tree contradict each other")
+    return all_figures

@@ -1,0 +1,198 @@
+"""The trees that a genetic search starts from: a single leaf, greedily grown trees, or trees of a file.
+
+The trees among which the choice is made at the end of a training run.
+
+Trees in training and finished models, each turned into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metasilvae._core import breeding
+from metasilvae.dataset import Dataset
+from metasilvae.errors import ModelError, RequestError
+from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.prediction import find_leaves
+from metasilvae.training.options import TrainingOptions
+
+# Trees that are polished at the end, and from which held-out rows choose.
+HALL_OF_FAME_SIZE = 4
+
+
+@dataclass(frozen=True)
+class HallOfFameEntry:
+    """A tree with its score on the training samples and, where rows are held out, its fitness there."""
+
+    tree: Any
+    score: float
+    held_out: float
+
+    @property
+    def _rank(self) -> tuple[float, float, int]:
+        return self.held_out, self.score, -self.tree.n_leaves
+
+    def beats(self, other: HallOfFameEntry) -> bool:
+        return self._rank > other._rank
+
+
+class HallOfFame:
+    """The best few of the trees that were offered.
+
+    Without held-out rows these are the tree with the best score and those that it overtook last. With held-out rows
+    they are the trees that do best there, whatever their score: the best score may be due to overfitting.
+
+    Parameters
+    ----------
+    score : function
+        Score of a tree on the training samples.
+    held_out : function or None
+        Fitness of a tree on rows that were held out.
+    """
+
+    def __init__(self, score: Callable[[Any], float], held_out: Callable[[Any], float] | None = None) -> None:
+        self._score = score
+        self._held_out = held_out
+        self._seen: dict[tuple[int, ...], None] = {}
+        self._kept: list[HallOfFameEntry] = []
+
+    @property
+    def chosen(self) -> HallOfFameEntry:
+        return self._kept[0]
+
+    @property
+    def trees(self) -> list[Any]:
+        """Best first."""
+        return [finalist.tree for finalist in self._kept]
+
+    @property
+    def seen(self) -> list[tuple[int, ...]]:
+        """Figures of all trees that were offered: correct, stable and robust samples, and leaves."""
+        return list(self._seen)
+
+    def take_over(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
+        """Become what gave these `trees` and `seen`."""
+        self._seen = dict.fromkeys(seen)
+        self._kept = [self._judge(tree) for tree in trees]
+
+    def offer(self, tree: Any) -> None:
+        """Keep a tree if it is among the best; it is copied, because trees of a population are overwritten."""
+        # Trees with the same figures are the same tree for most purposes, and the copies would crowd out the others.
+        figures = (*tree.tallies, tree.n_leaves)
+        if figures in self._seen:
+            return
+        self._seen[figures] = None
+        newcomer = self._judge(tree)
+        place = 0
+        while place < len(self._kept) and not newcomer.beats(self._kept[place]):
+            place += 1
+        if place == 0 or (self._held_out is not None and place < HALL_OF_FAME_SIZE):
+            copy = type(tree)(tree.samples).become(tree)
+            self._kept.insert(place, HallOfFameEntry(copy, newcomer.score, newcomer.held_out))
+            del self._kept[HALL_OF_FAME_SIZE:]
+
+    def _judge(self, tree: Any) -> HallOfFameEntry:
+        return HallOfFameEntry(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))
+
+
+def as_model(tree: Any, dataset: Dataset) -> Model:
+    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
+    feature, threshold, left, right, counts = tree.nodes()
+    nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
+    for name, column in zip(("feature", "threshold", "left", "right"), (feature, threshold, left, right), strict=True):
+        nodes[name] = column
+    is_leaf = feature < 0
+    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
+    roots = np.zeros(1, dtype=np.int32)
+    return Model(nodes, roots, counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels)
+
+
+def as_individual(model: Model, samples: Any, objective: Any, bench: Any) -> Any:
+    """A tree in training with the tests of a model of one tree, as far as the samples and the limits allow them."""
+    columns = [np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")]
+    return breeding.Individual(samples).take_nodes(*columns, objective, bench)
+
+
+def count_again(model: Model, dataset: Dataset) -> Model:
+    """The same tests with the class counts of other samples, which must reach every leaf."""
+    leaves = find_leaves(model, dataset.X)[:, 0].astype(np.int64)
+    n_counts = model.n_leaves * model.n_labels
+    counts = np.bincount(leaves * model.n_labels + dataset.y, minlength=n_counts).reshape(-1, model.n_labels)
+    return Model(model.nodes, model.roots, counts.astype(np.int64), LeafKind.COUNTS, model.n_features, model.labels)
+
+
+# First trees are small, so that a good one is there at once.
+FIRST_SPLITS = 8
+# Large samples take long to grow their largest trees; one of this size comes before.
+MEDIUM_SPLITS = 64
+# Makes a tree, in the room that one thread has for it.
+TreeMaker = Callable[[Any], Any]
+
+
+def blank(samples: Any) -> TreeMaker:
+    """A single leaf that holds every sample."""
+    return lambda bench: breeding.Individual(samples).plant(bench)
+
+
+def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
+    """Criterion and number of splits of each greedily grown tree, in the order of growth."""
+    most = max(1, n_samples // options.min_samples_leaf)
+    largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
+    small = min(FIRST_SPLITS, largest)
+    medium = min(MEDIUM_SPLITS, largest)
+    first, *others = options.blends
+    # One small tree comes at once, then medium ones, one of them for accuracy alone if that is among the criteria; then
+    # the large ones, which are better, and at last variety.
+    plan = [(first, small), (first, medium), *((blend, medium) for blend in others if blend == 0 and medium < largest)]
+    plan += [(blend, largest) for blend in options.blends]
+    return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
+
+
+def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
+    """What makes the first trees that the options ask for."""
+    if not options.greedy:
+        return [blank(samples)]
+    return [_grower(samples, objective, options, blend, size) for blend, size in plan_sizes(samples.n_samples, options)]
+
+
+def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
+    def grow(bench: Any) -> Any:
+        tree = breeding.Individual(samples).plant(bench)
+        entropy = options.impurity == "entropy"
+        if n_splits > 0:
+            tree.grow(0, objective, bench, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
+        tree.trim(objective, bench)
+        return tree
+
+    return grow
+
+
+def take_trees(
+    forest: Model, dataset: Dataset, samples: Any, objective: Any, options: TrainingOptions
+) -> list[TreeMaker]:
+    """What makes the trees of a forest, with class counts of the samples; those with too many leaves are left out."""
+    if forest.n_features != dataset.n_features:
+        raise ModelError(
+            f"{forest.source}: its trees have {forest.n_features} features, {dataset.source} has {dataset.n_features}; "
+            "start from trees for the same data"
+        )
+    if not set(forest.labels) & set(dataset.labels):
+        raise ModelError(
+            f"{forest.source}: none of its labels occurs in {dataset.source}; start from trees for the same data"
+        )
+    trees = [forest.tree(position) for position in range(forest.n_trees)]
+    small = [tree for tree in trees if tree.n_leaves <= options.max_leaves]
+    if not small:
+        raise RequestError(
+            f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise --max-leaves or "
+            "start from smaller trees"
+        )
+
+    def taker(tree: Model) -> TreeMaker:
+        return lambda bench: as_individual(tree, samples, objective, bench)
+
+    return [taker(tree) for tree in small]

@@ -1,0 +1,178 @@
+"""What the result of a training run depends on, as plain values, for checkpoints and manifests.
+
+A record beside a trained model of how it was made: options, data, versions, figures, times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metasilvae._version import VERSION
+from metasilvae.dataset import Dataset
+from metasilvae.formats import fingerprints
+from metasilvae.io.storage import STANDARD_STREAM, read_packed
+from metasilvae.model import Model
+from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.training.options import PUBLIC_NAMES, ForestOptions, TrainingOptions
+from metasilvae.training.runs import TrainedModel
+from metasilvae.verification.metrics import Evaluation
+
+# Of the options, the one that may change where a single run goes on.
+TIME_LIMIT = "time-limit"
+# Options of a forest by their names on the command line; its trees have the others.
+_FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
+
+
+def describe_run(
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: TrainingOptions | ForestOptions,
+    seeds: Sequence[int],
+    forest: Model | None = None,
+) -> dict[str, Any]:
+    """All that the result depends on; `forest` holds trees to start from. JSON gives it back as it is."""
+    return {
+        "versions": {"metasilvae": VERSION, "numpy": np.__version__, "python": platform.python_version()},
+        "data": describe_data(dataset),
+        "perturbation": {
+            "description": perturbation.describe(),
+            "fingerprint": fingerprints.of_boxes(perturbation.boxes(dataset), dataset),
+        },
+        "start": None if forest is None else fingerprints.of_model(forest),
+        "options": _describe_options(options),
+        "seeds": list(seeds),
+    }
+
+
+def fingerprint_run(run: dict[str, Any]) -> str:
+    """A digest of a description; two runs that may go on from the same checkpoint have the same one.
+
+    Names of files, the version of Python and the time limit make no difference.
+    """
+    options = {name: value for name, value in run["options"].items() if name != TIME_LIMIT}
+    versions = {name: version for name, version in run["versions"].items() if name != "python"}
+    data = {name: value for name, value in run["data"].items() if name != "file"}
+    parts = [versions, data, run["perturbation"]["fingerprint"], run["start"], options, run["seeds"]]
+    return fingerprints.fingerprint((json.dumps(parts, sort_keys=True),))
+
+
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "file": dataset.source,
+        "rows": dataset.n_samples,
+        "features": dataset.n_features,
+        "classes": dataset.n_labels,
+        "fingerprint": fingerprints.of_dataset(dataset),
+    }
+
+
+def _describe_options(options: TrainingOptions | ForestOptions) -> dict[str, Any]:
+    """Options by their names on the command line; the seed stands elsewhere."""
+    if isinstance(options, ForestOptions):
+        own = {
+            _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): as_json(getattr(options, field.name))
+            for field in fields(options)
+            if field.name != "tree"
+        }
+        return {**_describe_options(options.tree), **own}
+    found = asdict(options)
+    del found["seed"]
+    found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
+    return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
+
+
+def as_json(value: Any) -> Any:
+    """JSON has neither tuples nor infinite numbers; here the latter mean that there is no limit."""
+    if isinstance(value, tuple):
+        return [as_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+FORMAT = "metasilvae manifest 1"
+SUFFIX = ".manifest.json"
+
+
+def name_manifest(output: str) -> str | None:
+    """Where the manifest of a model is; standard output, pipes and devices have none."""
+    if output == STANDARD_STREAM or (Path(output).exists() and not Path(output).is_file()):
+        return None
+    return output + SUFFIX
+
+
+def describe_models(
+    output: str,
+    run: dict[str, Any],
+    runs: Sequence[TrainedModel],
+    kept: Sequence[TrainedModel],
+    test: Dataset | None,
+    command: str,
+    started: datetime,
+    n_starts: int,
+) -> dict[str, Any]:
+    """The manifest of a model that was written.
+
+    Parameters
+    ----------
+    run : dict
+        Of `metasilvae.training.provenance.describe_run`.
+    runs, kept : sequences of TrainedModel
+        All that were trained, and those in the file.
+    command : str
+        As it was typed.
+    """
+    ended = datetime.now(timezone.utc)
+    return {
+        "format": FORMAT,
+        "command": command,
+        **run,
+        "test_data": None if test is None else describe_data(test),
+        "model": {
+            "sha256": hashlib.sha256(read_packed(output)).hexdigest(),
+            "seeds": [each.seed for each in kept],
+            "trees": sum(each.model.n_trees for each in kept),
+            "leaves": sum(each.model.n_leaves for each in kept),
+            "depth": max(each.model.max_depth for each in kept),
+        },
+        "runs": [_describe_run(each) for each in runs],
+        "starts": n_starts,
+        "started": started.isoformat(timespec="seconds"),
+        "ended": ended.isoformat(timespec="seconds"),
+        "seconds": (ended - started).total_seconds(),
+    }
+
+
+def format_manifest(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _describe_run(run: TrainedModel) -> dict[str, Any]:
+    held_out = None if run.held_out_fitness is None else {"rows": run.held_out_rows, "phi": run.held_out_fitness}
+    return {
+        "seed": run.seed,
+        "seconds": run.seconds,
+        "end": None if run.stop_reason is None else run.stop_reason.value,
+        "leaves": run.model.n_leaves,
+        "training": _describe_figures(run, run.training),
+        "held_out": held_out,
+        "test": None if run.test is None else _describe_figures(run, run.test),
+    }
+
+
+def _describe_figures(run: TrainedModel, evaluation: Evaluation) -> dict[str, Any]:
+    return {
+        "rows": evaluation.dataset.n_samples,
+        "phi": run.phi(evaluation),
+        "accuracy": evaluation.accuracy,
+        "stability": evaluation.stability,
+        "robustness": evaluation.robustness,
+    }

@@ -1,0 +1,121 @@
+"""How good, how stable and how large a model is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.model import AnswerTable, Model
+from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.prediction import check_width, match_labels, predict
+from metasilvae.verification.forest import INTERRUPTED, Limits
+from metasilvae.verification.objective import Fitness
+from metasilvae.verification.verdicts import VerdictCounts
+from metasilvae.verification.verifier import make_query, verify
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of one model on one data set, under one perturbation or under none.
+
+    Attributes
+    ----------
+    n_correct : int
+    tally : Tally or None
+        Verdict counts, where there was a perturbation.
+    is_interrupted : bool
+        Whether rows are undecided only because the work was ended early.
+    """
+
+    model: Model
+    dataset: Dataset
+    n_correct: int
+    perturbation: Perturbation | None = None
+    tally: VerdictCounts | None = None
+    is_interrupted: bool = False
+
+    @property
+    def accuracy(self) -> float:
+        return self.n_correct / self.dataset.n_samples
+
+    @property
+    def stability(self) -> float | None:
+        return None if self.tally is None else float(self.tally.stability)
+
+    @property
+    def robustness(self) -> float | None:
+        return None if self.tally is None else float(self.tally.robustness)
+
+    def phi(self, fitness: Fitness) -> float:
+        """What the figures are worth; there must be a perturbation."""
+        assert self.stability is not None
+        assert self.robustness is not None
+        return fitness.value(self.accuracy, self.stability, self.robustness)
+
+    @property
+    def accuracy_efficiency(self) -> float:
+        """Accuracy for each leaf."""
+        return self.accuracy / self.model.n_leaves
+
+    @property
+    def stability_efficiency(self) -> float | None:
+        """Stability for each leaf."""
+        return None if self.stability is None else self.stability / self.model.n_leaves
+
+
+def evaluate(
+    model: Model,
+    dataset: Dataset,
+    perturbations: Sequence[Perturbation] = (),
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    limits: Limits | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> list[Evaluation]:
+    """Evaluate under each perturbation, or accuracy alone where none is given.
+
+    Parameters
+    ----------
+    limits : Limits or None
+        What may be spent on one row of a forest; None decides every row, however long it takes.
+    stop : threading.Event or None
+        Once set, rows of a forest that are left stay undecided, and perturbations that are left are left out.
+    on_rows : function
+        Called with the number of rows that were done under a perturbation since the last call, by any thread.
+    """
+    if not perturbations:
+        answers = classify(model, dataset, voting=voting, jobs=jobs)
+        true_labels = match_labels(model, dataset)
+        is_correct = (true_labels >= 0) & (answers.only_label[answers.ids] == true_labels)
+        return [Evaluation(model, dataset, int(is_correct.sum()))]
+    evaluations = []
+    for perturbation in perturbations:
+        if stop is not None and stop.is_set():
+            break
+        question = make_query(model, dataset, perturbation, voting=voting)
+        outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        tally, is_interrupted = outcome.tally, INTERRUPTED in outcome.reasons.values()
+        evaluations.append(Evaluation(model, dataset, tally.correct, perturbation, tally, is_interrupted))
+    return evaluations
+
+
+def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> AnswerTable:
+    """Answers for the rows of a data set that belongs to the model."""
+    check_width(model, dataset)
+    return predict(model, dataset.X, voting, jobs)
+
+
+def confusion(model: Model, dataset: Dataset, answers: AnswerTable) -> dict[tuple[str, str], int]:
+    """Number of rows for each pair of true label and answer; the labels of a tied answer are joined by commas."""
+    named = [",".join(model.labels[label] for label in label_set) for label_set in answers.sets]
+    pairs, counts = np.unique(np.stack([dataset.y, answers.ids]), axis=1, return_counts=True)
+    return {
+        (dataset.labels[label], named[answer]): int(count)
+        for (label, answer), count in zip(pairs.T, counts, strict=True)
+    }

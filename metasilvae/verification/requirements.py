@@ -1,0 +1,111 @@
+"""Requirements such as ``stability>=0.8`` that a script can rely on.
+
+Shares are compared as exact fractions. Undecided rows leave a share between a lower and an upper bound; a requirement
+is undecided when it holds for one and fails for the other.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from metasilvae.errors import RequestError
+from metasilvae.verification.verdicts import Outcome
+
+OPERATORS: dict[str, Callable[[Fraction, Fraction], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_SYNTAX = re.compile(r"\s*([a-z]+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
+
+
+def _accuracy(outcome: Outcome) -> tuple[Fraction, Fraction]:
+    return outcome.tally.accuracy, outcome.tally.accuracy
+
+
+def _stability(outcome: Outcome) -> tuple[Fraction, Fraction]:
+    tally = outcome.tally
+    return tally.stability, Fraction(tally.stable + tally.no_info, tally.size)
+
+
+def _robustness(outcome: Outcome) -> tuple[Fraction, Fraction]:
+    tally = outcome.tally
+    return tally.robustness, Fraction(tally.robust + outcome.undecided_correct, tally.size)
+
+
+METRICS: dict[str, Callable[[Outcome], tuple[Fraction, Fraction]]] = {
+    "accuracy": _accuracy,
+    "stability": _stability,
+    "robustness": _robustness,
+}
+
+
+class GateResult(enum.IntEnum):
+    """Result of one or several requirements; the value is the exit code of the command."""
+
+    HOLDS = 0
+    VIOLATED = 3
+    UNDECIDED = 4
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One requirement."""
+
+    metric: str
+    comparison: str
+    bound: Fraction
+    text: str
+
+    @classmethod
+    def parse(cls, text: str, sizes: Sequence[str] = ()) -> Gate:
+        """A requirement on a share of the rows, or on one of the sizes, whose bound may be any number."""
+        match = _SYNTAX.fullmatch(text)
+        if match is None or match[1] not in (*METRICS, *sizes) or (match[4] and match[1] in sizes):
+            of_sizes = f"; {' or '.join(sizes)} may be compared with any number" if sizes else ""
+            raise RequestError(
+                f"requirement '{text}' is not understood; write METRIC OPERATOR NUMBER, for example 'stability>=0.8', "
+                f"with a metric out of {', '.join(METRICS)}, an operator out of {' '.join(OPERATORS)}, and a number "
+                f"from 0 to 1 (or from 0% to 100%){of_sizes}"
+            )
+        bound = Fraction(match[3]) / (100 if match[4] else 1)
+        if bound > 1 and match[1] not in sizes:
+            raise RequestError(f"requirement '{text}': a share is at most 1; write 80% or 0.8")
+        return cls(match[1], match[2], bound, text.strip())
+
+    def accepts(self, value: Fraction | int) -> bool:
+        """Whether the requirement holds for a known value."""
+        return OPERATORS[self.comparison](Fraction(value), self.bound)
+
+    def check(self, outcome: Outcome) -> GateResult:
+        compare = OPERATORS[self.comparison]
+        lower, upper = METRICS[self.metric](outcome)
+        if lower == upper:
+            return GateResult.HOLDS if compare(lower, self.bound) else GateResult.VIOLATED
+        at_ends = {compare(lower, self.bound), compare(upper, self.bound)}
+        if self.comparison == "==":
+            return GateResult.UNDECIDED if lower <= self.bound <= upper else GateResult.VIOLATED
+        if len(at_ends) == 2:
+            return GateResult.UNDECIDED
+        return GateResult.HOLDS if at_ends.pop() else GateResult.VIOLATED
+
+    def explain(self, outcome: Outcome, result: GateResult) -> str:
+        lower, upper = METRICS[self.metric](outcome)
+        found = f"{float(lower):.6g}" if lower == upper else f"between {float(lower):.6g} and {float(upper):.6g}"
+        return f"{self.text}: {result.name.lower()} ({self.metric} is {found})"
+
+
+def combine(results: Iterable[GateResult]) -> GateResult:
+    """One violated requirement decides; else one undecided one does."""
+    seen = set(results)
+    for result in (GateResult.VIOLATED, GateResult.UNDECIDED):
+        if result in seen:
+            return result
+    return GateResult.HOLDS

@@ -1,0 +1,440 @@
+"""Files of shards, with verdicts or with radii, joined into what one run over all rows would have found.
+
+A shard's file carries a note of what it belongs to: fingerprints of the model, the data and the perturbation, so that
+files that do not belong together are told apart whatever their names are.
+
+Work divided among the jobs of a batch array: each job knows its number and how many they are.
+
+A verification in pieces: rows are shared out to tasks, and what they find is put together again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, RequestError
+from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
+from metasilvae.formats.fingerprints import of_boxes, of_dataset, of_model
+from metasilvae.io.storage import display_name, read_source
+from metasilvae.model import AnswerTable, LabelSet
+from metasilvae.verification.forest import Limits
+from metasilvae.verification.radius import Radii
+from metasilvae.verification.verdicts import Outcome, Stability, Verdict
+from metasilvae.verification.verifier import VerificationQuery, verify
+
+T = TypeVar("T")
+_SYNTAX = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part `number` of `count`, counted from 1."""
+
+    number: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise RequestError(f"there is no shard {self.number} of {self.count}; shards are counted from 1 to N")
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        found = _SYNTAX.fullmatch(text.strip())
+        if found is None:
+            raise RequestError(f"shard {text!r} is not understood; write I/N, for example 3/50")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def take_items(self, items: Sequence[T], what: str = "items") -> Sequence[T]:
+        """This shard's items, next to each other: those of all shards in a row are all items in order."""
+        self._check(len(items), what)
+        return items[(self.number - 1) * len(items) // self.count : self.number * len(items) // self.count]
+
+    def take_rows(self, n_rows: int) -> NDArray[np.intp]:
+        """This shard's rows, one in every `count`: a file in which the hard rows lie together is divided evenly."""
+        self._check(n_rows, "rows")
+        return np.arange(self.number - 1, n_rows, self.count, dtype=np.intp)
+
+    def _check(self, n_items: int, what: str) -> None:
+        if self.count > n_items:
+            raise RequestError(f"{n_items} {what} cannot be divided into {self.count} shards; use at most {n_items}")
+
+
+# Rows of a task if they are few; a forest may need a second for a row, and a task should be done in a minute.
+ROWS_PER_PIECE = 16
+# More tasks than this keep the scheduler busier than the workers.
+MOST_PIECES = 1024
+
+
+def plan_pieces(n_rows: int) -> list[Shard]:
+    """Pieces that depend on the number of rows alone, not on who works on them."""
+    n_pieces = min(-(-n_rows // ROWS_PER_PIECE), MOST_PIECES)
+    return [Shard(number + 1, n_pieces) for number in range(n_pieces)]
+
+
+def verify_in_pieces(
+    question: VerificationQuery,
+    executor: TaskExecutor,
+    limits: Limits | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Outcome:
+    """The same as `metasilvae.verification.verifier.verify`, by tasks; its time is that of all tasks together.
+
+    Once the executor is stopped, rows whose tasks are not done stay undecided, as far as they need a search.
+    """
+    n_rows = question.dataset.n_samples
+    pieces = plan_pieces(n_rows)
+    shared = executor.share(question)
+    # Pieces are of equal size but for one row.
+    tasks = [(shared, piece, limits) for piece in pieces]
+    results = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
+    rows = [piece.take_rows(n_rows) for piece in pieces]
+    outcomes = [
+        _give_up(question.subset(places)) if outcome is None else outcome
+        for places, outcome in zip(rows, results, strict=True)
+    ]
+    return join_outcomes(rows, outcomes)
+
+
+def _verify_piece(question: VerificationQuery, piece: Shard, limits: Limits | None) -> Outcome:
+    part = question.subset(piece.take_rows(question.dataset.n_samples))
+    return verify(part, 1, limits=limits, stop=Abandonment())
+
+
+def _give_up(question: VerificationQuery) -> Outcome:
+    """What can be said without a search."""
+    stopped = threading.Event()
+    stopped.set()
+    return verify(question, 1, stop=stopped)
+
+
+def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
+    """Put outcomes together; `rows` tells for each of them where its rows belong, and all together are 0, 1, 2 ..."""
+    return Outcome(**_join(rows, outcomes))
+
+
+def join_radii(rows: Sequence[NDArray[np.intp]], radii: Sequence[Radii]) -> Radii:
+    """The same for radii."""
+    return Radii(**_join(rows, radii))
+
+
+def _join(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome | Radii]) -> dict[str, Any]:
+    numbers: dict[LabelSet, int] = {}
+    ids: list[NDArray[np.int32]] = []
+    reasons: dict[int, str] = {}
+    for places, outcome in zip(rows, outcomes, strict=True):
+        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.answers.sets]
+        ids.append(np.array(own_numbers, dtype=np.int32)[outcome.answers.ids])
+        reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
+    answers = AnswerTable(tuple(numbers), _place(rows, ids))
+    arrays = {
+        each.name: _place(rows, [getattr(outcome, each.name) for outcome in outcomes])
+        for each in fields(outcomes[0])
+        if isinstance(getattr(outcomes[0], each.name), np.ndarray)
+    }
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return {"answers": answers, "seconds": seconds, "reasons": dict(sorted(reasons.items())), **arrays}
+
+
+def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:
+    """One array of the parts, with each item at its row."""
+    whole = np.empty((sum(map(len, rows)), *parts[0].shape[1:]), dtype=parts[0].dtype)
+    for places, part in zip(rows, parts, strict=True):
+        whole[places] = part
+    return whole
+
+
+# Stability of each verdict.
+_STABILITY = {
+    Verdict.ROBUST.word: Stability.STABLE,
+    Verdict.FRAGILE.word: Stability.UNSTABLE,
+    Verdict.VULNERABLE.word: Stability.STABLE,
+    Verdict.BROKEN.word: Stability.UNSTABLE,
+    Verdict.NO_INFO.word: Stability.UNKNOWN,
+}
+# Formats that hold all that is needed to join them.
+MERGEABLE_FORMATS = ("jsonl", "json")
+_MOST_LISTED = 8
+VERDICTS, RADII = "verdicts", "radii"
+# Of rows, features, trees, shards: more than can be written down.
+_MOST = 2**53
+_ROW_KINDS = {"row": int, "label": str, "answer": list}
+_SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
+
+
+class ModelFacts(Protocol):
+    """What reports say of a model."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def is_forest(self) -> bool: ...
+    @property
+    def n_trees(self) -> int: ...
+    @property
+    def n_leaves(self) -> int: ...
+    @property
+    def max_depth(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ShardNote:
+    """Where a shard's verdicts or radii belong.
+
+    Attributes
+    ----------
+    number, count : int
+    n_rows, n_features : int
+        Of all shards together.
+    model, data, perturbation : str
+        Fingerprints.
+    limits : dict
+        Limits for each row, which verdicts may depend on.
+    is_forest, n_trees, n_leaves, max_depth
+        Of the model.
+    content : str
+        `VERDICTS` or `RADII`.
+    """
+
+    number: int
+    count: int
+    n_rows: int
+    n_features: int
+    model: str
+    data: str
+    perturbation: str
+    limits: dict[str, float]
+    is_forest: bool
+    n_trees: int
+    n_leaves: int
+    max_depth: int
+    content: str = VERDICTS
+
+    @classmethod
+    def of(
+        cls, question: VerificationQuery, shard: Shard, limits: dict[str, float], content: str = VERDICTS
+    ) -> ShardNote:
+        """The note for a shard of a question about all rows."""
+        model, dataset = question.model, question.dataset
+        return cls(
+            shard.number,
+            shard.count,
+            dataset.n_samples,
+            dataset.n_features,
+            of_model(model),
+            of_dataset(dataset),
+            of_boxes(replace(question.boxes, groups=question.groups), dataset),
+            limits,
+            model.is_forest,
+            model.n_trees,
+            model.n_leaves,
+            model.max_depth,
+            content,
+        )
+
+
+@dataclass(frozen=True)
+class MergedModel:
+    """The model that all shards are about, as far as they tell."""
+
+    source: str
+    labels: tuple[str, ...]
+    is_forest: bool
+    n_trees: int
+    n_leaves: int
+    max_depth: int
+
+
+@dataclass(frozen=True)
+class MergedQuestion:
+    """What all shards are about; the samples themselves are not known and stand as zeros."""
+
+    model: MergedModel
+    dataset: Dataset
+    voting: str
+
+
+_NOTE_KINDS = {
+    **dict.fromkeys(("number", "count", "n_rows", "n_features", "n_trees", "n_leaves", "max_depth"), int),
+    **dict.fromkeys(("model", "data", "perturbation", "content"), str),
+    "limits": dict,
+    "is_forest": bool,
+}
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """What a shard's file holds."""
+
+    name: str
+    note: ShardNote
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def shard(self) -> Shard:
+        return Shard(self.note.number, self.note.count)
+
+
+def read_shard(source: str) -> ShardFile:
+    """Read what ``verify --shard`` wrote, as JSON lines or as one document."""
+    name = display_name(source)
+    try:
+        text = read_source(source).decode()
+        if text.startswith("{\n"):
+            summary = json.loads(text)
+            rows = summary.pop("rows")
+        else:
+            *rows, last = [json.loads(line) for line in text.splitlines()]
+            summary = last["summary"]
+        _check_kinds(summary, _SUMMARY_KINDS)
+        for row in rows:
+            _check_kinds(row, _ROW_KINDS)
+        note = ShardNote(**summary["shard"]) if "shard" in summary else None
+        if note is not None:
+            _check_kinds(asdict(note), _NOTE_KINDS)
+            Shard(note.number, note.count)
+        is_valid = {VERDICTS: _has_verdict, RADII: _has_radius}[VERDICTS if note is None else note.content]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, RequestError):
+        raise DataError(
+            f"{name}: is not a whole file of a shard; expected what `metasilvae verify --shard I/N` writes in full"
+        ) from None
+    if note is None:
+        raise DataError(f"{name}: holds the results of all rows, not of a shard; `verify --shard I/N` writes shards")
+    shard = ShardFile(name, note, summary, rows)
+    expected = range(note.number - 1, note.n_rows, note.count)
+    is_complete = len(rows) == len(expected) and [row["row"] for row in rows] == list(expected)
+    if not is_complete or not all(is_valid(row) and isinstance(row.get("reason", ""), str) for row in rows):
+        raise DataError(
+            f"{name}: its {len(rows)} rows are not those of shard {shard.shard} of {note.n_rows} rows; verify it again"
+        )
+    return shard
+
+
+def _has_verdict(row: dict[str, Any]) -> bool:
+    verdict = row.get("verdict")
+    return isinstance(verdict, str) and verdict in _STABILITY
+
+
+def _has_radius(row: dict[str, Any]) -> bool:
+    """Whether a row has a radius, and none that is at most smaller; null stands for an infinite one."""
+    radius = row.get("radius", math.nan)
+    bounds = [math.inf if value is None else value for value in (radius, row.get("at_most", radius))]
+    return all(type(bound) is float or (type(bound) is int and bound <= _MOST) for bound in bounds) and (
+        0 <= bounds[0] <= bounds[1]
+    )
+
+
+def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
+    """Refuse values of another type, and numbers that nothing has so many of."""
+    for key, kind in kinds.items():
+        value: Any = document[key]
+        is_absurd = isinstance(value, int) and not 0 <= value <= _MOST
+        is_odd_list = isinstance(value, list) and not (value and all(type(item) is str for item in value))
+        if type(value) is not kind or is_absurd or is_odd_list:
+            raise TypeError(key)
+
+
+def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outcome | Radii]:
+    """The question, the perturbation and the outcome or radii of all rows; shards may come in any order."""
+    shards = sorted(shards, key=lambda shard: shard.note.number)
+    _check_fit(shards)
+    first = shards[0]
+    note, summary = first.note, first.summary
+    labels = tuple(dict.fromkeys(_labels_in(shards)))
+    place = {label: position for position, label in enumerate(labels)}
+    rows = [shard.shard.take_rows(note.n_rows) for shard in shards]
+    found = (
+        join_radii(rows, [_radii_of(shard, place) for shard in shards])
+        if note.content == RADII
+        else join_outcomes(rows, [_outcome_of(shard, place) for shard in shards])
+    )
+    y = np.empty(note.n_rows, dtype=np.int32)
+    for places, shard in zip(rows, shards, strict=True):
+        y[places] = [place[row["label"]] for row in shard.rows]
+    X = np.broadcast_to(np.float64(0), (note.n_rows, note.n_features))
+    model = MergedModel(summary["model"], labels, note.is_forest, note.n_trees, note.n_leaves, note.max_depth)
+    question = MergedQuestion(model, Dataset(X, y, labels, None, summary["data"]), summary["voting"])
+    return question, summary["perturbation"], found
+
+
+def _labels_in(shards: Iterable[ShardFile]) -> Iterable[str]:
+    for shard in shards:
+        for row in shard.rows:
+            yield row["label"]
+            yield from row["answer"]
+
+
+def _answers_of(shard: ShardFile, place: dict[str, int]) -> tuple[AnswerTable, NDArray[np.bool_]]:
+    sets: dict[LabelSet, int] = {}
+    answers = [tuple(place[label] for label in row["answer"]) for row in shard.rows]
+    ids = np.array([sets.setdefault(answer, len(sets)) for answer in answers], dtype=np.int32)
+    is_correct = np.array([row["answer"] == [row["label"]] for row in shard.rows], dtype=np.bool_)
+    return AnswerTable(tuple(sets), ids), is_correct
+
+
+def _reasons_of(shard: ShardFile) -> dict[int, str]:
+    return {position: row["reason"] for position, row in enumerate(shard.rows) if "reason" in row}
+
+
+def _outcome_of(shard: ShardFile, place: dict[str, int]) -> Outcome:
+    stability = np.array([_STABILITY[row["verdict"]] for row in shard.rows], dtype=np.uint8)
+    return Outcome(*_answers_of(shard, place), stability, shard.summary["seconds"], _reasons_of(shard))
+
+
+def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
+    def numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
+        return np.array([np.inf if value is None else value for value in values], dtype=np.float64)
+
+    lower = numbers(row["radius"] for row in shard.rows)
+    upper = numbers(row.get("at_most", row["radius"]) for row in shard.rows)
+    return Radii(*_answers_of(shard, place), lower, upper, shard.summary["seconds"], _reasons_of(shard))
+
+
+def _check_fit(shards: Sequence[ShardFile]) -> None:
+    """Refuse files that are not all shards of one run, each once."""
+    first = shards[0]
+    differences = {
+        "content": "does not hold the same kind of results as",
+        "count": "is one of another number of shards than",
+        "model": "was verified with another model than",
+        "data": "was verified on other data than",
+        "perturbation": "was verified under another perturbation than",
+        "limits": "was verified with other limits than",
+    }
+    for shard in shards[1:]:
+        for name, difference in differences.items():
+            if getattr(first.note, name) != getattr(shard.note, name):
+                raise DataError(f"{shard.name}: {difference} {first.name}; merge those of one run")
+        if shard.summary["voting"] != first.summary["voting"]:
+            raise DataError(
+                f"{shard.name}: was verified with another voting than {first.name}; merge shards of one run"
+            )
+    by_number: dict[int, str] = {}
+    for shard in shards:
+        if shard.note.number in by_number:
+            raise DataError(
+                f"{shard.name}: is shard {shard.shard} like {by_number[shard.note.number]}; give each shard once"
+            )
+        by_number[shard.note.number] = shard.name
+    n_missing = first.note.count - len(by_number)
+    if n_missing:
+        missing = (number for number in range(1, first.note.count + 1) if number not in by_number)
+        listed = ", ".join(map(str, islice(missing, _MOST_LISTED)))
+        listed += f" and {n_missing - _MOST_LISTED} more" if n_missing > _MOST_LISTED else ""
+        raise DataError(f"{n_missing} of {first.note.count} shards are missing: {listed}; verify them, then merge all")

@@ -1,0 +1,142 @@
+"""What a verification found out, row by row and in total."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.model import AnswerTable
+
+
+class Stability(enum.IntEnum):
+    """Whether a perturbation can change the answer for a row."""
+
+    UNSTABLE = 0
+    STABLE = 1
+    UNKNOWN = 2
+
+
+class Verdict(enum.IntEnum):
+    """Stability and correctness in one word."""
+
+    ROBUST = 0
+    FRAGILE = 1
+    VULNERABLE = 2
+    BROKEN = 3
+    NO_INFO = 4
+
+    @property
+    def word(self) -> str:
+        return self.name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class VerdictCounts:
+    """Numbers of rows, by silva's names."""
+
+    size: int
+    correct: int
+    wrong: int
+    stable: int
+    unstable: int
+    no_info: int
+    robust: int
+    fragile: int
+    vulnerable: int
+    broken: int
+
+    @property
+    def accuracy(self) -> Fraction:
+        return Fraction(self.correct, self.size)
+
+    @property
+    def stability(self) -> Fraction:
+        return Fraction(self.stable, self.size)
+
+    @property
+    def robustness(self) -> Fraction:
+        return Fraction(self.robust, self.size)
+
+    def as_dict(self) -> dict[str, int]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of verifying one model on one data set under one perturbation.
+
+    Attributes
+    ----------
+    answers : AnswerTable
+        Answer for each unperturbed row.
+    is_correct : bool array, shape (n_samples,)
+        Whether the answer is the true label and nothing else.
+    stability : uint8 array, shape (n_samples,)
+        Values of `Stability`.
+    seconds : float
+        Time of the analysis.
+    reasons : dict
+        For undecided rows, why.
+    witness_leaves : int32 array, shape (n_samples, n_trees), or None
+        For unstable rows of a forest, a leaf of each tree; where they meet, the answer is another one.
+    row_seconds : float64 array, shape (n_samples,), or None
+        Time of each row, where rows are decided one by one.
+    """
+
+    answers: AnswerTable
+    is_correct: NDArray[np.bool_]
+    stability: NDArray[np.uint8]
+    seconds: float
+    reasons: dict[int, str] = field(default_factory=dict)
+    witness_leaves: NDArray[np.int32] | None = None
+    row_seconds: NDArray[np.float64] | None = None
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.is_correct)
+
+    def subset(self, rows: NDArray[np.intp]) -> Outcome:
+        """What was found out about some rows."""
+        arrays = {
+            each.name: getattr(self, each.name)[rows]
+            for each in fields(self)
+            if isinstance(getattr(self, each.name), np.ndarray)
+        }
+        answers = AnswerTable(self.answers.sets, self.answers.ids[rows])
+        reasons = {item: self.reasons[row] for item, row in enumerate(rows.tolist()) if row in self.reasons}
+        return replace(self, answers=answers, reasons=reasons, **arrays)
+
+    @cached_property
+    def verdicts(self) -> NDArray[np.uint8]:
+        """Values of `Verdict`, shape (n_samples,)."""
+        when_correct = np.array([Verdict.FRAGILE, Verdict.ROBUST, Verdict.NO_INFO], dtype=np.uint8)
+        when_wrong = np.array([Verdict.BROKEN, Verdict.VULNERABLE, Verdict.NO_INFO], dtype=np.uint8)
+        return np.where(self.is_correct, when_correct[self.stability], when_wrong[self.stability])
+
+    @cached_property
+    def tally(self) -> VerdictCounts:
+        verdicts = np.bincount(self.verdicts, minlength=len(Verdict))
+        stability = np.bincount(self.stability, minlength=len(Stability))
+        n_correct = int(self.is_correct.sum())
+        return VerdictCounts(
+            size=self.n_samples,
+            correct=n_correct,
+            wrong=self.n_samples - n_correct,
+            stable=int(stability[Stability.STABLE]),
+            unstable=int(stability[Stability.UNSTABLE]),
+            no_info=int(stability[Stability.UNKNOWN]),
+            robust=int(verdicts[Verdict.ROBUST]),
+            fragile=int(verdicts[Verdict.FRAGILE]),
+            vulnerable=int(verdicts[Verdict.VULNERABLE]),
+            broken=int(verdicts[Verdict.BROKEN]),
+        )
+
+    @cached_property
+    def undecided_correct(self) -> int:
+        """Rows that may turn out robust: correct, stability not known."""
+        return int((self.is_correct & (self.stability == Stability.UNKNOWN)).sum())

@@ -1,0 +1,107 @@
+"""The evaluate command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from support.command import HARD_FOREST, TREE, run, write
+
+
+def records(*arguments: object) -> list[dict]:
+    return json.loads(run("evaluate", *arguments, "--format", "json").stdout)["evaluations"]
+
+
+def test_accuracy_alone(tree: str, rows: str) -> None:
+    assert records(tree, rows) == [
+        {"model": tree, "accuracy": 2 / 7, "trees": 1, "leaves": 4, "depth": 2, "acc/leaves": 2 / 28}
+    ]
+
+
+def test_one_line_for_each_model_and_radius(tree: str, rows: str, tmp_path: Path) -> None:
+    stump = write(tmp_path, "stump.silva", "classifier-decision-tree 2 3 a bb c LEAF 1 0 0")
+    found = records(tree, stump, rows, "--epsilon", 0, "--epsilon", 0.1)
+    assert [(r["model"], r["perturbation"]) for r in found] == [
+        (tree, "l_inf 0"), (tree, "l_inf 0.1"), (stump, "l_inf 0"), (stump, "l_inf 0.1"),
+    ]  # fmt: skip
+    assert found[1] == {
+        "model": tree, "perturbation": "l_inf 0.1", "accuracy": 2 / 7, "stability": 2 / 7, "robustness": 1 / 7,
+        "robust": 1, "fragile": 1, "vulnerable": 1, "broken": 4, "no_info": 0,
+        "trees": 1, "leaves": 4, "depth": 2, "acc/leaves": 2 / 28, "st/leaves": 2 / 28,
+    }  # fmt: skip
+    assert found[3]["stability"] == found[3]["st/leaves"] == 1.0
+    assert found[3]["accuracy"] == 3 / 7
+
+
+def test_text_table(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(tree).parent)
+    assert run("evaluate", "tree.silva", "rows.csv", "--epsilon", "0.1").stdout == (
+        "model       perturbation  accuracy  stability  robustness  robust  fragile  vulnerable  broken  no_info  trees"
+        "  leaves  depth  acc/leaves  st/leaves\n"
+        "tree.silva  l_inf 0.1       0.2857     0.2857      0.1429       1        1           1       4        0      1"
+        "       4      2     0.07143    0.07143\n"
+    )
+
+
+def test_markdown(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(tree).parent)
+    assert run("evaluate", "tree.silva", "rows.csv", "--format", "markdown").stdout == (
+        "| model | accuracy | trees | leaves | depth | acc/leaves |\n"
+        "|---|---:|---:|---:|---:|---:|\n"
+        "| tree.silva | 0.2857 | 1 | 4 | 2 | 0.07143 |\n"
+    )
+
+
+def test_csv_keeps_all_digits(tree: str, rows: str) -> None:
+    (record,) = csv.DictReader(io.StringIO(run("evaluate", tree, rows, "--format", "csv", "--epsilon", "0.1").stdout))
+    assert float(record["accuracy"]) == 2 / 7
+    assert record["broken"] == "4"
+
+
+def test_confusion(tree: str, rows: str) -> None:
+    text = run("evaluate", tree, rows, "--confusion").stdout
+    table = text[text.index("true label ") :].splitlines()
+    assert [line.split() for line in table] == [
+        ["true", "label", "a", "bb", "c", "a,bb", "a,bb,c", "bb,c"],
+        ["a", "2", "0", "0", "0", "1", "0"],
+        ["bb", "0", "0", "0", "1", "0", "1"],
+        ["c", "1", "0", "0", "0", "0", "1"],
+    ]
+    document = json.loads(run("evaluate", tree, rows, "--confusion", "--format", "json").stdout)
+    (confusion,) = document["confusions"]
+    assert confusion["model"] == tree
+    assert sum(cell["rows"] for cell in confusion["counts"]) == 7
+    assert {"label": "c", "answer": "bb,c", "rows": 1} in confusion["counts"]
+
+
+def test_a_forest_is_verified_within_limits(forest: str, tmp_path: Path) -> None:
+    rows = write(tmp_path, "r.csv", "a,0.1,0\nb,0.9,0\n")
+    (record,) = records(forest, rows)
+    assert (record["accuracy"], record["trees"], record["leaves"]) == (0.5, 2, 3)
+    (record,) = records(forest, rows, "--epsilon", 0.1)
+    assert (record["stability"], record["robust"], record["vulnerable"], record["no_info"]) == (1.0, 1, 1, 0)
+    (record,) = records(forest, rows, "--epsilon", 0.6, "--sample-timeout", 9)
+    assert (record["stability"], record["fragile"], record["broken"]) == (0.0, 1, 1)
+    hard = write(tmp_path, "hard.silva", HARD_FOREST)
+    (record,) = records(hard, rows, "--epsilon", 0.6, "--sample-steps", 1)
+    assert (record["stability"], record["no_info"]) == (0.0, 2)
+
+
+def test_a_model_from_standard_input(rows: str) -> None:
+    (record,) = json.loads(run("evaluate", "-", rows, "--format", "json", stdin=TREE).stdout)["evaluations"]
+    assert record["model"] == "<stdin>"
+
+
+def test_a_warning_for_all_radii_is_told_once(tree: str, tmp_path: Path) -> None:
+    rows = write(tmp_path, "r.csv", "a,0.1,0.1\nx,0.9,0\n")
+    result = run("evaluate", tree, rows, "--epsilon", 0, "--epsilon", 1, "--epsilon", 2)
+    assert result.stderr.count("warning:") == 1
+    assert "1 rows of" in result.stderr
+
+
+def test_an_input_is_not_replaced(tree: str, rows: str) -> None:
+    assert "is read by this command" in run("evaluate", tree, rows, "-o", tree, code=2).stderr
+    assert Path(tree).read_text() == TREE

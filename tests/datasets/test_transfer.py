@@ -1,0 +1,225 @@
+"""Transfers against a server that breaks off, lies, moves and forgets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.web_server import Site, serving
+
+from metasilvae.datasets import remote as module
+from metasilvae.datasets.remote import Received, RemoteFile, compute_checksum, is_intact, transfer
+from metasilvae.errors import OutputError, TransferError
+
+CONTENT = bytes(range(256)) * 1000
+CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(Site({"/a.bin": CONTENT})) as site:
+        yield site
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "a.bin"
+
+
+def part_of(target: Path) -> Path:
+    return target.with_name("a.bin.part")
+
+
+def remote(site: Site, size: int | None = len(CONTENT), path: str = "a.bin", checksum: str = CHECKSUM) -> RemoteFile:
+    return RemoteFile((site.url(path),), checksum, size)
+
+
+def run(file: RemoteFile, target: Path) -> list[Received]:
+    return list(transfer(file, target))
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+@pytest.mark.parametrize("tells_length", [True, False])
+def test_a_file_arrives_and_progress_ends_at_its_size(
+    site: Site, target: Path, size: int | None, tells_length: bool
+) -> None:
+    site.tells_length = tells_length
+    steps = run(remote(site, size), target)
+    assert target.read_bytes() == CONTENT
+    assert not part_of(target).exists()
+    assert [step.n_bytes for step in steps] == sorted({step.n_bytes for step in steps})
+    assert steps[-1] == Received(len(CONTENT), len(CONTENT) if size or tells_length else None)
+
+
+def test_a_cut_transfer_goes_on_by_itself(site: Site, target: Path) -> None:
+    site.cuts = [1000, 70_000]
+    run(remote(site), target)
+    assert target.read_bytes() == CONTENT
+    assert [asked for _, asked in site.requests] == [None, "bytes=1000-", "bytes=71000-"]
+
+
+def test_a_cut_transfer_of_unknown_size_fails_its_check(site: Site, target: Path) -> None:
+    site.cuts, site.tells_length = [1000], False
+    with pytest.raises(TransferError, match=r"1000 bytes.*checksum is wrong"):
+        run(remote(site, size=None), target)
+    assert not target.exists()
+
+
+def test_what_has_arrived_is_kept_when_the_loop_is_left(site: Site, target: Path) -> None:
+    for received in transfer(remote(site), target):
+        if received.n_bytes:
+            break
+    assert 0 < part_of(target).stat().st_size < len(CONTENT)
+    kept = part_of(target).stat().st_size
+    steps = run(remote(site), target)
+    assert target.read_bytes() == CONTENT
+    assert steps[0].n_bytes == kept
+    assert site.requests[-1][1] == f"bytes={kept}-"
+
+
+def test_a_server_that_always_cuts_at_once(site: Site, target: Path) -> None:
+    site.cuts = [500] + [0] * 50
+    with pytest.raises(TransferError, match="broke after 500 of 256000 bytes; 500 bytes are kept, the same command"):
+        run(remote(site), target)
+    assert len(site.requests) == 2
+    site.cuts = []
+    run(remote(site), target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_server_that_sends_crumbs_is_left_in_the_end(site: Site, target: Path) -> None:
+    site.cuts = [1] * 1000
+    with pytest.raises(TransferError, match=r"broke after \d+ of"):
+        run(remote(site), target)
+    assert len(site.requests) == module.MOST_CONNECTIONS
+
+
+@pytest.mark.parametrize("behaviour", ["knows_ranges", "shifts_ranges"])
+def test_a_server_without_ranges_sends_everything_again(site: Site, target: Path, behaviour: str) -> None:
+    part_of(target).write_bytes(CONTENT[:1234])
+    setattr(site, behaviour, not getattr(site, behaviour))
+    run(remote(site), target)
+    assert target.read_bytes() == CONTENT
+    assert [asked for _, asked in site.requests] == ["bytes=1234-", *([None] if behaviour == "shifts_ranges" else [])]
+
+
+def test_a_wrong_checksum(site: Site, target: Path) -> None:
+    site.files["/a.bin"] = CONTENT[::-1]
+    with pytest.raises(TransferError, match=r"256000 bytes\) is not the file expected there, its checksum is wrong"):
+        run(remote(site), target)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_wrong_beginning_is_fetched_again(site: Site, target: Path) -> None:
+    part_of(target).write_bytes(b"x" * 5000)
+    run(remote(site), target)
+    assert target.read_bytes() == CONTENT
+    assert [asked for _, asked in site.requests] == ["bytes=5000-", None]
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+def test_a_complete_part(site: Site, target: Path, size: int | None) -> None:
+    part_of(target).write_bytes(CONTENT)
+    run(remote(site, size), target)
+    assert target.read_bytes() == CONTENT
+    # Without a known size only the server can tell that nothing is missing; then it is fetched again.
+    assert len(site.requests) == (0 if size else 2)
+
+
+def test_a_part_that_is_too_long(site: Site, target: Path) -> None:
+    part_of(target).write_bytes(CONTENT + b"x")
+    run(remote(site), target)
+    assert target.read_bytes() == CONTENT
+    assert site.requests == [("/a.bin", None)]
+
+
+def test_a_login_page_is_refused_before_it_is_read(site: Site, target: Path) -> None:
+    site.files["/a.bin"] = b"<html>please log in</html>"
+    with pytest.raises(TransferError, match="offers 26 bytes, the file expected there has 256000"):
+        run(remote(site), target)
+    assert not part_of(target).exists()
+
+
+def test_an_endless_answer(site: Site, target: Path) -> None:
+    site.files["/a.bin"], site.tells_length = CONTENT * 2, False
+    with pytest.raises(TransferError, match="more bytes come than"):
+        run(remote(site), target)
+
+
+def test_an_endless_answer_of_unknown_size(site: Site, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    site.tells_length = False
+    with pytest.raises(TransferError, match="more bytes come than"):
+        run(remote(site, size=None), target)
+
+
+def test_not_found(site: Site, target: Path) -> None:
+    with pytest.raises(TransferError, match=r"/b\.bin: the server answers 404 Not Found; check the network, or try"):
+        run(remote(site, path="b.bin"), target)
+
+
+def test_redirected(site: Site, target: Path) -> None:
+    site.moved = {"/old.bin": "/a.bin", "/circle": "/circle"}
+    part_of(target).write_bytes(CONTENT[:77])
+    run(remote(site, path="old.bin"), target)
+    assert target.read_bytes() == CONTENT
+    assert site.requests == [("/old.bin", "bytes=77-"), ("/a.bin", "bytes=77-")]
+    with pytest.raises(TransferError, match="the server answers 302"):
+        run(remote(site, path="circle"), target)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def test_no_network(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    file = RemoteFile((f"http://127.0.0.1:{free_port()}/a.bin",), CHECKSUM, len(CONTENT))
+    with pytest.raises(TransferError, match=r"cannot be reached \(Connection refused\); check the network"):
+        run(file, target)
+
+
+def test_the_next_address_is_tried(site: Site, target: Path) -> None:
+    file = RemoteFile((site.url("b.bin"), site.url("a.bin")), CHECKSUM, len(CONTENT))
+    run(file, target)
+    assert target.read_bytes() == CONTENT
+    file = RemoteFile((site.url("b.bin"), site.url("c.bin")), CHECKSUM, len(CONTENT))
+    with pytest.raises(TransferError, match=r"b\.bin: the server answers 404 .*; .*c\.bin: the server answers 404"):
+        run(file, target)
+
+
+def test_a_folder_is_a_mirror_too(tmp_path: Path, target: Path) -> None:
+    (tmp_path / "there").write_bytes(CONTENT)
+    part_of(target).write_bytes(CONTENT[:10])
+    run(RemoteFile(((tmp_path / "there").as_uri(),), CHECKSUM, len(CONTENT)), target)
+    assert target.read_bytes() == CONTENT
+    with pytest.raises(TransferError, match="cannot be reached"):
+        run(RemoteFile(((tmp_path / "missing").as_uri(),), CHECKSUM, len(CONTENT)), target)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk(site: Site, target: Path) -> None:
+    part_of(target).symlink_to("/dev/full")
+    with pytest.raises(OutputError, match="cannot be written: No space left"):
+        run(remote(site), target)
+
+
+def test_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "hello"
+    path.write_bytes(b"hello world\n")
+    # As `git hash-object` and `sha256sum` print them.
+    assert compute_checksum(path, "git-blob") == "git-blob:3b18e512dba79e4c8300dd08aeb37f8e728b8dad"
+    sha256 = "sha256:a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447"
+    assert compute_checksum(path, "sha256") == sha256
+    assert is_intact(path, sha256)
+    assert not is_intact(path, sha256[:-1] + "8")
+    assert not is_intact(tmp_path / "missing", sha256)
+    with pytest.raises(ValueError, match="no such checksum: crc"):
+        compute_checksum(path, "crc")

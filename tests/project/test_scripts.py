@@ -1,0 +1,85 @@
+"""The scripts take what their heads say, and run, on small data."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.command import run
+from support.documented import ROOT
+from support.script_parsers import SCRIPTS, options_of_script
+
+# A short run of each, in a folder with small data in the place of the paper's, and an empty folder.
+SHORT_RUNS = {
+    "scripts/bench_ablation.py": "--data data --sets breast-cancer --repeat 1",
+    "scripts/bench_cluster.py": "--workers 1 --tasks 5 --trees 1 --epsilon 0.1 builtin:iris/train",
+    "scripts/bench_forest.py": "--data data --golden empty --cases mnist-1-5 --limit 1",
+    "scripts/bench_forest_training.py": "--data data --sets breast-cancer --trees 2 --models forests",
+    "scripts/bench_load.py": "--rows 200 --repeat 1",
+    "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
+    "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
+    "scripts/bench_verify.py": "--data data --models models --repeat 1",
+    "scripts/fuzz/run.py": "model --runs 50",
+    "scripts/make_command_reference.py": "--output commands.md",
+    "scripts/make_datasets.py": "--folder sets",
+    "scripts/make_demo_model.py": "--output tree.silva",
+    "scripts/soak.py": "--minutes 0.001 --seed 1",
+}
+NOT_RUN = {
+    "scripts/bench_scaling.py": "its smallest study takes ten seconds",
+    "scripts/check_golden.py": "needs recorded verdicts; test_reference.py runs it where they are",
+    "scripts/paper.py": "test_paper.py runs it",
+}
+LIBRARIES = {
+    "scripts/bench_cluster.py": "distributed",
+    "scripts/bench_forest.py": "sklearn",
+    "scripts/make_datasets.py": "sklearn",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scripts")
+    for name in ("empty", "models"):
+        (folder / name).mkdir()
+    for name in ("breast-cancer", "mnist-1-5"):
+        (folder / "data" / name).mkdir(parents=True)
+        for split in ("train", "test"):
+            run("data", "convert", f"builtin:circle/{split}", folder / "data" / name / f"{split}.csv.gz")
+    run("train", "builtin:circle/train", folder / "models" / "mnist-1-5-tree.silva", "--epsilon", 1, "--preset", "cart")
+    return folder
+
+
+def read_usage(script: str) -> str:
+    """The lines in the head of a script that say how to call it."""
+    head = (ROOT / script).read_text(encoding="utf-8").split('"""')[1]
+    lines = re.findall(r"^ {4}.*$", head, re.MULTILINE)
+    return "\n".join(line for line in lines if "scripts/" in line or line.strip().startswith("["))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_takes_the_options_of_its_head(script: str) -> None:
+    usage = read_usage(script)
+    assert f"python {script}" in usage
+    assert set(re.findall(r"--[a-z-]+", usage)) <= options_of_script(script)
+
+
+def test_every_script_is_run_or_left_out_for_a_reason() -> None:
+    assert sorted([*SHORT_RUNS, *NOT_RUN]) == SCRIPTS
+    for script, words in SHORT_RUNS.items():
+        assert set(re.findall(r"--[a-z-]+", words)) <= set(re.findall(r"--[a-z-]+", read_usage(script))), script
+
+
+@pytest.mark.parametrize("script", SHORT_RUNS)
+def test_a_script_runs(script: str, folder: Path) -> None:
+    if script in LIBRARIES:
+        pytest.importorskip(LIBRARIES[script])
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    line = [sys.executable, ROOT / script, *SHORT_RUNS[script].split()]
+    found = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr

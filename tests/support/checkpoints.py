@@ -1,0 +1,88 @@
+"""Runs that are stored and resumed after every step."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.formats.silva_models import format_model
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.checkpoint.files import pack, unpack
+from metasilvae.training.checkpoint.runs import Checkpoint
+from metasilvae.training.options import ForestOptions, TrainingOptions, forest_options_for, options_for
+from metasilvae.training.protocol import Progress
+from metasilvae.training.provenance import describe_run
+from metasilvae.training.trainers import AnyTrainer, make_trainer
+
+SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population": 6, "elitism": 2}
+
+
+PLAIN: dict[str, Any] = {**SHORT, "rehearse": False}
+
+
+CASES: dict[str, TrainingOptions | ForestOptions] = {
+    "tree": options_for("default", **PLAIN, seed=3),
+    "no elite": options_for("default", **{**PLAIN, "elitism": 0, "crossover": 1.0}),
+    "impatient": options_for("default", **{**PLAIN, "generations": 40, "patience": 2}),
+    "held out": options_for("default", **PLAIN, validation=0.3),
+    "some features": options_for("default", **PLAIN, allowed_features=2),
+    "paper": options_for("paper", generations=6, population=5, initial_population=5),
+    "cart": options_for("cart"),
+    "rehearsed": options_for("default", **SHORT, polish=1),
+    "rehearsed, held out": options_for("default", **SHORT, polish=1, validation=0.3),
+    "reached target": options_for("default", **PLAIN, target=0.9),
+    "forest": forest_options_for("default", 4, **{**SHORT, "generations": 1}),
+    "plain forest": forest_options_for("fast", 6, seed=2),
+    "independent": forest_options_for("fast", 5, "independent", validation=0.3),
+    "forest with target": forest_options_for("fast", 9, target=0.9),
+}
+
+
+@functools.cache
+def coarse() -> Dataset:
+    """Few values and three labels, so that leaves tie often and figures repeat."""
+    rng = np.random.default_rng(7)
+    X = rng.integers(0, 5, (50, 3)).astype(np.float64)
+    y = ((X.sum(axis=1) + rng.integers(0, 4, 50)) % 3).astype(np.int32)
+    return Dataset(X, y, ("a", "b", "c"))
+
+
+def make(case: str, jobs: int = 1) -> AnyTrainer:
+    return make_trainer(coarse(), Ball(0.6), CASES[case], jobs)
+
+
+def strip(record: Progress) -> Progress:
+    return dataclasses.replace(record, seconds=0.0)
+
+
+@functools.cache
+def whole_run(case: str) -> tuple[list[Progress], str, float | None, object]:
+    trainer = make(case)
+    records = [strip(record) for record in trainer.run()]
+    return records, format_model(trainer.model), trainer.held_out_fitness, trainer.stop_reason
+
+
+def stored(state: dict[str, Any]) -> dict[str, Any]:
+    return unpack(pack(state))
+
+
+def describe(options: TrainingOptions | ForestOptions = CASES["tree"], **changes: Any) -> dict[str, Any]:
+    dataset = changes.pop("dataset", coarse())
+    return describe_run(dataset, changes.pop("perturbation", Ball(0.6)), options, changes.pop("seeds", [3]), **changes)
+
+
+def written(tmp_path: Any, case: str = "tree", n_steps: int = 4) -> str:
+    """A checkpoint after some steps."""
+    path = str(tmp_path / "run.checkpoint")
+    keeper = Checkpoint(path, describe(CASES[case]), every=n_steps)
+    trainer = make(case)
+    keeper.resume(3, trainer)
+    running = trainer.run()
+    for _ in range(n_steps):
+        keeper.note(3, next(running), trainer)
+    running.close()
+    return path

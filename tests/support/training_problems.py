@@ -1,0 +1,79 @@
+"""Random training problems, and the slow evaluation of their trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metasilvae._core.breeding import Individual, Objective, TrainingSet
+from metasilvae.dataset import Dataset
+from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.perturbations.boxes import Boxes
+from metasilvae.verification.verifier import make_query, verify
+
+WEIGHTS = [(0.9, 0.1, 0.0), (1.0, 0.0, 0.0), (0.5, 0.25, 0.25), (0.0, 0.0, 1.0), (1.0, 1.0, -0.5)]
+
+
+@dataclass(frozen=True)
+class FeatureRadii:
+    """Boxes with a radius and limits for each feature."""
+
+    arrays: tuple[np.ndarray, ...]
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        return Boxes(dataset.X, dataset.X, *self.arrays)
+
+    def describe(self) -> str:
+        return "radii"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A random training problem."""
+
+    dataset: Dataset
+    radii: FeatureRadii
+
+    @property
+    def samples(self) -> TrainingSet:
+        return TrainingSet(self.dataset.X, self.dataset.y, self.dataset.n_labels, *self.radii.arrays)
+
+    def objective(self, weights: tuple[float, float, float] = WEIGHTS[0], **limits: int) -> Objective:
+        n = self.dataset.n_samples
+        return Objective(*(weight / n for weight in weights), range(self.dataset.n_features), **limits)
+
+
+def random_problem(rng: np.random.Generator, n_samples: int | None = None) -> Problem:
+    n = n_samples or int(rng.integers(2, 40))
+    d, m = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+    # Few distinct values make ties, samples on thresholds and equal events common.
+    X = rng.choice([rng.integers(0, 6, (n, d)).astype(float), rng.random((n, d)), rng.normal(size=(n, d)) * 1e9])
+    scale = float(np.abs(X).max()) or 1.0
+    down = rng.choice([0.0, 0.1, 0.25, 0.5], d) * scale
+    up = down if rng.random() < 0.5 else rng.choice([0.0, 0.1, 0.25, 0.5], d) * scale
+    cut = rng.random() < 0.3
+    low = X.min(axis=0) if cut else np.full(d, -np.inf)
+    high = X.max(axis=0) if cut else np.full(d, np.inf)
+    y = rng.integers(0, m, n).astype(np.int32)
+    labels = tuple(f"c{i}" for i in range(m))
+    return Problem(Dataset(np.ascontiguousarray(X), y, labels), FeatureRadii((down, up, low, high)))
+
+
+def model_of(individual: Individual, problem: Problem) -> Model:
+    feature, threshold, left, right, counts = individual.nodes()
+    nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
+    for name, column in zip(("feature", "threshold", "left", "right"), (feature, threshold, left, right), strict=True):
+        nodes[name] = column
+    is_leaf = feature < 0
+    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
+    dataset = problem.dataset
+    return Model(
+        nodes, np.zeros(1, dtype=np.int32), counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels
+    )
+
+
+def full_tallies(individual: Individual, problem: Problem) -> tuple[int, int, int]:
+    """Correct, stable and robust samples by the verifier, which knows nothing of increments."""
+    tally = verify(make_query(model_of(individual, problem), problem.dataset, problem.radii), jobs=1).tally
+    return tally.correct, tally.stable, tally.robust

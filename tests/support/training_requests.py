@@ -1,0 +1,21 @@
+"""What options of `train` mean for the library."""
+
+from __future__ import annotations
+
+import click
+
+from metasilvae.cli.parameters import PhraseCommand
+from metasilvae.cli.training_parameters import read_request, training_options
+
+
+def request(*arguments: str):
+    """What a command line asks for."""
+    found = []
+
+    @click.command(cls=PhraseCommand)
+    @training_options
+    def parse(**options) -> None:
+        found.append(read_request(**options))
+
+    parse.main(list(arguments), standalone_mode=False)
+    return found[0]

@@ -1,0 +1,287 @@
+"""The estimators keep scikit-learn's promises, and are what the command line makes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.command import run
+
+sklearn = pytest.importorskip("sklearn")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.ensemble import RandomForestClassifier  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.naive_bayes import GaussianNB  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import MinMaxScaler  # noqa: E402
+from sklearn.tree import DecisionTreeClassifier  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+import metasilvae  # noqa: E402
+from metasilvae import Ball, Limits, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
+from metasilvae.cli.training_parameters import training_options  # noqa: E402
+from metasilvae.errors import ModelError  # noqa: E402
+from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
+from metasilvae.interop.imports import import_object  # noqa: E402
+from metasilvae.sklearn import fitness_scorer, robust_accuracy_scorer, stability_scorer  # noqa: E402
+
+TREE = MetaSilvaeClassifier(preset="fast")
+FOREST = RobustForestClassifier(3, preset="fast")
+TRAIN, TEST = read_dataset("builtin:iris/train"), read_dataset("builtin:iris/test")
+
+
+def arrays(dataset: metasilvae.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    return dataset.X, np.array(dataset.labels)[dataset.y]
+
+
+def is_largest(shares: np.ndarray) -> np.ndarray:
+    return np.asarray(shares == shares.max(axis=1, keepdims=True))
+
+
+X, y = arrays(TRAIN)
+X_TEST, Y_TEST = arrays(TEST)
+
+
+@parametrize_with_checks([TREE, FOREST])
+def test_promises_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+class TestParameters:
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_they_are_those_of_the_command_line(self, estimator: Any) -> None:
+        other_names = {
+            "n_jobs": "jobs", "random_state": "seed", "weights": "weight", "n_trees": "trees",
+            "method": "forest-method",
+        }  # fmt: skip
+        known = {"--jobs", "--perturbation"}
+
+        @training_options
+        def command() -> None: ...
+
+        for option in command.__click_params__:  # type: ignore[attr-defined]
+            known |= {name for name in option.opts if name.startswith("--")}
+        for name in set(estimator.get_params()) - {"options"}:
+            assert f"--{other_names.get(name, name).replace('_', '-')}" in known
+
+    def test_the_model_is_that_of_the_command_line(self, tmp_path: Path) -> None:
+        run("train", "builtin:iris/train", tmp_path / "a.silva", "--epsilon", "0.2", "--seed", "3", "--max-leaves", "4")
+        MetaSilvaeClassifier(0.2, random_state=3, max_leaves=4).fit(X, y).save(tmp_path / "b.silva")
+        assert (tmp_path / "a.silva").read_bytes() == (tmp_path / "b.silva").read_bytes()
+
+    def test_so_is_the_forest(self, tmp_path: Path) -> None:
+        words = ["--epsilon", "0.2", "--seed", "3", "--trees", "3", "--preset", "fast", "--row-sample", "0.5"]
+        run("train", "builtin:iris/train", tmp_path / "a.silva", *words)
+        forest = RobustForestClassifier(3, 0.2, random_state=3, preset="fast", row_sample=0.5).fit(X, y)
+        assert same_model(forest.model_, read_model(str(tmp_path / "a.silva")))
+
+    def test_every_parameter_has_an_effect(self) -> None:
+        changes: dict[str, Any] = {
+            "epsilon": 0.3, "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
+            "max_depth": 1, "max_leaves": 2, "min_samples_leaf": 45, "leaf_cost": 50.0, "radius_factor": 5.0,
+            "caution": 1.0, "rehearse": True, "max_iteration": 1, "patience": 1, "time_limit": 1.0, "validation": 0.5,
+            "options": {"population": 5}, "random_state": 8,
+        }  # fmt: skip
+        assert set(changes) | {"n_jobs"} == set(TREE.get_params())
+        usual = TREE._choose_options(), TREE._perturbation()
+        for name, value in changes.items():
+            changed = clone(TREE).set_params(**{name: value})
+            assert (changed._choose_options(), changed._perturbation()) != usual, name
+
+    def test_random_state(self) -> None:
+        tree = MetaSilvaeClassifier(random_state=np.random.RandomState(1))
+        first, second = tree._seed(), tree._seed()
+        assert first != second
+        assert MetaSilvaeClassifier(random_state=np.random.RandomState(1))._seed() == first
+        assert MetaSilvaeClassifier(random_state=np.int64(7))._seed() == 7
+        assert len({MetaSilvaeClassifier(random_state=None)._seed() for _ in range(5)}) > 1
+
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_the_number_of_threads_has_none(self, estimator: Any) -> None:
+        one, two = (clone(estimator).set_params(n_jobs=n_jobs).fit(X, y) for n_jobs in (None, 2))
+        assert same_model(one.model_, two.model_)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"epsilon": -1.0}, "epsilon is -1"),
+            ({"preset": "worst"}, "preset 'worst'"),
+            ({"options": {"no_such": 1}}, "no such option: no_such"),
+            ({"max_leaves": 0}, "max-leaves is 0"),
+        ],
+    )
+    def test_wrong_values(self, change: dict[str, Any], message: str) -> None:
+        for estimator in (TREE, FOREST):
+            with pytest.raises(ValueError, match=message):
+                clone(estimator).set_params(**change).fit(X, y)
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_certificates_are_verdicts(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
+        for epsilon in (0.0, 0.1, 0.5, 2.0):
+            outcome = metasilvae.verify(fitted.model_, TEST, epsilon)
+            assert np.array_equal(fitted.certify(X_TEST, epsilon), outcome.stability == 1)
+            figures = fitted.shares(X_TEST, Y_TEST, epsilon)
+            tally = outcome.tally
+            assert figures == (float(tally.accuracy), float(tally.stability), float(tally.robustness))
+            assert fitted.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
+
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_witnesses(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
+        stable, points = fitted.certify(X_TEST, 0.5, witnesses=True)
+        assert 0 < stable.sum() < len(stable)
+        assert np.array_equal(stable, fitted.certify(X_TEST, 0.5))
+        assert np.isnan(points[stable]).all()
+        assert (points[~stable] >= (X_TEST - 0.5)[~stable]).all()
+        assert (points[~stable] <= (X_TEST + 0.5)[~stable]).all()
+        # Of tied classes the first one is predicted, so that only the probabilities tell a tie from its first class.
+        before, after = fitted.predict_proba(X_TEST[~stable]), fitted.predict_proba(points[~stable])
+        assert not (is_largest(before) == is_largest(after)).all(axis=1).any()
+
+    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    def test_radius(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
+        radii = fitted.radius(X_TEST)
+        assert np.array_equal(radii, metasilvae.find_radii(fitted.model_, TEST).lower)
+        for row in range(0, len(X_TEST), 7):
+            assert fitted.certify(X_TEST[row : row + 1], radii[row])
+            assert not fitted.certify(X_TEST[row : row + 1], np.nextafter(radii[row], np.inf))
+
+    def test_limits(self) -> None:
+        forest = RobustForestClassifier(15, preset="fast", random_state=1).fit(X, y)
+        few = Limits(steps=1)
+        exact, quick = forest.certify(X_TEST, 0.4), forest.certify(X_TEST, 0.4, limits=few)
+        assert not (quick & ~exact).any()
+        assert (forest.radius(X_TEST, limits=few) <= forest.radius(X_TEST)).all()
+        scores = [robust_accuracy_scorer(0.4, limits)(forest, X_TEST, Y_TEST) for limits in (few, None)]
+        assert scores == [forest.robust_score(X_TEST, Y_TEST, 0.4, limits=limits) for limits in (few, None)]
+        assert scores[0] <= scores[1]
+
+    def test_the_limits_of_a_perturbation_stay(self) -> None:
+        tree = MetaSilvaeClassifier(perturbation=Ball(0.1, 0.0, 8.0), preset="fast").fit(X, y)
+        assert tree._perturbation(0.5) == Ball(0.5, 0.0, 8.0)
+        assert tree._perturbation(Ball(0.5)) == Ball(0.5)
+        with pytest.raises(ValueError, match="epsilon is -1"):
+            tree.certify(X, -1.0)
+
+    def test_score_in_training(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        assert tree.robust_score_ == tree.robust_score(X, y)
+        forest = clone(FOREST).fit(X, y)
+        assert 0 < forest.robust_score_ <= forest.score(X, y)
+
+    def test_unknown_labels_are_wrong(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        assert tree.shares(X_TEST, np.full(len(X_TEST), "rose"))[0] == 0
+        with pytest.raises(ValueError, match="y has the shape"):
+            tree.robust_score(X_TEST, Y_TEST[:3])
+
+    def test_probabilities(self) -> None:
+        for estimator in (TREE, FOREST):
+            fitted = clone(estimator).fit(X, y)
+            shares = fitted.predict_proba(X_TEST)
+            assert np.allclose(shares.sum(axis=1), 1)
+            assert np.array_equal(fitted.classes_[shares.argmax(axis=1)], fitted.predict(X_TEST))
+
+    def test_ties(self) -> None:
+        tree = clone(TREE).fit([[0.0], [0.0], [0.0], [0.0]], ["b", "c", "a", "c"])
+        assert tree.predict([[0.0]]) == ["c"]
+        tree = clone(TREE).fit([[0.0]] * 4, ["b", "a", "a", "b"])
+        assert tree.predict([[1.0]]) == ["a"]
+        assert tree.predict_proba([[1.0]]).tolist() == [[0.5, 0.5]]
+        assert tree.shares([[0.0]], ["a"]) == (0.0, 1.0, 0.0)
+
+    def test_labels_that_no_file_can_hold(self, tmp_path: Path) -> None:
+        odd = np.where(y == "setosa", "Iris, the bristly", y)
+        tree = clone(TREE).fit(X, odd)
+        assert tree.predict(X[:1]) == odd[:1]
+        tree.save(tmp_path / "tree.silva")
+        assert read_model(str(tmp_path / "tree.silva")).labels == ("class-0", "class-1", "class-2")
+
+    def test_not_fitted(self, tmp_path: Path) -> None:
+        for call in (
+            lambda tree: tree.certify(X),
+            lambda tree: tree.radius(X),
+            lambda tree: tree.robust_score(X, y),
+            lambda tree: tree.save(tmp_path / "tree.silva"),
+        ):
+            with pytest.raises(NotFittedError):
+                call(clone(TREE))
+
+
+class TestSelection:
+    def test_pickle(self) -> None:
+        for estimator in (TREE, FOREST):
+            fitted = clone(estimator).fit(X, y)
+            again = pickle.loads(pickle.dumps(fitted))
+            assert same_model(again.model_, fitted.model_)
+            assert np.array_equal(again.predict(X_TEST), fitted.predict(X_TEST))
+
+    def test_scorers(self) -> None:
+        tree = clone(TREE).fit(X, y)
+        accuracy, stability, robustness = tree.shares(X_TEST, Y_TEST, 0.3)
+        assert robust_accuracy_scorer(0.3)(tree, X_TEST, Y_TEST) == robustness
+        assert stability_scorer(0.3)(tree, X_TEST, Y_TEST) == stability
+        assert fitness_scorer(0.3)(tree, X_TEST, Y_TEST) == pytest.approx(0.9 * accuracy + 0.1 * stability)
+        assert robust_accuracy_scorer()(tree, X_TEST, Y_TEST) == tree.robust_score(X_TEST, Y_TEST)
+        assert pickle.loads(pickle.dumps(robust_accuracy_scorer(0.3))) == robust_accuracy_scorer(0.3)
+
+    def test_cross_validation(self) -> None:
+        scores = cross_val_score(TREE, X, y, cv=3, scoring=robust_accuracy_scorer(0.1))
+        assert (scores > 0.5).all()
+        assert (scores <= cross_val_score(TREE, X, y, cv=3)).all()
+
+    def test_pipeline(self) -> None:
+        pipeline = make_pipeline(MinMaxScaler(), MetaSilvaeClassifier(0.05, preset="fast")).fit(X, y)
+        assert pipeline.score(X_TEST, Y_TEST) > 0.8
+        scaled = pipeline[:-1].transform(X_TEST)
+        assert robust_accuracy_scorer()(pipeline, X_TEST, Y_TEST) == pipeline[-1].robust_score(scaled, Y_TEST)
+        alone = make_pipeline(TREE).fit(X, y)
+        assert stability_scorer(0.1)(alone, X_TEST, Y_TEST) == alone[-1].shares(X_TEST, Y_TEST, 0.1)[1]
+
+    def test_grid_search(self) -> None:
+        pipeline = make_pipeline(MinMaxScaler(), TREE)
+        grid = {"metasilvaeclassifier__max_leaves": [1, 4], "metasilvaeclassifier__epsilon": [0.02]}
+        search = GridSearchCV(pipeline, grid, cv=3, scoring=robust_accuracy_scorer(0.02)).fit(X, y)
+        assert search.best_params_["metasilvaeclassifier__max_leaves"] == 4
+        assert robust_accuracy_scorer(0.02)(search, X_TEST, Y_TEST) > 0.5
+
+    def test_other_estimators(self) -> None:
+        other = DecisionTreeClassifier(max_leaf_nodes=4, random_state=0).fit(X, y)
+        assert fitness_scorer(0.1, 1.0, 0.0)(other, X_TEST, Y_TEST) == other.score(X_TEST, Y_TEST)
+        model = import_object(other).model
+        tally = metasilvae.verify(model, TEST, 0.1).tally
+        assert robust_accuracy_scorer(0.1)(other, X_TEST, Y_TEST) == tally.robust / tally.size
+        assert 0 < tally.robust < tally.size
+        with pytest.raises(TypeError, match="trained for no epsilon"):
+            robust_accuracy_scorer()(other, X, y)
+        with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):
+            robust_accuracy_scorer(0.1)(GaussianNB().fit(X, y), X, y)
+
+    def test_forests_of_other_libraries(self) -> None:
+        other = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, y)
+        accuracy, robustness = (
+            scorer(other, X_TEST, Y_TEST) for scorer in (fitness_scorer(0.1, 1.0, 0.0), robust_accuracy_scorer(0.1))
+        )
+        assert 0 < robustness < accuracy <= other.score(X_TEST, Y_TEST)
+
+    def test_labels_of_other_estimators(self) -> None:
+        for labels in (TRAIN.y.astype(float), TRAIN.y.astype(bool), TRAIN.y, y):
+            other = DecisionTreeClassifier(random_state=0).fit(X, labels)
+            assert fitness_scorer(0.1, 1.0, 0.0)(other, X, labels) == 1.0
+
+    def test_names_of_features(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame(X, columns=list("abcd"))
+        tree = clone(TREE).fit(frame, y)
+        assert tree.feature_names_in_.tolist() == list("abcd")
+        with pytest.raises(ValueError, match="feature names should match"):
+            tree.certify(frame[list("dcba")])

@@ -1,0 +1,422 @@
+"""Training of forests: what it promises about its result, whatever the data and the workers."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from concurrent import futures
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import DataError, RequestError
+from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.silva_models import format_model, parse_model
+from metasilvae.perturbations.boxes import Ball, Enlarged
+from metasilvae.training import forest, tuning
+from metasilvae.training.forest import (
+    CANDIDATES,
+    CANDIDATES_IF_FEW,
+    COUNTED_TREES,
+    LARGEST_BATCH,
+    ForestTrainer,
+    Stoppable,
+    draw_evenly,
+    grow_forest,
+    grow_tree,
+    list_candidates,
+    plan_tree,
+    plan_tuning_splits,
+    score_candidate,
+    split_into_batches,
+    train_forest,
+    weigh_rows,
+)
+from metasilvae.training.forest_votes import GrowingForest, bound
+from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions, forest_options_for
+from metasilvae.training.protocol import StopReason
+
+EPSILON = Ball(0.1)
+
+
+@pytest.fixture(scope="module")
+def iris() -> Dataset:
+    return read_dataset("builtin:iris/train")
+
+
+@pytest.fixture(scope="module")
+def wine() -> Dataset:
+    return read_dataset("builtin:wine/train")
+
+
+@pytest.fixture
+def short_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "MOST_TREES", 2)
+    monkeypatch.setattr(tuning, "REPEATS", 1)
+
+
+def quick(n_trees: int = 7, **changes: object) -> ForestOptions:
+    changes.setdefault("rehearse", False)
+    changes.setdefault("generations", 0)
+    return forest_options_for("default", n_trees, **changes)  # type: ignore[arg-type]
+
+
+def finished(trainer: ForestTrainer) -> ForestTrainer:
+    for _ in trainer.run():
+        pass
+    return trainer
+
+
+# What every run promises
+
+
+@pytest.mark.parametrize("preset", ["default", "fast", "best", "paper", "cart"])
+def test_every_preset_trains_a_forest(preset: str, wine: Dataset) -> None:
+    trainer = ForestTrainer(wine, EPSILON, forest_options_for(preset, 5, rehearse=False, generations=3))
+    records = list(trainer.run())
+    assert [record.phase for record in records] == ["tree"] * 5
+    assert len(records) == trainer.n_steps
+    model = trainer.model
+    assert (model.n_trees, model.is_forest, model.labels) == (5, True, wine.labels)
+    assert bound(model, wine, EPSILON).tally.accuracy > 0.9
+    assert trainer.stop_reason is StopReason.ITERATIONS
+    assert format_model(parse_model(format_model(model).encode(), "-")) == format_model(model)
+    assert len({format_model(model.tree(position)) for position in range(5)}) > 2
+
+
+VARIANTS = {
+    "default": {},
+    "rehearsed": {"rehearse": True},
+    "independent": {"method": "independent"},
+    "rows and features": {"row_sample": 0.5, "allowed_features": 3},
+    "validation": {"validation": 0.25},
+    "search": {"generations": 4, "population": 6, "initial_population": 6},
+}
+
+
+@pytest.mark.usefixtures("short_rehearsal")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str, iris: Dataset) -> None:
+    options = quick(6, seed=5, **VARIANTS[variant])
+    trainers = [finished(ForestTrainer(iris, EPSILON, options, jobs)) for jobs in (1, 2, 5)]
+    assert len({format_model(trainer.model) for trainer in trainers}) == 1
+    other = replace(options, tree=replace(options.tree, seed=6))
+    assert format_model(train_forest(iris, EPSILON, other)) != format_model(trainers[0].model)
+    if variant == "rehearsed":
+        assert trainers[0].setting in CANDIDATES_IF_FEW
+        assert [trainer.setting for trainer in trainers] == [trainers[0].setting] * 3
+
+
+def test_the_records_tell_what_is_proven_about_the_forest(wine: Dataset) -> None:
+    trainer = ForestTrainer(wine, EPSILON, quick(8, radius_factor=1.0))
+    records = list(trainer.run())
+    last = records[-1]
+    tally = bound(trainer.model, wine, EPSILON).tally
+    assert last.accuracy == float(tally.accuracy)
+    assert last.stability == float(tally.stability)
+    assert last.robustness == float(tally.robustness)
+    assert (last.leaves, last.offspring) == (trainer.model.n_leaves, 8)
+    assert last.fitness == pytest.approx(0.9 * last.accuracy + 0.1 * last.stability)
+    assert [record.seconds for record in records] == sorted(record.seconds for record in records)
+
+
+def test_a_forest_beats_its_trees() -> None:
+    digits, epsilon = read_dataset("builtin:digits/train"), Ball(1.0)
+    model = train_forest(digits, epsilon, quick(11))
+    alone = [bound(model.tree(position), digits, epsilon).tally for position in range(11)]
+    together = bound(model, digits, epsilon).tally
+    assert together.correct > max(tally.correct for tally in alone)
+    assert together.robust > max(tally.robust for tally in alone)
+
+
+def test_rows_held_out_judge_and_teach_nothing(iris: Dataset) -> None:
+    trainer = finished(ForestTrainer(iris, EPSILON, quick(4, validation=0.25)))
+    assert trainer.held_out is not None
+    tally = bound(trainer.model, trainer.held_out, EPSILON).tally
+    assert trainer.held_out_fitness == pytest.approx(0.9 * float(tally.accuracy) + 0.1 * float(tally.stability))
+    assert int(trainer.model.tree(0).leaf_values.sum()) == iris.n_samples - trainer.held_out.n_samples
+    assert finished(ForestTrainer(iris, EPSILON, quick(2))).held_out_fitness is None
+
+
+def test_one_tree_is_a_forest_too(iris: Dataset) -> None:
+    model = train_forest(iris, EPSILON, quick(1))
+    assert (model.n_trees, model.is_forest) == (1, True)
+
+
+def test_some_of_the_trees(iris: Dataset) -> None:
+    options = quick(9, method="independent", seed=3)
+    whole = finished(ForestTrainer(iris, EPSILON, options)).model
+    parts = [train_forest(iris, EPSILON, replace(options, numbers=tuple(range(*ends)))) for ends in ((0, 4), (4, 9))]
+    trees = [format_model(part.tree(position)) for part in parts for position in range(part.n_trees)]
+    assert trees == [format_model(whole.tree(position)) for position in range(9)]
+
+
+@pytest.mark.usefixtures("short_rehearsal")
+def test_tasks_may_run_elsewhere(iris: Dataset) -> None:
+    options = quick(5, rehearse=True, seed=2)
+
+    def submit(function, *arguments):
+        # As on a cluster: what goes there and comes back is pickled.
+        function, arguments = pickle.loads(pickle.dumps((function, (iris, EPSILON, *arguments))))
+        future: futures.Future = futures.Future()
+        future.set_result(pickle.loads(pickle.dumps(function(*arguments))))
+        return future
+
+    elsewhere = finished(ForestTrainer(iris, EPSILON, options, submit=submit)).model
+    assert format_model(elsewhere) == format_model(train_forest(iris, EPSILON, options))
+
+
+# Ends before the end
+
+
+@pytest.mark.parametrize("method", ["reweighted", "independent"])
+def test_a_stop_keeps_the_trees_so_far(method: str, iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(40, method=method), 2)
+    for record in trainer.run():
+        if record.step == 4:
+            trainer.stop()
+    assert trainer.stop_reason is StopReason.INTERRUPTED
+    assert 5 <= trainer.model.n_trees < 40
+    whole = train_forest(iris, EPSILON, quick(40, method=method))
+    for position in range(5):
+        assert format_model(trainer.model.tree(position)) == format_model(whole.tree(position))
+
+
+@pytest.mark.usefixtures("short_rehearsal")
+@pytest.mark.parametrize("phase", ["warm-up", "rehearsal"])
+def test_a_stop_before_the_first_tree_leaves_a_tree(phase: str, iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(40, rehearse=True), 2)
+    for record in trainer.run():
+        if record.phase == phase:
+            trainer.stop()
+    assert trainer.stop_reason is StopReason.INTERRUPTED
+    assert trainer.setting is None
+    assert trainer.model.n_trees == 1
+    assert trainer.model.n_leaves > 1
+
+
+def test_a_run_that_was_stopped_at_once_answers_by_majority(iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(3))
+    trainer.stop()
+    assert list(trainer.run()) == []
+    assert (trainer.model.n_trees, trainer.model.n_leaves) == (1, 1)
+
+
+def test_leaving_the_loop_keeps_the_trees(iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(9))
+    for record in trainer.run():
+        if record.step == 2:
+            break
+    assert trainer.model.n_trees == 3
+
+
+def test_limits_of_time_and_target_end_a_run(wine: Dataset) -> None:
+    trainer = finished(ForestTrainer(wine, EPSILON, quick(100_000, time_limit=0.5)))
+    assert trainer.stop_reason is StopReason.TIME_LIMIT
+    assert 1 <= trainer.model.n_trees < 100_000
+    trainer = finished(ForestTrainer(wine, EPSILON, quick(100_000, target=0.9)))
+    assert trainer.stop_reason is StopReason.TARGET
+    assert trainer.model.n_trees < 1000
+
+
+def test_a_rehearsal_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPatch, iris: Dataset) -> None:
+    monkeypatch.setattr(forest, "REHEARSAL_SHARE", 1e-12)
+    trainer = ForestTrainer(iris, EPSILON, quick(5, rehearse=True, time_limit=1e6), 2)
+    phases = [record.phase for record in trainer.run()]
+    assert phases.count("rehearsal") < len(CANDIDATES_IF_FEW) * len(
+        plan_tuning_splits(iris.y, np.arange(iris.n_samples), 0)
+    )
+    assert trainer.setting == CANDIDATES_IF_FEW[0]
+    assert trainer.stop_reason is StopReason.ITERATIONS
+    plain = train_forest(iris, EPSILON, quick(5, rehearse=False).with_setting(CANDIDATES_IF_FEW[0]))
+    assert format_model(trainer.model) == format_model(plain)
+
+
+# Parts
+
+
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=30).filter(lambda weights: max(weights) > 1e-200),
+    st.integers(1, 60),
+    st.floats(0, 1),
+)
+@settings(max_examples=300, deadline=None)
+def test_rows_are_drawn_as_often_as_expected(weights: list[float], n_drawn: int, start: float) -> None:
+    drawn = np.bincount(draw_evenly(np.array(weights), n_drawn, min(start, 0.999)), minlength=len(weights))
+    expected = np.array(weights) / sum(weights) * n_drawn
+    assert drawn.sum() == n_drawn
+    assert (np.abs(drawn - expected) < 1 + 1e-6).all()
+
+
+def test_rows_on_which_the_forest_fails_weigh_more(wine: Dataset) -> None:
+    votes = GrowingForest(wine, EPSILON)
+    for tree in (train_forest(wine, EPSILON, quick(3, seed=seed)) for seed in range(2)):
+        for position in range(3):
+            votes.add(tree.tree(position))
+    options = replace(quick(9), focus=1.0, strength=0.5)
+    weights = weigh_rows(votes, options)
+    order = np.argsort(votes.worst_margins, kind="stable")
+    assert (np.diff(weights[order]) <= 0).all()
+    assert weights[order[0]] > weights[order[-1]] > 0
+    own = weigh_rows(votes, replace(options, focus=0.0))
+    assert (np.diff(own[np.argsort(votes.own_margins, kind="stable")]) <= 0).all()
+    assert len(set(weigh_rows(votes, replace(options, strength=0.0)).tolist())) == 1
+
+
+def test_weights_do_not_run_away_in_a_large_forest(wine: Dataset) -> None:
+    tree = train_forest(wine, EPSILON, quick(1)).tree(0)
+    votes = GrowingForest(wine, EPSILON)
+    spans = []
+    for _ in range(4 * COUNTED_TREES):
+        votes.add(tree)
+        weights = weigh_rows(votes, quick(9))
+        spans.append(weights.max() / weights.min())
+    assert spans[: COUNTED_TREES - 1] == sorted(spans[: COUNTED_TREES - 1])
+    assert spans[COUNTED_TREES:] == pytest.approx([spans[COUNTED_TREES]] * len(spans[COUNTED_TREES:]))
+
+
+@pytest.mark.parametrize("is_reweighted", [True, False])
+def test_batches_cover_the_numbers_in_order(is_reweighted: bool) -> None:
+    for n_trees in range(1, 30):
+        batches = split_into_batches(range(10, 10 + n_trees), is_reweighted)
+        assert [number for batch in batches for number in batch] == list(range(10, 10 + n_trees))
+        assert max(map(len, batches)) <= (LARGEST_BATCH if is_reweighted else n_trees)
+
+
+def test_each_batch_sees_the_forest_before_it(wine: Dataset) -> None:
+    """The slow, obvious order of events: weigh by the trees so far, grow, repeat."""
+    options = quick(8, seed=4)
+    rows = np.arange(wine.n_samples)
+    trees: list = []
+    for batch in ([0], [1], [2, 3], [4, 5, 6, 7]):
+        votes = GrowingForest(wine, Enlarged(EPSILON, options.tree.radius_factor))
+        for tree in trees:
+            votes.add(tree)
+        weights = weigh_rows(votes, options) if trees else None
+        tasks = [plan_tree(options, number, rows, weights, wine.n_features, math.inf) for number in batch]
+        trees += [grow_tree(wine, EPSILON, task) for task in tasks]
+    found = grow_forest(
+        wine, EPSILON, options, rows, range(8), lambda tasks: [grow_tree(wine, EPSILON, task) for task in tasks],
+        lambda: math.inf,
+    )  # fmt: skip
+    assert [format_model(tree) for tree, _ in found] == [format_model(tree) for tree in trees]
+
+
+def test_a_task_draws_rows_and_features(wine: Dataset) -> None:
+    options = quick(5, row_sample=0.4, allowed_features=3)
+    rows = np.arange(10, wine.n_samples)
+    tasks = [plan_tree(options, number, rows, None, wine.n_features, 9.0) for number in range(20)]
+    for task in tasks:
+        assert len(task.rows) == len(set(task.rows.tolist())) == round(0.4 * len(rows))
+        assert task.rows.min() >= 10
+        assert len(set(task.features.tolist())) == 3
+        assert task.options.time_limit == 9.0
+        tree = grow_tree(wine, EPSILON, task)
+        assert set(tree.tested_features.tolist()) <= set(task.features.tolist())
+        assert tree.n_features == wine.n_features
+        assert int(tree.leaf_values.sum()) == len(task.rows)
+    assert len({tuple(task.features.tolist()) for task in tasks}) > 10
+    assert len({task.options.seed for task in tasks}) == 20
+
+
+def test_a_tree_that_is_stopped_is_whole(wine: Dataset) -> None:
+    ended = Stoppable()
+    ended.stop()
+    tree = grow_tree(wine, EPSILON, plan_tree(quick(1), 0, np.arange(wine.n_samples), None, 13, math.inf), ended)
+    assert int(tree.leaf_values.sum()) == wine.n_samples
+
+
+# The rehearsal
+
+
+def test_settings_that_do_not_differ_are_tried_once() -> None:
+    assert list_candidates(quick(5), FEW_SAMPLES) == list(CANDIDATES_IF_FEW)
+    many = FEW_SAMPLES + 1
+    assert list_candidates(quick(5), many) == list(CANDIDATES)
+    independent = list_candidates(quick(5, method="independent"), many)
+    assert 1 < len(independent) < len(CANDIDATES)
+    assert list_candidates(quick(5, method="reweighted"), many) == list(CANDIDATES[:-1])
+
+
+def test_nothing_is_rehearsed_where_there_is_nothing_to_choose(iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", rehearse=True))
+    assert [record.phase for record in trainer.run()] == ["tree"] * 3
+    assert trainer.setting == CANDIDATES_IF_FEW[0]
+    assert trainer.forest_options.is_reweighted
+
+
+def test_a_fixed_method_stays() -> None:
+    for setting in (*CANDIDATES, *CANDIDATES_IF_FEW):
+        assert quick(5, method="independent").with_setting(setting).method == "independent"
+        assert quick(5, method="reweighted").with_setting(setting).is_reweighted
+
+
+def test_a_rehearsal_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
+    rows = np.arange(20, iris.n_samples)
+    splits = plan_tuning_splits(iris.y, rows, 0)
+    for kept, held in splits:
+        assert not set(kept.tolist()) & set(held.tolist())
+        assert set(kept.tolist()) | set(held.tolist()) == set(rows.tolist())
+    assert 0.5 < score_candidate(iris, EPSILON, quick(3), *splits[0]) <= 1.0
+
+
+def test_many_rows_are_split_once() -> None:
+    rows = np.arange(7, 50_000)
+    ((kept, held),) = plan_tuning_splits(np.zeros(50_000, np.int32), rows, 0)
+    assert (len(kept), len(held)) == (forest.GROWN_SAMPLES, forest.TESTED_SAMPLES)
+    assert not set(kept.tolist()) & set(held.tolist())
+    assert (np.diff(kept) > 0).all()
+    assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
+
+
+# Options
+
+
+def test_a_value_that_the_rehearsal_would_choose_makes_it_needless() -> None:
+    assert forest_options_for("default", 5).tree.rehearse
+    assert not forest_options_for("default", 5, caution=0.3).tree.rehearse
+    assert not forest_options_for("fast", 5).tree.rehearse
+    assert not forest_options_for("paper", 5).is_reweighted
+
+
+def test_trees_are_searched_for_where_samples_are_few() -> None:
+    options = forest_options_for("default", 5)
+    assert options.for_samples(FEW_SAMPLES + 1) == options
+    few = options.for_samples(FEW_SAMPLES)
+    assert few.tree.generations > 0
+    assert set(options.tree.blends) < set(few.tree.blends)
+    for asked in (forest_options_for("fast", 5), forest_options_for("default", 5, generations=0)):
+        assert asked.for_samples(10) == asked
+
+
+def test_features_of_each_tree() -> None:
+    assert [quick(5).features_per_tree(n) for n in (1, 6, 16, 48, 784)] == [1, 6, 16, 24, 208]
+    assert quick(5, allowed_features=3).features_per_tree(6) == 3
+    assert forest_options_for("paper", 5).features_per_tree(784) == 784
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_trees": 0}, "trees is 0"),
+        ({"method": "bagging"}, "forest-method must be"),
+        ({"row_sample": 1.5}, "row-sample is 1.5"),
+        ({"strength": -1.0}, "strength must"),
+        ({"focus": 2.0}, "strength must"),
+    ],
+)
+def test_options_out_of_range_are_refused(change: dict, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        ForestOptions(TrainingOptions(), **change)
+
+
+def test_data_that_teach_nothing_are_refused(iris: Dataset) -> None:
+    one = Dataset(np.zeros((3, 2)), np.zeros(3, np.int32), ("a",))
+    with pytest.raises(DataError, match="one class only"):
+        ForestTrainer(one, EPSILON, quick(3))
+    with pytest.raises(RequestError, match="9 features are to be drawn"):
+        ForestTrainer(iris, EPSILON, quick(3, allowed_features=9))
