@@ -1,6 +1,6 @@
 """Where two models answer differently: exact regions, or a proof that there are none.
 
-Two trees are walked at once (cython_ext/comparison.pyx), so that every pair of leaves with a common sample is seen. Two
+Two trees are walked at once (model/difference.pyx), so that every pair of leaves with a common sample is seen. Two
 forests with the same number of trees are compared tree by tree: if each contributes the same to the vote everywhere,
 the forests answer the same. If not, samples of the regions are tried; where none of them gets different answers, a
 complete search decides, if it ends within the limits (metasilvae.forest_comparison).
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import comparison as kernel
+from metasilvae._core.model import difference as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.forest_comparison import search_difference

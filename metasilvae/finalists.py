@@ -68,7 +68,7 @@ class Finalists:
     def offer(self, tree: Any) -> None:
         """Keep a tree if it is among the best; it is copied, because trees of a population are overwritten."""
         # Trees with the same figures are the same tree for most purposes, and the copies would crowd out the others.
-        figures = (*tree.tallies, tree.n_leaves)
+        figures = (*tree.counts, tree.n_leaves)
         if figures in self._seen:
             return
         self._seen[figures] = None

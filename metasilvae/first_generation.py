@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution
 from metasilvae.dataset import Dataset
 from metasilvae.errors import ModelError, RequestError
 from metasilvae.individuals import as_individual
@@ -22,7 +22,7 @@ TreeMaker = Callable[[Any], Any]
 
 def blank(samples: Any) -> TreeMaker:
     """A single leaf that holds every sample."""
-    return lambda bench: breeding.Individual(samples).plant(bench)
+    return lambda bench: evolution.Individual(samples).become_leaf(bench)
 
 
 def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
@@ -48,7 +48,7 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
 
 def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
     def grow(bench: Any) -> Any:
-        tree = breeding.Individual(samples).plant(bench)
+        tree = evolution.Individual(samples).become_leaf(bench)
         entropy = options.impurity == "entropy"
         if n_splits > 0:
             tree.grow(0, objective, bench, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)

@@ -1,6 +1,6 @@
 """A complete search, within limits, for samples that two forests answer differently.
 
-The search itself is cython_ext/forest_difference.pyx.
+The search itself is model/difference.pyx.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import forest_difference as kernel
+from metasilvae._core.common.status import SearchStatus
+from metasilvae._core.model import difference as kernel
 from metasilvae.forest_verification import INTERRUPTED, STEPS, STEPS_PER_SLICE, TIMEOUT, Limits
 from metasilvae.model import Model, join_trees
 from metasilvae.voting import VOTINGS
@@ -88,13 +89,13 @@ def search_difference(
         left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
         found = search.advance(min(STEPS_PER_SLICE, left))
         on_share(search.done)
-        if found == kernel.EQUAL:
+        if found == SearchStatus.ABSENT:
             return Findings(None, None, search.n_steps)
-        if found in (kernel.DIFFERENT, kernel.CANDIDATE):
+        if found in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
             box = search.box[0].copy(), search.box[1].copy()
             if differs_in(*box):
                 return Findings(box, None, search.n_steps)
-            assert found == kernel.CANDIDATE
+            assert found == SearchStatus.CANDIDATE
         if stop is not None and stop.is_set():
             return Findings(None, INTERRUPTED, search.n_steps)
         if limits.steps is not None and search.n_steps >= limits.steps:

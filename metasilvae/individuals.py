@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution
 from metasilvae.dataset import Dataset
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.prediction import find_leaves
@@ -27,7 +27,7 @@ def as_model(tree: Any, dataset: Dataset) -> Model:
 def as_individual(model: Model, samples: Any, objective: Any, bench: Any) -> Any:
     """A tree in training with the tests of a model of one tree, as far as the samples and the limits allow them."""
     columns = [np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")]
-    return breeding.Individual(samples).take_nodes(*columns, objective, bench)
+    return evolution.Individual(samples).take_nodes(*columns, objective, bench)
 
 
 def count_again(model: Model, dataset: Dataset) -> Model:

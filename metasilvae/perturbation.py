@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import reach
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
+from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.domains import Domains
 from metasilvae.errors import PerturbationError, RequestError

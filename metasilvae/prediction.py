@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import predict as kernel
+from metasilvae._core.model import predict as kernel
 from metasilvae.model import AnswerTable, Model
 from metasilvae.parallel import over_rows
 from metasilvae.voting import choose_voting, count_votes

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import radius as kernel
-from metasilvae._core import reach
+from metasilvae._core.verification import radius as kernel
+from metasilvae._core.verification import reach
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.forest_radius import find_breaking_radii
 from metasilvae.forest_verification import Limits

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution
 from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.training_options import TrainingOptions
@@ -30,7 +30,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
     correct, stable, robust = options.fitness.weights
     moved = options.caution * max(correct, 0.0)
     correct, robust = correct - moved, robust + moved
-    return breeding.Objective(
+    return evolution.Objective(
         correct / n,
         stable / n,
         robust / n,
@@ -38,7 +38,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
         min_leaf=options.min_samples_leaf,
         max_leaves=options.max_leaves,
         max_depth=options.max_depth,
-        leaf_cost=options.price_of_leaf(n),
+        leaf_penalty=options.price_of_leaf(n),
     )
 
 
@@ -47,7 +47,7 @@ def make_recipe(options: TrainingOptions, fitness: NDArray[np.float64]) -> Any:
     probability = options.mutation_probability
     if options.mutation_probability_rule == "encourage-variance":
         probability *= float(np.clip(1 - (fitness.max() - fitness.min()), 0, 1))
-    return breeding.Breeding(
+    return evolution.Reproduction(
         selection=options.selection,
         tournament_size=options.tournament_size,
         crossover_probability=options.crossover,

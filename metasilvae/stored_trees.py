@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution
 from metasilvae.dataset import Dataset
 from metasilvae.formats.checkpoint_files import damaged, take_array
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
@@ -42,7 +42,7 @@ def unpack_individuals(document: Any, samples: Any, objective: Any, bench: Any) 
     for (feature, threshold, left, right), tied in zip(_unpack_tests(document, samples.n_features), ties, strict=False):
         if len(tied) % n_words:
             raise damaged("tied answers are for another number of labels")
-        tree = breeding.Individual(samples).take_nodes(feature, threshold, left, right, objective, bench, tied)
+        tree = evolution.Individual(samples).take_nodes(feature, threshold, left, right, objective, bench, tied)
         if tree.n_nodes != len(feature):
             raise damaged("a tree does not fit the rows")
         trees.append(tree)

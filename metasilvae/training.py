@@ -1,6 +1,6 @@
 """Training one tree: a first generation, a genetic search from it, and a final polish.
 
-The kernels change and score trees (cython_ext/breeding.pyx); this module decides what is done in which order, hands the
+The kernels change and score trees (training/evolution.pyx); this module decides what is done in which order, hands the
 work to threads and tells after each step how far it is. Every random draw depends on the seed and on the number of the
 offspring it is for, so the result is the same for any number of threads.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError
 from metasilvae.evaluation import evaluate
@@ -94,14 +94,14 @@ class Trainer:
         self._boxes = Enlarged(perturbation, options.radius_factor)
         limits = self._boxes.boxes(self._learned).arrays[2:]
         if like is None or like.options.validation != options.validation:
-            self._samples = breeding.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
+            self._samples = evolution.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
         else:
             self._samples = like._samples.with_boxes(*limits)
         self._objective = make_objective(options, self._learned)
         self._jobs = available_cores() if jobs is None else jobs
         self._benches: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
-            self._benches.put(breeding.Bench(self._samples))
+            self._benches.put(evolution.Workspace(self._samples))
         parts = self._samples, self._objective, options
         self._first_trees = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts)
         self._best = self._with_bench(blank(self._samples))
@@ -224,7 +224,7 @@ class Trainer:
             elite = list({id(tree): tree for tree in population}.values())[: options.elitism]
             n_children = options.population - len(elite)
             while len(spare) < n_children:
-                spare.append(breeding.Individual(self._samples))
+                spare.append(evolution.Individual(self._samples))
             children = spare[:n_children]
             self._breed(pool, population, fitness, children, self._step)
             if self.stop_reason is not None:
@@ -257,7 +257,7 @@ class Trainer:
         def breed(position: int) -> Callable[[Any], None]:
             def work(bench: Any) -> None:
                 if self.stop_reason is None:
-                    recipe.breed(
+                    recipe.reproduce(
                         parents, fitness, children, self._objective, bench,
                         self.options.seed, generation, position, position + 1,
                     )  # fmt: skip
@@ -272,8 +272,8 @@ class Trainer:
 
         def polish(tree: Any) -> Callable[[Any], Any]:
             def work(bench: Any) -> Any:
-                better = breeding.Individual(self._samples).become(tree)
-                better.polish(self._objective, bench)
+                better = evolution.Individual(self._samples).become(tree)
+                better.improve_locally(self._objective, bench)
                 return better
 
             return work
@@ -338,7 +338,7 @@ class Trainer:
         self.observe(trees)
         best = self._ranked(trees)[0]
         if (self._score(best), -best.n_leaves) > (self._score(self._best), -self._best.n_leaves):
-            self._best = breeding.Individual(self._samples).become(best)
+            self._best = evolution.Individual(self._samples).become(best)
         for tree in trees if is_seed else (best,):
             self._finalists.offer(tree)
 
@@ -351,11 +351,11 @@ class Trainer:
         """The verifier, which knows nothing of increments, must find the figures that the search went by."""
         model = as_model(self._best, self._learned)
         tally = verify(ask(model, self._learned, self._boxes), self._jobs).tally
-        if (tally.correct, tally.stable, tally.robust) != self._best.tallies:
+        if (tally.correct, tally.stable, tally.robust) != self._best.counts:
             raise AssertionError("the trainer and the verifier disagree about the best tree")
 
     def _shares(self, tree: Any) -> tuple[float, float, float]:
-        correct, stable, robust = tree.tallies
+        correct, stable, robust = tree.counts
         return correct / self.n_samples, stable / self.n_samples, robust / self.n_samples
 
     def _fitness(self, tree: Any) -> float:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metasilvae._core.breeding import Bench, Individual, Objective, TrainingSet
+from metasilvae._core.training.evolution import Individual, Objective, TrainingSet, Workspace
 from metasilvae.dataset import Dataset
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbation import Boxes
@@ -84,7 +84,7 @@ def full_tallies(individual: Individual, problem: Problem) -> tuple[int, int, in
 
 def check_invariants(individual: Individual, problem: Problem) -> None:
     feature, threshold, left, right, counts = individual.nodes()
-    assert individual.tallies == full_tallies(individual, problem)
+    assert individual.counts == full_tallies(individual, problem)
     assert individual.n_leaves == int((feature < 0).sum())
     samples_at = {0: np.arange(problem.dataset.n_samples)}
     for node in range(len(feature)):
@@ -111,7 +111,7 @@ def random_operation(rng: np.random.Generator, tree: Individual, donor: Individu
     elif kind == 2:
         tree.graft(int(rng.integers(tree.n_nodes)), donor, int(rng.integers(donor.n_nodes)), objective, bench)
     elif kind == 3:
-        tree.move_test(int(rng.choice(inner)), objective, bench)
+        tree.move_threshold(int(rng.choice(inner)), objective, bench)
     elif rng.random() < 0.3:
         node = int(rng.choice(inner))
         promised = tree.score_if_pruned(node, objective, bench)
@@ -124,12 +124,12 @@ def test_tallies_stay_exact_over_long_sequences_of_operations(seed: int) -> None
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=None if seed % 3 else 200)
     samples = problem.samples
-    bench = Bench(samples)
+    bench = Workspace(samples)
     objective = problem.objective(WEIGHTS[seed % len(WEIGHTS)], max_depth=12, min_leaf=1 + seed % 2)
-    tree, donor = (Individual(samples).plant(bench) for _ in range(2))
+    tree, donor = (Individual(samples).become_leaf(bench) for _ in range(2))
     for step in range(60):
         random_operation(rng, tree, donor, objective, bench)
-        assert tree.tallies == full_tallies(tree, problem)
+        assert tree.counts == full_tallies(tree, problem)
         if step % 10 == 0:
             check_invariants(tree, problem)
             tree, donor = donor, Individual(samples).become(tree)
@@ -168,9 +168,9 @@ def test_the_sweep_finds_the_best_split_of_all(seed: int, weights: tuple[float, 
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=int(rng.integers(2, 16)))
     samples = problem.samples
-    bench = Bench(samples)
+    bench = Workspace(samples)
     objective = problem.objective(weights, min_leaf=min_leaf)
-    tree = Individual(samples).plant(bench)
+    tree = Individual(samples).become_leaf(bench)
     for _ in range(rng.integers(0, 4)):
         tree.grow(
             int(rng.choice(np.flatnonzero(tree.nodes()[0] < 0))), objective, bench, by_score=bool(rng.integers(2))
@@ -192,7 +192,7 @@ def test_the_sweep_finds_the_best_split_of_all(seed: int, weights: tuple[float, 
     assert tallies is not None
     assert found[2] == pytest.approx(sum(w / n * c for w, c in zip(weights, tallies, strict=True)), abs=1e-12)
     tree.grow(leaf, objective, bench)
-    assert tree.tallies == tallies
+    assert tree.counts == tallies
 
 
 def gini(counts: np.ndarray) -> float:
@@ -214,9 +214,9 @@ def test_the_gain_is_the_decrease_of_the_blended_impurity(seed: int, measure) ->
     if m < 2:
         return
     samples = problem.samples
-    bench = Bench(samples)
+    bench = Workspace(samples)
     objective = problem.objective()
-    tree = Individual(samples).plant(bench)
+    tree = Individual(samples).become_leaf(bench)
     reach = float(rng.random())
     found = tree.best_split(0, objective, bench, by_score=False, reach=reach, entropy=measure is entropy)
     if found is None:
@@ -254,17 +254,17 @@ def test_a_moved_test_scores_as_promised_where_no_leaf_changes(seed: int, weight
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=int(rng.integers(6, 20)))
     samples = problem.samples
-    bench = Bench(samples)
+    bench = Workspace(samples)
     objective = problem.objective(weights)
-    tree = Individual(samples).plant(bench)
+    tree = Individual(samples).become_leaf(bench)
     tree.grow(0, objective, bench, by_score=False, n_splits=4)
     inner = np.flatnonzero(tree.nodes()[0] >= 0)
     if not len(inner):
         return
     node = int(rng.choice(inner))
     before, counts_before = model_of(tree, problem), tree.nodes()[4]
-    found = tree.best_test(node, objective, bench)
-    if found is None or not tree.move_test(node, objective, bench):
+    found = tree.best_threshold_move(node, objective, bench)
+    if found is None or not tree.move_threshold(node, objective, bench):
         return
     after = model_of(tree, problem)
     if after.n_nodes == before.n_nodes and all(

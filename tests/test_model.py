@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import answer_of, feasible_leaves, leaf_of, make_model, models, nest, points, random_model, whole_space
 
-from metasilvae._core import structure
+from metasilvae._core.model import structure
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import same_model
 from metasilvae.model import NODE_DTYPE, AnswerTable, LeafKind, join_trees, name_kind

@@ -7,7 +7,7 @@ from typing import IO
 
 import numpy as np
 
-from metasilvae._core import csv_rows, number_text
+from metasilvae._core.parsing import csv_rows, number_text
 from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, at_line, shorten
 from metasilvae.formats.chunks import (

@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import csv_rows
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing import csv_rows
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
 from metasilvae.formats.chunks import TextChunks, decode_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from metasilvae._core import model_text
+from metasilvae._core.parsing import model_text
 from metasilvae.errors import shorten
 from metasilvae.model import LeafKind
 

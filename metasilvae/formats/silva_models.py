@@ -24,7 +24,7 @@ from typing import NoReturn
 import numpy as np
 
 from metasilvae import storage
-from metasilvae._core import model_text
+from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
 from metasilvae.formats import silva_faults
 from metasilvae.formats.silva_faults import FOREST_WORD, TREE_WORD, label_problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.errors import PerturbationError, at_line, shorten
 from metasilvae.storage import display_name, read_source
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
 
 _DIGITS = re.compile(r"([0-9]+)")
 

@@ -1,0 +1,147 @@
+# The best test for an inner node whose subtrees stay as they are, by the same kind of sweep.
+
+from libc.stdint cimport int32_t, int64_t
+
+from training.sweep cimport GINI, Criterion, Test, Weights, is_better, score_of
+from training.sweep cimport list_events, range_of, threshold_between
+from training.tree cimport Samples
+from training.subtree_replacement cimport merge_leaves
+from training.tree cimport MIXED, NONE, TrainNode, Tree, merge_answer
+from training.scratch cimport Scratch, reserve_arena
+
+
+cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32_t root, const Scratch* scratch,
+                           int32_t* own) noexcept nogil:
+    """Answer of the leaf below `root` into which each listed sample of the node falls."""
+    cdef int32_t position, entry, node, code
+    for position in range(scratch.n_entries):
+        entry = scratch.entries[position]
+        if entry & 1:
+            node = root
+            while nodes[node].feature >= 0:
+                code = samples.codes[<size_t> nodes[node].feature * samples.n_samples + (entry >> 1)]
+                node = nodes[node].left if code <= nodes[node].cut.left else nodes[node].right
+            own[entry >> 1] = nodes[node].answer
+
+
+cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch,
+                          const int32_t* features, int32_t n_features, const Weights* weights, int32_t min_leaf,
+                          Test* best) except -1 nogil:
+    """The best test for an inner node that was collected, with the subtrees below it left as they are.
+
+    Exact as long as the subtrees keep their samples: where a leaf loses all of them, or its answer changes, the tree that
+    results is another one, and its own evaluation counts.
+    """
+    cdef int32_t n = scratch.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
+    cdef int32_t low, mid, high, before, after, key, n_runs, change
+    cdef int64_t correct, stable, robust
+    cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
+    cdef int32_t label
+    cdef int32_t[64] numbers
+    cdef bint is_correct
+    cdef double event, next_event
+    cdef Criterion by_score
+    cdef Test candidate
+    by_score.by_score = True
+    by_score.reach = 0
+    by_score.impurity = GINI
+    best.feature = -1
+    candidate.gain = 0
+    if n == 0:
+        return 0
+    for position in range(n):
+        sample = scratch.entries[position] >> 1
+        scratch.aside[sample] = NONE
+        scratch.across[sample] = NONE
+    reserve_arena(scratch, n)
+    for position in range(n):
+        scratch.arena[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, scratch.aside, scratch)
+    for position in range(n):
+        scratch.arena[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.across, scratch)
+    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
+    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
+    # At a threshold below everything all samples are on the right. A key tells, in bits, whether the box is stable on the
+    # left only, on both sides, on the right only; whether the sample is correct on the left, on the right; whether it
+    # falls into this node.
+    scratch.n_keys = 0
+    for key in range(64):
+        numbers[key] = -1
+    for position in range(n):
+        entry = scratch.entries[position]
+        sample = entry >> 1
+        label = samples.labels[sample]
+        is_correct = tree.own[sample] == label
+        start_stable -= tree.joint[sample] != MIXED
+        start_robust -= is_correct and tree.joint[sample] != MIXED
+        before = merge_answer(scratch.outside[sample], scratch.aside[sample])
+        after = merge_answer(scratch.outside[sample], scratch.across[sample])
+        key = (before != MIXED) | ((merge_answer(before, scratch.across[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
+        if entry & 1:
+            n_own += 1
+            start_correct -= is_correct
+            is_correct = scratch.own_right[sample] == label
+            start_correct += is_correct
+            key |= ((scratch.own_left[sample] == label) << 3) | (is_correct << 4) | 32
+        else:
+            key |= (is_correct << 3) | (is_correct << 4)
+        if numbers[key] < 0:
+            numbers[key] = scratch.n_keys
+            scratch.key_category[scratch.n_keys] = key
+            scratch.n_keys += 1
+        scratch.key_of[position] = numbers[key]
+        start_stable += after != MIXED
+        start_robust += is_correct and after != MIXED
+    for item in range(n_features):
+        feature = features[item]
+        n_runs = list_events(samples, feature, scratch)
+        if n_runs == 0:
+            continue
+        correct, stable, robust = start_correct, start_stable, start_robust
+        left_size = 0
+        low, mid, high = 0, 0, 0
+        while True:
+            event = scratch.highs[high]
+            if mid < n_runs and scratch.mids[mid] < event:
+                event = scratch.mids[mid]
+            if low < n_runs and scratch.lows[low] < event:
+                event = scratch.lows[low]
+            while low < n_runs and scratch.lows[low] <= event:
+                key = scratch.key_category[scratch.run_keys[low]]
+                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_counts[low]
+                stable += change
+                robust += ((key >> 4) & 1) * change
+                low += 1
+            while mid < n_runs and scratch.mids[mid] <= event:
+                key = scratch.key_category[scratch.run_keys[mid]]
+                if key & 32:
+                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * scratch.run_counts[mid]
+                    correct += change
+                    robust += ((key >> 1) & 1) * change
+                    left_size += scratch.run_counts[mid]
+                mid += 1
+            while high < n_runs and scratch.highs[high] <= event:
+                key = scratch.key_category[scratch.run_keys[high]]
+                change = ((key & 1) - ((key >> 1) & 1)) * scratch.run_counts[high]
+                stable += change
+                robust += ((key >> 3) & 1) * change
+                high += 1
+            if n_own - left_size < min_leaf or high == n_runs:
+                break
+            if left_size < min_leaf:
+                continue
+            candidate.score = score_of(weights, correct, stable, robust)
+            if best.feature >= 0 and candidate.score < best.score:
+                continue
+            next_event = scratch.highs[high]
+            if mid < n_runs and scratch.mids[mid] < next_event:
+                next_event = scratch.mids[mid]
+            if low < n_runs and scratch.lows[low] < next_event:
+                next_event = scratch.lows[low]
+            candidate.feature = feature
+            candidate.width = (next_event - event) / range_of(samples, feature)
+            if is_better(&by_score, &candidate, best):
+                candidate.threshold = threshold_between(event, next_event)
+                best[0] = candidate
+    return 0
