@@ -1,10 +1,12 @@
-# Going down several trees at once. Each step waits for the one before it; steps in different trees wait for each other
-# no longer.
+# Going down trees: several trees at once as far as a box takes one way only, and leaf by leaf through one tree.
 
 from libc.stdint cimport int32_t
 
-from common.box cimport lower_bound, upper_bound
+from common.box cimport RowBox, lower_bound, upper_bound
 from common.node cimport Node, child, reaches_left, reaches_right
+
+# Several trees at once. Each step of a descent depends on the one before; steps in different trees are independent, so
+# the processor works on four of them at the same time.
 
 
 cdef inline bint take_step(const Node* nodes, const double* lower, const double* upper, int32_t* node) noexcept nogil:
@@ -44,27 +46,39 @@ cdef inline void descend_together(const Node* nodes, const int32_t* roots, int32
         tree += 1
 
 
-# The leaves of one tree that the box of a row reaches, one after another.
-
-cdef struct RowBox:
-    # The box of one row, by feature, as described in reach.pyx.
-    const double* low_center
-    const double* high_center
-    const double* radius_down
-    const double* radius_up
-    const double* minimum
-    const double* maximum
+# Leaf by leaf. A walk starts with `first_leaf` at a node; `next_leaf` returns -1 after the last leaf.
+#
+# `waiting` holds right children that are visited later, at most one for each split on the path, and `top` their number.
+# There are two kinds of boxes: given by their bounds, and of a row, whose bounds are computed where they are needed.
 
 
-cdef inline int32_t descend(const Node* nodes, int32_t node, RowBox box, int32_t* waiting,
-                            Py_ssize_t* top) noexcept nogil:
-    """The first leaf below a node that the box reaches; right children that it reaches too are left to wait.
+cdef inline int32_t first_leaf(const Node* nodes, int32_t node, const double* lower, const double* upper,
+                               int32_t* waiting, Py_ssize_t* top) noexcept nogil:
+    """The first leaf below a node that a box reaches."""
+    cdef int32_t feature = nodes[node].feature
+    while feature >= 0:
+        if reaches_left(lower[feature], nodes[node].threshold):
+            if reaches_right(upper[feature], nodes[node].threshold):
+                waiting[top[0]] = nodes[node].right
+                top[0] += 1
+            node = nodes[node].left
+        else:
+            node = nodes[node].right
+        feature = nodes[node].feature
+    return node
 
-    Parameters
-    ----------
-    waiting : room for one node at each depth
-    top : how many nodes are waiting
-    """
+
+cdef inline int32_t next_leaf(const Node* nodes, const double* lower, const double* upper, int32_t* waiting,
+                              Py_ssize_t* top) noexcept nogil:
+    if top[0] == 0:
+        return -1
+    top[0] -= 1
+    return first_leaf(nodes, waiting[top[0]], lower, upper, waiting, top)
+
+
+cdef inline int32_t first_leaf_of_row(const Node* nodes, int32_t node, RowBox box, int32_t* waiting,
+                                      Py_ssize_t* top) noexcept nogil:
+    """The first leaf below a node that the box of a row reaches."""
     cdef int32_t f = nodes[node].feature
     cdef double threshold
     while f >= 0:
@@ -78,3 +92,10 @@ cdef inline int32_t descend(const Node* nodes, int32_t node, RowBox box, int32_t
             node = nodes[node].right
         f = nodes[node].feature
     return node
+
+
+cdef inline int32_t next_leaf_of_row(const Node* nodes, RowBox box, int32_t* waiting, Py_ssize_t* top) noexcept nogil:
+    if top[0] == 0:
+        return -1
+    top[0] -= 1
+    return first_leaf_of_row(nodes, waiting[top[0]], box, waiting, top)

@@ -1,4 +1,4 @@
-# One node of a decision tree, and the only place that says which way a value or an interval goes.
+# One node of a decision tree, and the only place that decides which way a value or an interval goes.
 #
 # Trees are stored in pre-order in one array of these records; metasilvae.model.NODE_DTYPE is the same record for
 # numpy (tests/test_model.py proves that they agree).
@@ -19,7 +19,7 @@ cdef inline bint goes_left(double value, double threshold) noexcept nogil:
 
 
 cdef inline int32_t child(const Node* node, bint is_left) noexcept nogil:
-    """The left or the right child, without a jump: which one it is cannot be foreseen."""
+    """The left or the right child, without a branch: the processor cannot predict which one it is."""
     return node.right ^ ((node.left ^ node.right) & -<int32_t> is_left)
 
 

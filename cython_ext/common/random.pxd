@@ -1,4 +1,4 @@
-# Random numbers that depend on nothing but their seed. A state is one word, so every offspring can have its own.
+# Random numbers that depend on their seed only. A state is one word, so every offspring can have its own.
 
 from libc.stdint cimport int32_t, uint64_t
 
@@ -15,11 +15,11 @@ cdef inline uint64_t next_word(uint64_t* state) noexcept nogil:
     return scramble(state[0])
 
 
-cdef inline double next_share(uint64_t* state) noexcept nogil:
+cdef inline double next_fraction(uint64_t* state) noexcept nogil:
     """A number in [0, 1)."""
     return <double> (next_word(state) >> 11) * (1.0 / 9007199254740992.0)
 
 
 cdef inline int32_t next_below(uint64_t* state, int32_t bound) noexcept nogil:
     """A whole number in [0, bound)."""
-    return <int32_t> (next_share(state) * bound)
+    return <int32_t> (next_fraction(state) * bound)

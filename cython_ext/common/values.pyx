@@ -1,7 +1,7 @@
-"""Ranks of values among the distinct values of their column.
+"""Which values are equal and how they are ordered: ranks within columns, hashes of rows.
 
 A column of whole numbers in a narrow range (pixels, indicators) is counted, in time linear in the number of values; the
-others are sorted.
+others are sorted. Telling apart rows of equal hash is left to the caller.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 
-# Columns are copied together, at least so many and about so many values: a column of a matrix in row order is slow to
-# read alone, and there may be a million columns of few values.
-LEAST_COLUMNS = 16
+# Columns are copied in batches of at least MIN_COLUMNS columns and about BATCH_VALUES values: reading a single column of
+# a matrix in row order is slow, and there may be a million columns of few values.
+MIN_COLUMNS = 16
 BATCH_VALUES = 1 << 16
 
 
@@ -24,24 +24,24 @@ def rank_values(matrix):
     -------
     codes : int32 array, shape (n_columns, n_rows)
     values : float64 array
-        The distinct values of all columns, rising in each.
+        The distinct values of all columns, increasing within each.
     starts : int64 array, shape (n_columns + 1,)
         Where the values of each column begin.
     """
     n_rows, n_columns = matrix.shape
     codes = np.empty((n_columns, n_rows), dtype=np.int32)
     lengths = np.zeros(n_columns, dtype=np.int64)
-    room = np.empty(4 * n_rows + 1024, dtype=np.int32)
+    buffer = np.empty(4 * n_rows + 1024, dtype=np.int32)
     values = []
-    n_together = max(LEAST_COLUMNS, BATCH_VALUES // max(n_rows, 1))
-    for start in range(0, n_columns if n_rows > 0 else 0, n_together):
-        columns = np.ascontiguousarray(matrix[:, start : start + n_together].T)
+    batch_size = max(MIN_COLUMNS, BATCH_VALUES // max(n_rows, 1))
+    for start in range(0, n_columns if n_rows > 0 else 0, batch_size):
+        columns = np.ascontiguousarray(matrix[:, start : start + batch_size].T)
         counted = np.empty(len(columns), dtype=np.uint8)
-        find_narrow(columns, len(room), counted)
+        find_narrow(columns, len(buffer), counted)
         # Stable, so that the same values give the same bytes on every machine.
         order = np.argsort(columns[counted == 0], axis=1, kind="stable")
         distinct = np.empty(columns.size)
-        n_distinct = rank_columns(columns, counted, order, room, codes[start:], distinct, lengths[start:])
+        n_distinct = rank_columns(columns, counted, order, buffer, codes[start:], distinct, lengths[start:])
         values.append(distinct[:n_distinct].copy())
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return codes, np.concatenate(values) if values else np.zeros(0), starts
@@ -68,7 +68,7 @@ def find_narrow(const double[:, ::1] columns, Py_ssize_t n_places, unsigned char
                 narrow[column] = 0
 
 
-cdef int32_t _count(const double[::1] column, int32_t[::1] room, int32_t[::1] ranks, double[::1] distinct) noexcept nogil:
+cdef int32_t _count(const double[::1] column, int32_t[::1] buffer, int32_t[::1] ranks, double[::1] distinct) noexcept nogil:
     """Ranks and distinct values of a narrow column; returns how many of these there are."""
     cdef Py_ssize_t row, place, n_places
     cdef double smallest = column[0], largest = column[0]
@@ -78,17 +78,17 @@ cdef int32_t _count(const double[::1] column, int32_t[::1] room, int32_t[::1] ra
         largest = max(largest, column[row])
     n_places = <Py_ssize_t> (largest - smallest) + 1
     for place in range(n_places):
-        room[place] = -1
+        buffer[place] = -1
     for row in range(column.shape[0]):
-        room[<Py_ssize_t> (column[row] - smallest)] = 0
+        buffer[<Py_ssize_t> (column[row] - smallest)] = 0
     for place in range(n_places):
-        if room[place] == 0:
-            room[place] = n_distinct
+        if buffer[place] == 0:
+            buffer[place] = n_distinct
             # A sum with zero is never -0.0.
             distinct[n_distinct] = smallest + place + 0.0
             n_distinct += 1
     for row in range(column.shape[0]):
-        ranks[row] = room[<Py_ssize_t> (column[row] - smallest)]
+        ranks[row] = buffer[<Py_ssize_t> (column[row] - smallest)]
     return n_distinct
 
 
@@ -107,7 +107,7 @@ cdef int32_t _follow(const double[::1] column, const int64_t[::1] order, int32_t
 
 
 def rank_columns(const double[:, ::1] columns, const unsigned char[::1] counted, const int64_t[:, ::1] order,
-                 int32_t[::1] room, int32_t[:, ::1] ranks, double[::1] distinct, int64_t[::1] lengths):
+                 int32_t[::1] buffer, int32_t[:, ::1] ranks, double[::1] distinct, int64_t[::1] lengths):
     """Rank the values of some columns.
 
     Parameters
@@ -117,7 +117,7 @@ def rank_columns(const double[:, ::1] columns, const unsigned char[::1] counted,
         Whether a column is narrow, see `find_narrow`.
     order : int64 array
         For each of the other columns, the order of its values.
-    room : int32 array
+    buffer : int32 array
         Scratch, as long as the longest range.
     ranks : int32 array, shape (at least n_columns, n_rows)
         Output.
@@ -136,7 +136,7 @@ def rank_columns(const double[:, ::1] columns, const unsigned char[::1] counted,
     with nogil:
         for column in range(columns.shape[0]):
             if counted[column]:
-                lengths[column] = _count(columns[column], room, ranks[column], distinct[n_distinct:])
+                lengths[column] = _count(columns[column], buffer, ranks[column], distinct[n_distinct:])
             else:
                 lengths[column] = _follow(columns[column], order[n_sorted], ranks[column], distinct[n_distinct:])
                 n_sorted += 1

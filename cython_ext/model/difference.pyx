@@ -1,24 +1,24 @@
-"""Where two trees fall into leaves of different classes, by walking both at once; and tests that make no difference.
+"""Where two models predict differently: regions for two trees, a complete search for two forests; and needless tests.
 
-Leaves are compared by the number of their class, whatever that stands for (an answer, a distribution): the caller numbers
-both trees alike. All boxes are closed; the right side of `x <= k` starts at the next float64 after k. Nothing is sampled,
-so that no difference found is a proof that there is none. Leaves the meaning of classes to metasilvae.comparison and
-metasilvae.simplification.
+Two trees are walked at once. Their leaves are compared by the number of their class, whatever that stands for (a label
+set, a distribution): the caller numbers both trees alike. Nothing is sampled, so finding no difference is a proof that
+there is none. The meaning of classes is left to metasilvae.comparison and metasilvae.simplification.
 
-Whether two forests answer differently somewhere in a box: a complete search, depth first, that can be paused.
+Two forests need a depth-first search, which can be paused. Their predictions differ at a point if and only if some label
+l belongs to one label set and not to the other: in one forest no label is ahead of l, and in the other some label k is.
+So in a box, for each l and k:
 
-The answers differ at a point if and only if some label l belongs to one answer and not to the other: in one forest no
-label is ahead of l, and in the other some label k is. So in a box, for each l and k:
-
-- bounding: the sums of the best leads of the trees, of l over each label in the one forest and of k over l in the other,
-  must allow it; and so must their sum for l and k, in which trees that both forests share cancel out. Soundness of EQUAL
-  rests on this alone.
-- cutting: at the topmost test that the box does not decide, in the tree whose leads differ most; the side with the
-  better lead first. Where no test is undecided, the bounds are attained: a difference.
+- bounding: the sums of the best margins of the trees, of l over each label in the one forest and of k over l in the
+  other, must allow it; and so must their sum for l and k, in which trees that both forests share cancel out. Soundness
+  of ABSENT rests on this alone.
+- cutting: at the topmost test that the box does not decide, in the tree whose margins differ most; the side with the
+  better margin first. Where no test is undecided, the bounds are attained: a difference.
 
 Scores are whole numbers: exact, or within an error of the exact ones. In the latter case a box without undecided tests
-that may hold a difference is a CANDIDATE, which the caller looks at. Leaves labels, votings and limits to
+that may hold a difference is a CANDIDATE, which the caller checks. Labels, votings and limits are left to
 metasilvae.forest_comparison.
+
+All boxes are closed; the right side of `x <= k` starts at the next float64 after k.
 """
 
 import numpy as np
@@ -26,21 +26,16 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from common.box cimport just_above
+from common.box cimport BoxVisit, just_above, set_bounds
 from common.buffer cimport reserve
+from common.descent cimport first_leaf, next_leaf, take_step
 from common.node cimport Node, reaches_left, reaches_right
 from common.status cimport ABSENT, CANDIDATE, FOUND, UNDECIDED
 
-
-cdef struct TreeFrame:
-    int32_t first       # node of the first tree to visit next, or -1: only put a bound back
-    int32_t second
-    int32_t feature     # whose bounds are to be set first, -1 for none
-    double low
-    double high
+# Two trees.
 
 
-cdef class Walk:
+cdef class TreePairWalk:
     """Both trees below two nodes inside a box, leaf by leaf; the box must not be empty."""
 
     cdef const Node* first_nodes
@@ -49,9 +44,11 @@ cdef class Walk:
     cdef const int32_t* second_classes
     cdef double* low
     cdef double* high
-    # Nodes below each node of both trees, to look at the smaller side of a split first; NULL: the left side first.
+    # Nodes below each node of both trees, to visit the smaller side of a split first; NULL: the left side first.
     cdef const int32_t* sizes
-    cdef TreeFrame* stack
+    # Visits of nodes of the first tree, and for each the node of the second tree.
+    cdef BoxVisit* stack
+    cdef int32_t* seconds
     cdef Py_ssize_t top
     # Where the walk has found a difference.
     cdef int32_t first_leaf, second_leaf
@@ -60,82 +57,79 @@ cdef class Walk:
         self.low = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.high = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.sizes = NULL
-        # Each split leaves at most two frames behind while the walk is below it.
-        self.stack = <TreeFrame*> malloc((3 * depth + 4) * sizeof(TreeFrame))
-        if self.low == NULL or self.high == NULL or self.stack == NULL:
+        # Each split leaves at most two visits behind while the walk is below it.
+        self.stack = <BoxVisit*> malloc((3 * depth + 4) * sizeof(BoxVisit))
+        self.seconds = <int32_t*> malloc((3 * depth + 4) * sizeof(int32_t))
+        if self.low == NULL or self.high == NULL or self.stack == NULL or self.seconds == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.low)
         free(self.high)
         free(self.stack)
+        free(self.seconds)
+
+    cdef void push(self, Py_ssize_t position, int32_t first, int32_t second, int32_t feature, double low,
+                   double high) noexcept nogil:
+        self.stack[position] = BoxVisit(first, feature, low, high)
+        self.seconds[position] = second
 
     cdef void begin(self, int32_t first, int32_t second) noexcept nogil:
-        self.stack[0] = TreeFrame(first, second, -1, 0.0, 0.0)
+        self.push(0, first, second, -1, 0.0, 0.0)
         self.top = 1
 
     cdef bint advance(self) noexcept nogil:
-        """Go on to the next two leaves of different classes; False if there are none, the box is as before then."""
-        cdef TreeFrame frame
+        """Continue to the next two leaves of different classes; False if there are none, then the box is as before."""
         cdef const Node* node
-        cdef int32_t f, left_first, left_second, right_first, right_second
+        cdef int32_t f, first, second, left_first, left_second, right_first, right_second
         cdef Py_ssize_t sooner, later
         while self.top > 0:
             self.top -= 1
-            frame = self.stack[self.top]
-            if frame.feature >= 0:
-                self.low[frame.feature] = frame.low
-                self.high[frame.feature] = frame.high
-            if frame.first < 0:
+            set_bounds(&self.stack[self.top], self.low, self.high)
+            first = self.stack[self.top].node
+            if first < 0:
                 continue
             # Pass the tests of the second tree that the box decides, once for all leaves of the first tree below:
             # of two chains each test is then passed a few times, not once for each leaf of the other.
-            node = &self.second_nodes[frame.second]
-            while node.feature >= 0:
-                if not reaches_right(self.high[node.feature], node.threshold):
-                    frame.second = node.left
-                elif not reaches_left(self.low[node.feature], node.threshold):
-                    frame.second = node.right
-                else:
-                    break
-                node = &self.second_nodes[frame.second]
-            node = &self.first_nodes[frame.first]
+            second = self.seconds[self.top]
+            while take_step(self.second_nodes, self.low, self.high, &second):
+                pass
+            node = &self.first_nodes[first]
             left_first, right_first = node.left, node.right
-            left_second = right_second = frame.second
+            left_second = right_second = second
             if node.feature < 0:
-                node = &self.second_nodes[frame.second]
-                left_first = right_first = frame.first
+                node = &self.second_nodes[second]
+                left_first = right_first = first
                 left_second, right_second = node.left, node.right
                 if node.feature < 0:
-                    self.first_leaf = self.first_nodes[frame.first].leaf
+                    self.first_leaf = self.first_nodes[first].leaf
                     self.second_leaf = node.leaf
                     if self.first_classes[self.first_leaf] != self.second_classes[self.second_leaf]:
                         return True
                     continue
             f = node.feature
             if not reaches_right(self.high[f], node.threshold):
-                self.stack[self.top] = TreeFrame(left_first, left_second, -1, 0.0, 0.0)
+                self.push(self.top, left_first, left_second, -1, 0.0, 0.0)
                 self.top += 1
             elif not reaches_left(self.low[f], node.threshold):
-                self.stack[self.top] = TreeFrame(right_first, right_second, -1, 0.0, 0.0)
+                self.push(self.top, right_first, right_second, -1, 0.0, 0.0)
                 self.top += 1
             else:
                 later, sooner = self.top + 1, self.top + 2
                 if self.sizes != NULL and self.sizes[node.right] < self.sizes[node.left]:
                     later, sooner = sooner, later
-                self.stack[self.top] = TreeFrame(-1, -1, f, self.low[f], self.high[f])
-                self.stack[later] = TreeFrame(right_first, right_second, f, just_above(node.threshold), self.high[f])
-                self.stack[sooner] = TreeFrame(left_first, left_second, f, self.low[f], node.threshold)
+                self.push(self.top, -1, -1, f, self.low[f], self.high[f])
+                self.push(later, right_first, right_second, f, just_above(node.threshold), self.high[f])
+                self.push(sooner, left_first, left_second, f, self.low[f], node.threshold)
                 self.top += 3
         return False
 
     cdef void abandon(self) noexcept nogil:
-        """Put all bounds back that the walk has changed."""
+        """Restore all bounds that the walk has changed."""
         while self.top > 0:
             self.top -= 1
-            if self.stack[self.top].first < 0:
-                self.low[self.stack[self.top].feature] = self.stack[self.top].low
-                self.high[self.stack[self.top].feature] = self.stack[self.top].high
+            if self.stack[self.top].node < 0:
+                set_bounds(&self.stack[self.top], self.low, self.high)
 
 
 def find_differences(const Node[::1] first_nodes, int32_t first_root, const int32_t[::1] first_classes,
@@ -149,10 +143,10 @@ def find_differences(const Node[::1] first_nodes, int32_t first_root, const int3
     first_classes, second_classes : class of each leaf
     depth : of both trees together
     lower, upper : the box; not empty
-    leaves, lowers, uppers : receive both leaves and the bounds of as many regions as there is room for
+    leaves, lowers, uppers : receive both leaves and the bounds of as many regions as they have rows
     """
     cdef Py_ssize_t n_features = lower.shape[0], f
-    cdef Walk walk = Walk(n_features, depth)
+    cdef TreePairWalk walk = TreePairWalk(n_features, depth)
     cdef int64_t n_found = 0
     walk.first_nodes, walk.second_nodes = &first_nodes[0], &second_nodes[0]
     walk.first_classes, walk.second_classes = &first_classes[0], &second_classes[0]
@@ -169,12 +163,15 @@ def find_differences(const Node[::1] first_nodes, int32_t first_root, const int3
     return n_found
 
 
-cdef bint _agree(Walk walk, int32_t first, int32_t second) noexcept nogil:
+cdef bint _agree(TreePairWalk walk, int32_t first, int32_t second) noexcept nogil:
     walk.begin(first, second)
     if walk.advance():
         walk.abandon()
         return False
     return True
+
+
+# Needless tests.
 
 
 cdef enum Way:
@@ -213,21 +210,21 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
                         const double[::1] lower, const double[::1] upper, int32_t[::1] sizes, int32_t[::1] absorbed):
     """Replace splits by one of their children where that changes the class of no point of a box; return their number.
 
-    A split gives way to its right child if on its left side the right child is of the same class as the left one
-    everywhere, and the other way round; so do splits of which the box reaches one side only. Of two such children the
-    smaller one is kept. Splits are looked at from the leaves upwards.
+    A split is replaced by its right child if on its left side the right child is of the same class as the left one
+    everywhere, and vice versa; so are splits of which the box reaches one side only. Of two possible children the smaller
+    one is kept. Splits are visited from the leaves upwards.
 
     Parameters
     ----------
-    nodes : trees, children behind their parents; a node that gives way is overwritten by the child, so that nodes which
-        no root leads to any more are left in the array
+    nodes : trees, children behind their parents; a node that is replaced is overwritten by the child, so nodes that no
+        root margins to any more remain in the array
     parents : parent of each node, -1 for roots
     depth : twice that of the trees
     lower, upper : the box; not empty
-    sizes : room for the number of nodes below each node
+    sizes : buffer for the number of nodes below each node
     absorbed : receives for each leaf the leaf that took over its samples, -1 if none did
     """
-    cdef Walk walk = Walk(lower.shape[0], depth)
+    cdef TreePairWalk walk = TreePairWalk(lower.shape[0], depth)
     cdef Path path = Path(depth // 2 + 1)
     cdef int32_t i, f
     cdef int64_t n_dropped = 0
@@ -246,7 +243,7 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     return n_dropped
 
 
-cdef int64_t _drop_below(Walk walk, Path path, Node* nodes, int32_t root, int32_t* sizes,
+cdef int64_t _drop_below(TreePairWalk walk, Path path, Node* nodes, int32_t root, int32_t* sizes,
                          int32_t* absorbed) noexcept nogil:
     """Visit the right side of each split, then its left side, then the split, in the box of the points that arrive."""
     cdef int64_t n_dropped = 0
@@ -278,7 +275,7 @@ cdef int64_t _drop_below(Walk walk, Path path, Node* nodes, int32_t root, int32_
     return n_dropped
 
 
-cdef bint _drop_one(Walk walk, Node* nodes, int32_t i, int32_t* sizes, int32_t* absorbed) noexcept nogil:
+cdef bint _drop_one(TreePairWalk walk, Node* nodes, int32_t i, int32_t* sizes, int32_t* absorbed) noexcept nogil:
     """Replace one split by a child, if it can be; the box of the walk is that of the points that arrive at it."""
     cdef int32_t f = nodes[i].feature, left = nodes[i].left, right = nodes[i].right, kept
     cdef double threshold = nodes[i].threshold, low = walk.low[f], high = walk.high[f]
@@ -302,16 +299,11 @@ cdef bint _drop_one(Walk walk, Node* nodes, int32_t i, int32_t* sizes, int32_t* 
     return True
 
 
-cdef struct Frame:
-    int32_t feature     # whose bounds are to be set first, -1 for none
-    bint is_end         # there is nothing to look at: a bound is put back
-    double low
-    double high
-    double share        # of the whole search
+# Two forests.
 
 cdef struct Doubt:
-    # How a difference is still possible: label `inside` in the answer of one forest, `ahead` of it in the other.
-    int32_t home        # forest whose answer holds the label
+    # How a difference is still possible: label `inside` in the label set of one forest, `ahead` of it in the other.
+    int32_t home        # forest whose label set holds the label
     int32_t inside
     int32_t ahead       # -1: the other forest does not know the label
 
@@ -324,10 +316,10 @@ cdef class DifferenceSearch:
     nodes, roots : the trees of both forests, without contradictory branches
     n_first : number of trees of the first forest; those of the second follow
     max_depth : of the trees
-    is_shared : for each tree whether it has a counterpart in the other forest that leads alike everywhere in the box
+    is_shared : for each tree whether it has a counterpart in the other forest with the same margins everywhere in the box
     scores : shape (n_leaves, n_labels), over the labels of both forests
     is_known : shape (2, n_labels), for each forest whether it knows the label
-    slack : for each forest how far a sum of leads may be from the exact one; 0 if they are exact
+    slack : for each forest how far a sum of margins may be from the exact one; 0 if they are exact
     lower, upper : the box; not empty
     """
 
@@ -340,15 +332,20 @@ cdef class DifferenceSearch:
     cdef const int64_t[::1] slack
     cdef readonly object box
     cdef double[::1] low, high
-    # By forest, label and label: sums of the best leads of the first label over the second, of all and unshared trees.
+    # By forest, label and label: sums of the best margins of the first label over the second, of all and unshared trees.
     cdef int64_t[:, :, ::1] bounds, unshared
     # The same for each tree by itself.
-    cdef int64_t[:, :, ::1] leads
+    cdef int64_t[:, :, ::1] margins
     # By tree: its topmost undecided test, or its only leaf.
     cdef int32_t[::1] tops
     cdef int32_t[::1] waiting
-    cdef Frame* stack
-    cdef size_t capacity, top
+    # Boxes to search; a visit with node -1 only restores bounds.
+    cdef BoxVisit* stack
+    cdef size_t capacity
+    # For each visit the fraction of the whole search.
+    cdef double* fractions
+    cdef size_t fraction_capacity
+    cdef Py_ssize_t top
     cdef readonly int64_t n_steps
     cdef readonly double done
 
@@ -362,18 +359,26 @@ cdef class DifferenceSearch:
         self.box = np.array([lower, upper])
         self.low, self.high = self.box
         self.bounds, self.unshared = np.zeros((2, 2, self.n_labels, self.n_labels), dtype=np.int64)
-        self.leads = np.zeros((self.n_trees, self.n_labels, self.n_labels), dtype=np.int64)
+        self.margins = np.zeros((self.n_trees, self.n_labels, self.n_labels), dtype=np.int64)
         self.tops = np.zeros(self.n_trees, dtype=np.int32)
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
-        reserve(<void**> &self.stack, &self.capacity, 64, sizeof(Frame))
-        self.stack[0] = Frame(-1, False, 0.0, 0.0, 1.0)
+        self._push(0, 0, -1, 0.0, 0.0, 1.0)
         self.top = 1
 
     def __dealloc__(self):
         free(self.stack)
+        free(self.fractions)
+
+    cdef int _push(self, Py_ssize_t position, int32_t node, int32_t feature, double low, double high,
+                   double fraction) except -1 nogil:
+        reserve(<void**> &self.stack, &self.capacity, position + 1, sizeof(BoxVisit))
+        reserve(<void**> &self.fractions, &self.fraction_capacity, position + 1, sizeof(double))
+        self.stack[position] = BoxVisit(node, feature, low, high)
+        self.fractions[position] = fraction
+        return 0
 
     def advance(self, int64_t max_steps):
-        """Go on for at most so many boxes; returns one of the words above. `box` is where a difference was found."""
+        """Continue for at most so many boxes; returns a SearchStatus. `box` is where a difference was found."""
         cdef int found
         with nogil:
             found = self._advance(max_steps)
@@ -381,91 +386,72 @@ cdef class DifferenceSearch:
 
     cdef int _advance(self, int64_t max_steps) except -1 nogil:
         cdef int64_t stop = self.n_steps + max_steps
-        cdef Frame frame
         cdef Doubt doubt
         cdef int32_t tree
+        cdef double fraction
         while self.top > 0:
             if self.n_steps >= stop:
                 return UNDECIDED
             self.top -= 1
-            frame = self.stack[self.top]
-            if frame.feature >= 0:
-                self.low[frame.feature], self.high[frame.feature] = frame.low, frame.high
-            if frame.is_end:
+            set_bounds(&self.stack[self.top], &self.low[0], &self.high[0])
+            if self.stack[self.top].node < 0:
                 continue
+            fraction = self.fractions[self.top]
             self.n_steps += 1
             self._bound()
             if not self._find_doubt(&doubt):
-                self.done += frame.share
+                self.done += fraction
                 continue
             tree = self._choose_tree(&doubt)
             if tree < 0:
-                self.done += frame.share
+                self.done += fraction
                 return CANDIDATE if self.slack[0] or self.slack[1] else FOUND
-            self._cut(tree, &doubt, frame.share)
+            self._cut(tree, &doubt, fraction)
         return ABSENT
 
     # Bounding.
 
     cdef void _bound(self) noexcept nogil:
-        """Add up the best leads of all trees in the box."""
+        """Add up the best margins of all trees in the box."""
         cdef int32_t tree, forest, i, j
         self.bounds[:] = 0
         self.unshared[:] = 0
         for tree in range(self.n_trees):
             forest = tree >= self.n_first
-            self._lead(tree)
+            self._fill_margins(tree)
             for i in range(self.n_labels):
                 for j in range(self.n_labels):
-                    self.bounds[forest, i, j] += self.leads[tree, i, j]
+                    self.bounds[forest, i, j] += self.margins[tree, i, j]
                     if not self.is_shared[tree]:
-                        self.unshared[forest, i, j] += self.leads[tree, i, j]
+                        self.unshared[forest, i, j] += self.margins[tree, i, j]
 
-    cdef void _lead(self, int32_t tree) noexcept nogil:
-        """The best leads of one tree, and its topmost undecided test."""
-        cdef int32_t node = self._descend(self.roots[tree]), top = 0, i, j
+    cdef void _fill_margins(self, int32_t tree) noexcept nogil:
+        """The best margins of one tree, and its topmost undecided test."""
+        cdef int32_t node = self.roots[tree], i, j
         cdef const int64_t* scores
         cdef bint is_first = True
-        cdef int64_t lead
+        cdef int64_t margin
+        cdef Py_ssize_t top = 0
+        while take_step(&self.nodes[0], &self.low[0], &self.high[0], &node):
+            pass
         self.tops[tree] = node
-        while True:
-            if self.nodes[node].feature >= 0:
-                self.waiting[top] = self.nodes[node].right
-                top += 1
-                node = self._descend(self.nodes[node].left)
-                continue
+        node = first_leaf(&self.nodes[0], node, &self.low[0], &self.high[0], &self.waiting[0], &top)
+        while node >= 0:
             scores = &self.scores[self.nodes[node].leaf, 0]
             for i in range(self.n_labels):
                 for j in range(self.n_labels):
-                    lead = scores[i] - scores[j]
-                    if is_first or lead > self.leads[tree, i, j]:
-                        self.leads[tree, i, j] = lead
+                    margin = scores[i] - scores[j]
+                    if is_first or margin > self.margins[tree, i, j]:
+                        self.margins[tree, i, j] = margin
             is_first = False
-            if top == 0:
-                return
-            top -= 1
-            node = self._descend(self.waiting[top])
-
-    cdef int32_t _descend(self, int32_t node) noexcept nogil:
-        """The first node from here on down that is a leaf or a test that the box does not decide."""
-        cdef int32_t f
-        while True:
-            f = self.nodes[node].feature
-            if f < 0:
-                return node
-            if not reaches_right(self.high[f], self.nodes[node].threshold):
-                node = self.nodes[node].left
-            elif not reaches_left(self.low[f], self.nodes[node].threshold):
-                node = self.nodes[node].right
-            else:
-                return node
+            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
 
     # Differences that the bounds allow.
 
     cdef bint _find_doubt(self, Doubt* doubt) noexcept nogil:
-        """The difference that the bounds leave most room for; False if they leave none."""
+        """The difference with the largest bound; False if the bounds allow none."""
         cdef int32_t home, away, label, other
-        cdef int64_t room, most = 0
+        cdef int64_t bound, most = 0
         cdef bint has_doubt = False
         for home in range(2):
             away = 1 - home
@@ -480,13 +466,13 @@ cdef class DifferenceSearch:
                         continue
                     if self.bounds[away, other, label] < self._least(away, True):
                         continue
-                    room = self.unshared[home, label, other] + self.unshared[away, other, label]
-                    if self.is_known[home, other] and room < (
+                    bound = self.unshared[home, label, other] + self.unshared[away, other, label]
+                    if self.is_known[home, other] and bound < (
                             1 if self._is_exact() else -self.slack[0] - self.slack[1]):
                         continue
-                    if not has_doubt or room > most:
+                    if not has_doubt or bound > most:
                         has_doubt = True
-                        most = room
+                        most = bound
                         doubt[0] = Doubt(home, label, other)
         return has_doubt
 
@@ -509,21 +495,21 @@ cdef class DifferenceSearch:
     # Cutting.
 
     cdef int32_t _choose_tree(self, const Doubt* doubt) noexcept nogil:
-        """The tree with an undecided test whose leads differ most; -1 if all tests are decided."""
+        """The tree with an undecided test whose margins differ most; -1 if all tests are decided."""
         cdef int32_t tree, best = -1, ahead, behind
         cdef int64_t spread, widest = -1
         for tree in range(self.n_trees):
             if self.nodes[self.tops[tree]].feature < 0:
                 continue
-            ahead, behind = self._contest(tree, doubt)
-            spread = self.leads[tree, ahead, behind] + self.leads[tree, behind, ahead]
+            ahead, behind = self._label_pair(tree, doubt)
+            spread = self.margins[tree, ahead, behind] + self.margins[tree, behind, ahead]
             if spread > widest:
                 widest = spread
                 best = tree
         return best
 
-    cdef (int32_t, int32_t) _contest(self, int32_t tree, const Doubt* doubt) noexcept nogil:
-        """Which label should lead over which in a tree to bring about the difference."""
+    cdef (int32_t, int32_t) _label_pair(self, int32_t tree, const Doubt* doubt) noexcept nogil:
+        """Which label should be ahead of which in a tree to bring about the difference."""
         cdef int32_t forest = tree >= self.n_first, other, rival = doubt.inside
         if forest != doubt.home:
             return (doubt.ahead, doubt.inside) if doubt.ahead >= 0 else (doubt.inside, doubt.inside)
@@ -537,40 +523,30 @@ cdef class DifferenceSearch:
                 rival = other
         return doubt.inside, rival
 
-    cdef int _cut(self, int32_t tree, const Doubt* doubt, double share) except -1 nogil:
-        """Put both sides of the topmost undecided test of a tree on the stack, and the way back below them."""
+    cdef int _cut(self, int32_t tree, const Doubt* doubt, double fraction) except -1 nogil:
+        """Push both sides of the topmost undecided test of a tree, above a visit that restores the bounds."""
         cdef int32_t node = self.tops[tree], f = self.nodes[node].feature, ahead, behind
         cdef double threshold = self.nodes[node].threshold, low = self.low[f], high = self.high[f]
-        cdef Frame left = Frame(f, False, low, threshold, 0.5 * share)
-        cdef Frame right = Frame(f, False, just_above(threshold), high, 0.5 * share)
         cdef bint left_first
-        ahead, behind = self._contest(tree, doubt)
-        left_first = (self._best_lead(self.nodes[node].left, ahead, behind)
-                      >= self._best_lead(self.nodes[node].right, ahead, behind))
-        reserve(<void**> &self.stack, &self.capacity, self.top + 3, sizeof(Frame))
-        self.stack[self.top] = Frame(f, True, low, high, 0.0)
-        self.stack[self.top + 1] = right if left_first else left
-        self.stack[self.top + 2] = left if left_first else right
+        ahead, behind = self._label_pair(tree, doubt)
+        left_first = (self._best_margin(self.nodes[node].left, ahead, behind)
+                      >= self._best_margin(self.nodes[node].right, ahead, behind))
+        self._push(self.top, -1, f, low, high, 0.0)
+        self._push(self.top + 1 + left_first, 0, f, low, threshold, 0.5 * fraction)
+        self._push(self.top + 2 - left_first, 0, f, just_above(threshold), high, 0.5 * fraction)
         self.top += 3
         return 0
 
-    cdef int64_t _best_lead(self, int32_t node, int32_t ahead, int32_t behind) noexcept nogil:
-        """The best lead below a node."""
-        cdef int32_t top = 0
-        cdef int64_t lead, best = 0
+    cdef int64_t _best_margin(self, int32_t node, int32_t ahead, int32_t behind) noexcept nogil:
+        """The best margin below a node."""
+        cdef int64_t margin, best = 0
         cdef bint is_first = True
-        node = self._descend(node)
-        while True:
-            if self.nodes[node].feature >= 0:
-                self.waiting[top] = self.nodes[node].right
-                top += 1
-                node = self._descend(self.nodes[node].left)
-                continue
-            lead = self.scores[self.nodes[node].leaf, ahead] - self.scores[self.nodes[node].leaf, behind]
-            if is_first or lead > best:
-                best = lead
+        cdef Py_ssize_t top = 0
+        node = first_leaf(&self.nodes[0], node, &self.low[0], &self.high[0], &self.waiting[0], &top)
+        while node >= 0:
+            margin = self.scores[self.nodes[node].leaf, ahead] - self.scores[self.nodes[node].leaf, behind]
+            if is_first or margin > best:
+                best = margin
             is_first = False
-            if top == 0:
-                return best
-            top -= 1
-            node = self._descend(self.waiting[top])
+            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
+        return best

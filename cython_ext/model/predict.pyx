@@ -1,4 +1,4 @@
-"""Which leaf of each tree a sample falls into. Leaves counting votes to metasilvae.voting."""
+"""Which leaf of each tree a sample falls into. Counting votes is left to metasilvae.voting."""
 
 from libc.stdint cimport int32_t
 

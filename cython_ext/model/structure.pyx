@@ -1,7 +1,7 @@
 """Facts about the shape of trees: depths, and which branches no sample can take.
 
-Leaves classification and boxes to predict.pyx and reach.pyx. Nothing here recurses, so a chain of a hundred thousand
-splits is as good as a balanced tree.
+Classification is left to predict.pyx, boxes around samples to the kernels of verification. Nothing here recurses, so a
+chain of a hundred thousand splits is as good as a balanced tree.
 """
 
 from libc.float cimport DBL_MAX
@@ -9,6 +9,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 
+from common.box cimport BoxVisit, push_sides, set_bounds
 from common.node cimport Node
 
 
@@ -24,15 +25,6 @@ def fill_depths(const Node[::1] nodes, const int32_t[::1] roots, int32_t[::1] de
                 depths[nodes[i].right] = depths[i] + 1
 
 
-cdef struct Frame:
-    int32_t source          # node in the original array
-    int32_t parent          # node in the new array that gets this one as a child, -1 for a root
-    bint is_right
-    int32_t feature         # >= 0: a bound to put back instead of a node to visit
-    double low
-    double high
-
-
 def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t n_features,
                         Node[::1] kept, int32_t[::1] kept_roots):
     """Copy the trees without branches that no finite sample can take; return the number of nodes kept.
@@ -43,24 +35,24 @@ def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssiz
     Parameters
     ----------
     nodes, roots : the trees, each in pre-order
-    kept : room for as many nodes as there are in `nodes`; filled in pre-order
-    kept_roots : room for the roots
+    kept : as many nodes as there are in `nodes`; filled in pre-order
+    kept_roots : receives the roots
     """
     cdef Py_ssize_t n_nodes = nodes.shape[0]
-    cdef double* low = <double*> malloc(max(n_features, 1) * sizeof(double))
-    cdef double* high = <double*> malloc(max(n_features, 1) * sizeof(double))
-    # Each visited split pushes at most four frames and pops the one that led to it.
-    cdef Frame* stack = <Frame*> malloc((4 * n_nodes + 4) * sizeof(Frame))
+    cdef double* low = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
+    cdef double* high = low + n_features
+    # Each visited split replaces the visit that led to it by three others.
+    cdef BoxVisit* stack = <BoxVisit*> malloc((3 * n_nodes + 4) * sizeof(BoxVisit))
+    # For each visit the kept node that gets this one as a child, -1 for a root.
+    cdef int32_t* kept_parents = <int32_t*> malloc((3 * n_nodes + 4) * sizeof(int32_t))
     cdef Py_ssize_t n_kept = 0
     cdef Py_ssize_t top, tree, f
-    cdef Frame frame
-    cdef int32_t source, feature
-    cdef double threshold
+    cdef int32_t node, feature, parent
     cdef bint left_open, right_open
-    if low == NULL or high == NULL or stack == NULL:
+    if low == NULL or stack == NULL or kept_parents == NULL:
         free(low)
-        free(high)
         free(stack)
+        free(kept_parents)
         raise MemoryError()
     try:
         with nogil:
@@ -69,43 +61,39 @@ def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssiz
                 high[f] = DBL_MAX
             for tree in range(roots.shape[0]):
                 kept_roots[tree] = <int32_t> n_kept
-                stack[0] = Frame(roots[tree], -1, False, -1, 0.0, 0.0)
+                stack[0] = BoxVisit(roots[tree], -1, 0.0, 0.0)
+                kept_parents[0] = -1
                 top = 1
                 while top > 0:
                     top -= 1
-                    frame = stack[top]
-                    if frame.feature >= 0:
-                        low[frame.feature] = frame.low
-                        high[frame.feature] = frame.high
+                    set_bounds(&stack[top], low, high)
+                    node = stack[top].node
+                    if node < 0:
                         continue
-                    source = frame.source
-                    while nodes[source].feature >= 0:
-                        left_open = low[nodes[source].feature] < nodes[source].threshold
-                        right_open = nodes[source].threshold < high[nodes[source].feature]
+                    parent = kept_parents[top]
+                    while nodes[node].feature >= 0:
+                        left_open = low[nodes[node].feature] < nodes[node].threshold
+                        right_open = nodes[node].threshold < high[nodes[node].feature]
                         if left_open and right_open:
                             break
                         # low < high, so one side is always open.
-                        source = nodes[source].left if left_open else nodes[source].right
-                    kept[n_kept] = nodes[source]
-                    if frame.parent >= 0:
-                        if frame.is_right:
-                            kept[frame.parent].right = <int32_t> n_kept
+                        node = nodes[node].left if left_open else nodes[node].right
+                    kept[n_kept] = nodes[node]
+                    if parent >= 0:
+                        # In pre-order the left child directly follows its parent.
+                        if n_kept == parent + 1:
+                            kept[parent].left = <int32_t> n_kept
                         else:
-                            kept[frame.parent].left = <int32_t> n_kept
-                    feature = nodes[source].feature
+                            kept[parent].right = <int32_t> n_kept
+                    feature = nodes[node].feature
                     if feature >= 0:
-                        threshold = nodes[source].threshold
-                        # Popped in reverse: narrow for the left child, visit it, narrow for the right one, visit it,
-                        # put the bounds back.
-                        stack[top] = Frame(0, 0, False, feature, low[feature], high[feature])
-                        stack[top + 1] = Frame(nodes[source].right, <int32_t> n_kept, True, -1, 0.0, 0.0)
-                        stack[top + 2] = Frame(0, 0, False, feature, threshold, high[feature])
-                        stack[top + 3] = Frame(nodes[source].left, <int32_t> n_kept, False, -1, 0.0, 0.0)
-                        high[feature] = threshold
-                        top += 4
+                        push_sides(stack, top, feature, nodes[node].threshold, nodes[node].threshold, nodes[node].left,
+                                   nodes[node].right, low, high)
+                        kept_parents[top + 1] = kept_parents[top + 2] = <int32_t> n_kept
+                        top += 3
                     n_kept += 1
         return n_kept
     finally:
         free(low)
-        free(high)
         free(stack)
+        free(kept_parents)

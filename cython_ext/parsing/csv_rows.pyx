@@ -1,24 +1,24 @@
 """Rows of delimited text to float64 values and spans of labels.
 
 Reads well-formed rows only and stops at the first other one: metasilvae.formats.csv_layout finds out what is wrong with
-it, and what delimiter, columns and header the file has.
+it, and which delimiter, columns and header the file has.
 """
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
 
-from parsing.lines cimport Lines, find_line_end
+from parsing.lines cimport ROWS_FULL, ROWS_MALFORMED, ROWS_USED_UP, Lines, RowsStatus, find_line_end
 from parsing.number_text cimport read_number
 
 
-# How parse_rows ended: text used up, no room for further rows, a malformed row.
-USED_UP, FULL, MALFORMED = range(3)
-# What a column holds: a number, the label, a note to pass over.
-VALUE, LABEL, NOTE = range(3)
+cdef enum ColumnRole:
+    ROLE_VALUE      # a number
+    ROLE_LABEL
+    ROLE_NOTE       # ignored
 
-cdef enum:
-    IS_VALUE = 0
-    IS_NOTE = 2
+# The same for Python: how parse_rows ended, what a column holds.
+USED_UP, FULL, MALFORMED = ROWS_USED_UP, ROWS_FULL, ROWS_MALFORMED
+VALUE, LABEL, NOTE = ROLE_VALUE, ROLE_LABEL, ROLE_NOTE
 
 
 cdef inline const unsigned char* skip_blanks(const unsigned char* position, int delimiter) noexcept nogil:
@@ -63,14 +63,14 @@ cdef inline bint parse_row(const unsigned char* text, Py_ssize_t start, Py_ssize
     cdef bint quoted
     for column in range(n_columns):
         position = skip_blanks(position, delimiter)
-        if roles[column] == IS_NOTE and position[0] != c'"':
+        if roles[column] == ROLE_NOTE and position[0] != c'"':
             while position < end and position[0] != delimiter:
                 position += 1
-        elif roles[column] != IS_VALUE:
+        elif roles[column] != ROLE_VALUE:
             label_end = find_label_end(position, end, delimiter)
             if label_end == NULL:
                 return False
-            if roles[column] != IS_NOTE:
+            if roles[column] != ROLE_NOTE:
                 span[0] = position - text
                 span[1] = label_end - text
             position = label_end
@@ -102,7 +102,7 @@ cdef inline bint parse_row(const unsigned char* text, Py_ssize_t start, Py_ssize
 def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, bint at_end, int delimiter,
                const uint8_t[::1] roles, int64_t line, double[:, ::1] X, int64_t[:, ::1] label_spans,
                int64_t[::1] line_of_row):
-    """Read rows until the text, the room or the well-formed rows end.
+    """Read rows until the text, the output or the well-formed rows end.
 
     Parameters
     ----------
@@ -111,18 +111,18 @@ def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t sto
     delimiter : byte between cells
     roles : VALUE (X.shape[1] times), LABEL (at most once) or NOTE for each column
     line : number of the line at `start`
-    X, label_spans, line_of_row : room for X.shape[0] rows; without a label the spans are left alone
+    X, label_spans, line_of_row : outputs for X.shape[0] rows; without a label the spans are left alone
 
     Returns
     -------
-    start, line, n_rows, status : where reading goes on (for MALFORMED: the malformed line) and how it ended
+    start, line, n_rows, status : where to continue (for MALFORMED: the malformed line) and how reading ended
     """
     cdef Py_ssize_t n_rows = 0
-    cdef Py_ssize_t room = min(X.shape[0], label_spans.shape[0], line_of_row.shape[0])
+    cdef Py_ssize_t max_rows = min(X.shape[0], label_spans.shape[0], line_of_row.shape[0])
     cdef Py_ssize_t n_columns = roles.shape[0]
     cdef Py_ssize_t line_end
     cdef Py_ssize_t next_start = start
-    cdef int status = 0
+    cdef RowsStatus status = ROWS_USED_UP
     cdef Lines lines = Lines(&buffer[0], stop, at_end, start - 1, start - 1)
     with nogil:
         while True:
@@ -130,15 +130,15 @@ def parse_rows(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t sto
             if line_end < 0:
                 break
             if not is_blank(lines.text + start, lines.text + line_end):
-                if n_rows == room:
-                    status = 1
+                if n_rows == max_rows:
+                    status = ROWS_FULL
                     break
                 if not parse_row(lines.text, start, line_end, delimiter, &roles[0], n_columns, &X[n_rows, 0],
                                  &label_spans[n_rows, 0]):
-                    status = 2
+                    status = ROWS_MALFORMED
                     break
                 line_of_row[n_rows] = line
                 n_rows += 1
             line += 1
             start = next_start
-    return start, line, n_rows, status
+    return start, line, n_rows, <int> status

@@ -7,10 +7,11 @@ with it, and whether indices count from 0 or 1.
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memchr
 
-from parsing.lines cimport Lines, find_line_end
+from parsing.lines cimport ROWS_FULL, ROWS_MALFORMED, ROWS_USED_UP, Lines, RowsStatus, find_line_end
 from parsing.number_text cimport read_number
 
-USED_UP, FULL, MALFORMED = range(3)
+# How parse_lines ended.
+USED_UP, FULL, MALFORMED = ROWS_USED_UP, ROWS_FULL, ROWS_MALFORMED
 
 cdef enum:
     MOST_FEATURES = 2147483646
@@ -67,30 +68,30 @@ cdef inline Py_ssize_t parse_line(const unsigned char* text, Py_ssize_t start, P
 def parse_lines(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, bint at_end, int64_t line,
                 int32_t[::1] indices, double[::1] values, int64_t[::1] row_sizes, int64_t[:, ::1] label_spans,
                 int64_t[::1] line_of_row):
-    """Read lines until the text, the room for rows or the well-formed lines end.
+    """Read lines until the text, the output or the well-formed lines end.
 
     Parameters
     ----------
     buffer, start, stop : the text; the byte at `stop` exists and is a line feed
     at_end : the file ends at `stop`; else an incomplete last line is left alone
     line : number of the line at `start`
-    indices, values : room for (stop - start) // 4 + 1 entries, more than the text can hold
-    row_sizes, label_spans, line_of_row : room for as many rows
+    indices, values : outputs for (stop - start) // 4 + 1 entries, more than the text can hold
+    row_sizes, label_spans, line_of_row : outputs for as many rows as they are long
 
     Returns
     -------
-    start, line, n_rows, n_entries, status : where reading goes on (for MALFORMED: the malformed line), how it ended
+    start, line, n_rows, n_entries, status : where to continue (for MALFORMED: the malformed line), how reading ended
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t n_entries = 0
-    cdef Py_ssize_t room = min(row_sizes.shape[0], label_spans.shape[0], line_of_row.shape[0])
+    cdef Py_ssize_t max_rows = min(row_sizes.shape[0], label_spans.shape[0], line_of_row.shape[0])
     cdef Py_ssize_t line_end, first, size
     cdef const void* comment
     cdef Py_ssize_t next_start = start
-    cdef int status = 0
+    cdef RowsStatus status = ROWS_USED_UP
     cdef Lines lines = Lines(&buffer[0], stop, at_end, start - 1, start - 1)
     if min(indices.shape[0], values.shape[0]) < (stop - start) // 4 + 1:
-        raise ValueError("too little room for the entries")
+        raise ValueError("the outputs for the entries are too short")
     with nogil:
         while True:
             line_end = find_line_end(&lines, start, &next_start)
@@ -101,13 +102,13 @@ def parse_lines(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t st
                 line_end = <const unsigned char*> comment - lines.text
             first = skip_blanks(lines.text + start) - lines.text
             if first < line_end:
-                if n_rows == room:
-                    status = 1
+                if n_rows == max_rows:
+                    status = ROWS_FULL
                     break
                 size = parse_line(lines.text, first, line_end, &indices[0] + n_entries, &values[0] + n_entries,
                                   &label_spans[n_rows, 0])
                 if size < 0:
-                    status = 2
+                    status = ROWS_MALFORMED
                     break
                 row_sizes[n_rows] = size
                 line_of_row[n_rows] = line
@@ -115,7 +116,7 @@ def parse_lines(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t st
                 n_rows += 1
             line += 1
             start = next_start
-    return start, line, n_rows, n_entries, status
+    return start, line, n_rows, n_entries, <int> status
 
 
 def scatter(const int32_t[::1] indices, const double[::1] values, const int64_t[::1] row_sizes, int32_t base,

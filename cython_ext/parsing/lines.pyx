@@ -1,4 +1,7 @@
-"""Complete lines of a buffer, and spans of label text to integer codes. What a new label means is left to the caller."""
+"""Complete lines of a buffer, and integer codes for spans of label text. What a new label means is left to the caller.
+
+Reading rows of numbers is left to csv_rows.pyx and libsvm_rows.pyx.
+"""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -21,7 +24,7 @@ def encode_labels(const unsigned char[::1] buffer, const int64_t[:, ::1] spans, 
     buffer, spans : text, and for each row the start and stop of its label in it
     codes : code of each label text (bytes) seen so far
     add : called as add(text, row) for a text that is not in `codes`, returns its code
-    y : room for the codes
+    y : receives the codes
     """
     cdef Py_ssize_t row
     cdef const char* start

@@ -1,8 +1,7 @@
 """Tokens and nodes of silva's text format, without recursion.
 
-A `Scanner` walks once over the bytes of a file. It stops at the first fault and keeps the place, the offending token
-and what was being read; what to say about it, and the meaning of headers and labels, is left to
-metasilvae.formats.silva_models.
+A `Scanner` reads the bytes of a file once. It stops at the first fault and keeps its position, the offending token and
+what was being read. The error message, and the meaning of headers and labels, are left to metasilvae.formats.silva_models.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -50,7 +49,7 @@ cdef inline int64_t parse_whole(const char* token, Py_ssize_t length) noexcept n
 
 
 cdef inline bint parse_real(const char* token, Py_ssize_t length, double* number) noexcept nogil:
-    """Whether the whole token is a finite decimal number. It must be followed by white space or NUL."""
+    """Whether the whole token is a finite decimal number; white space or NUL must follow."""
     return read_number(<const unsigned char*> token, number) == <const unsigned char*> token + length
 
 
@@ -133,8 +132,8 @@ cdef class Scanner:
 
         Parameters
         ----------
-        nodes : room for all nodes of the file
-        counts, scores : room for the values of all leaves of the file, row by row; only the one that fits the kind of
+        nodes : output for all nodes of the file
+        counts, scores : outputs for the values of all leaves of the file, row by row; only the one for the kind of
             leaves is filled, so both may be views of the same memory
         """
         cdef int fault

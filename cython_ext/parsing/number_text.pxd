@@ -38,6 +38,17 @@ cdef inline double round_by_python(const unsigned char* text) noexcept with gil:
         return INFINITY
 
 
+cdef inline const unsigned char* read_digits(const unsigned char* position, uint64_t* mantissa) noexcept nogil:
+    """Append decimal digits to a mantissa, which may overflow; returns the position behind them."""
+    cdef unsigned int digit
+    while True:
+        digit = <unsigned int> position[0] - c'0'
+        if digit > 9:
+            return position
+        mantissa[0] = mantissa[0] * 10 + digit
+        position += 1
+
+
 cdef inline const unsigned char* read_number(const unsigned char* text, double* value) noexcept nogil:
     """Read the number that starts at `text`; return the position behind it, NULL if there is none or it overflows.
 
@@ -57,22 +68,12 @@ cdef inline const unsigned char* read_number(const unsigned char* text, double* 
     if negative or position[0] == c'+':
         position += 1
     ahead = position
-    while True:
-        digit = <unsigned int> position[0] - c'0'
-        if digit > 9:
-            break
-        mantissa = mantissa * 10 + digit
-        position += 1
+    position = read_digits(position, &mantissa)
     n_digits = position - ahead
     if position[0] == c'.':
         position += 1
         fraction = position
-        while True:
-            digit = <unsigned int> position[0] - c'0'
-            if digit > 9:
-                break
-            mantissa = mantissa * 10 + digit
-            position += 1
+        position = read_digits(position, &mantissa)
         n_digits += position - fraction
         if n_digits <= MOST_DIGITS:
             power = -<int> (position - fraction)

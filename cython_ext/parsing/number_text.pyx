@@ -1,6 +1,6 @@
 """Single numbers from text, and rows of float64 to text: CSV and LIBSVM lines with the shortest decimals that read back.
 
-Labels and names come ready to be written; which of them a format can hold is checked by metasilvae.formats.
+Labels are written as they are; metasilvae.formats checks whether a format can hold them.
 """
 
 from libc.math cimport floor, isfinite, signbit
@@ -76,7 +76,7 @@ cdef char* put_label(char* target, bytes label) except NULL:
 def write_csv_rows(const double[:, ::1] X, const int32_t[::1] y, list labels, unsigned char[::1] text):
     """Write `label,value,value...` lines; return the number of bytes.
 
-    `text` has room for LONGEST_CELL bytes per value plus the longest label and a line feed per row.
+    `text` holds at least LONGEST_CELL bytes per value plus the longest label and a line feed per row.
     """
     cdef char* start = <char*> &text[0]
     cdef char* target = start
@@ -95,8 +95,8 @@ def write_libsvm_rows(const double[:, ::1] X, const int32_t[::1] y, list labels,
                       const unsigned char[::1] always, unsigned char[::1] text):
     """Write `label index:value ...` lines without zeros; return the number of bytes.
 
-    `always` marks columns to be written in the first row even if they are 0. `text` has room for LONGEST_ENTRY bytes
-    per value plus the longest label and a line feed per row.
+    `always` marks columns to be written in the first row even if they are 0. `text` holds at least LONGEST_ENTRY
+    bytes per value plus the longest label and a line feed per row.
     """
     cdef char* start = <char*> &text[0]
     cdef char* target = start

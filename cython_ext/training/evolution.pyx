@@ -1,8 +1,12 @@
 """Trees in training and the genetic operators on them, without the GIL.
 
-A `TrainingSet` holds the samples in the form that the sweeps need; an `Individual` is a tree together with what it
-answers for every sample, kept up to date by every change. Leaves the order of generations, limits of time and all
-reporting to metasilvae.training.
+A `TrainingSet` holds the samples in the form that the sweeps need; an `Individual` is a tree together with its
+predictions for every sample, kept up to date by every change; a `Reproduction` makes one generation from another. The
+order of generations, limits of time and all reporting are left to metasilvae.training.
+
+The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree, scratch,
+sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; sweep.pxd has the
+reason.
 """
 
 import numpy as np
@@ -13,19 +17,25 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from training.sweep cimport ENTROPY, GINI, Criterion, Test, Weights
-from training.growth cimport Limits, fitness_of, from_scratch, graft, grow_leaf, grow_subtree, move_test, plant, prune, score_if_pruned
-from training.mutation cimport (
-    GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, Recipe, mixed_mutation,
-    paper_mutation, select_parent, trim,
+from common.random cimport next_below, next_fraction, scramble
+from training.growth cimport (
+    TreeLimits, fitness_of, graft, grow_leaf, grow_subtree, make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
 )
-from common.random cimport next_below, next_share, scramble
-from training.tree cimport Samples, cut_at
-from training.threshold_move cimport find_test
-from training.subtree_replacement cimport collect, replace
-from training.sweep cimport find_split
-from training.tree cimport TrainNode, Tree, copy_tree, free_tree, new_tree, set_ties
+from training.mutation cimport (
+    GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
+    mixed_mutation, paper_mutation, select_parent, trim,
+)
 from training.scratch cimport Scratch, free_scratch, new_scratch
+from training.subtree_replacement cimport collect, replace
+from training.sweep cimport ENTROPY, GINI, Criterion, Split, Weights, find_split
+from training.threshold_move cimport find_threshold_move
+from training.tree cimport Samples, TrainNode, Tree, copy_tree, free_tree, new_tree, rank_cut, set_ties
+
+# The operators by the names that users give them, in the order in which help lists them. Options and the command line
+# read these tables.
+SELECTIONS = {"tournament": TOURNAMENT, "roulette-wheel": ROULETTE, "uniform": UNIFORM}
+MUTATIONS = {"mixed": MIXED_MOVES, "grow-or-prune": GROW_OR_PRUNE, "grow": GROW, "none": NO_MUTATION}
+IMPURITIES = {"gini": GINI, "entropy": ENTROPY}
 
 
 cdef class TrainingSet:
@@ -97,7 +107,7 @@ cdef class Objective:
     """Weights of the score, limits of the trees, and the features that may be tested."""
 
     cdef Weights weights
-    cdef Limits limits
+    cdef TreeLimits limits
     cdef readonly object features
     cdef const int32_t* features_pointer
     cdef int32_t n_features
@@ -105,19 +115,19 @@ cdef class Objective:
     def __init__(self, double correct, double stable, double robust, features, int32_t min_leaf=1,
                  int32_t max_leaves=2**30, int32_t max_depth=2**30, double leaf_penalty=0.0):
         self.weights = Weights(correct, stable, robust)
-        self.limits = Limits(min_leaf, max_leaves, max_depth, leaf_penalty, 0)
+        self.limits = TreeLimits(min_leaf, max_leaves, max_depth, leaf_penalty, 0)
         self.features = np.array(features, dtype=np.int32)
         cdef int32_t[::1] view = self.features
         self.n_features = <int32_t> view.shape[0]
         self.features_pointer = &view[0]
 
     def stop(self):
-        """End long work early, in all threads; the trees that it was done on stay whole."""
+        """End long work early, in all threads; the trees stay valid."""
         self.limits.stop = 1
 
 
 cdef class Workspace:
-    """Room for one thread to work in."""
+    """Memory for one thread to work in."""
 
     cdef Scratch* scratch
     cdef int32_t* features
@@ -126,7 +136,7 @@ cdef class Workspace:
         self.scratch = new_scratch(samples.samples.n_samples, samples.samples.n_labels)
         self.features = <int32_t*> malloc(max(samples.samples.n_features, 1) * sizeof(int32_t))
         if self.scratch == NULL or self.features == NULL:
-            raise MemoryError("no room for the trainer")
+            raise MemoryError("not enough memory for the trainer")
 
     def __dealloc__(self):
         free_scratch(self.scratch)
@@ -134,7 +144,7 @@ cdef class Workspace:
 
 
 cdef class Individual:
-    """A tree and what it answers for every training sample."""
+    """A tree and its predictions for every training sample."""
 
     cdef Tree* tree
     cdef readonly TrainingSet samples
@@ -143,8 +153,8 @@ cdef class Individual:
         self.samples = samples
         self.tree = new_tree(samples.samples.n_samples, samples.samples.n_labels)
         if self.tree == NULL:
-            raise MemoryError("no room for a tree")
-        from_scratch(&samples.samples, self.tree)
+            raise MemoryError("not enough memory for a tree")
+        reset_tree(&samples.samples, self.tree)
 
     def __dealloc__(self):
         free_tree(self.tree)
@@ -152,7 +162,7 @@ cdef class Individual:
     def become_leaf(self, Workspace workspace):
         """Become a single leaf that holds every sample."""
         with nogil:
-            plant(&self.samples.samples, self.tree, workspace.scratch)
+            make_leaf(&self.samples.samples, self.tree, workspace.scratch)
         return self
 
     def become(self, Individual other):
@@ -165,12 +175,12 @@ cdef class Individual:
                    const int32_t[::1] right, Objective objective, Workspace workspace, const uint64_t[::1] ties=None):
         """Become the tree with the given nodes, as far as training samples separate its branches.
 
-        With `ties`, tied answers get the numbers that they had in the tree whose `tests` gave them.
+        With `ties`, sets of tied labels get the numbers that they had in the tree whose `tests` returned them.
         """
         cdef Py_ssize_t n_nodes = feature.shape[0], node
         cdef TrainNode* template = <TrainNode*> malloc(max(n_nodes, 1) * sizeof(TrainNode))
         if template == NULL:
-            raise MemoryError("no room for a tree")
+            raise MemoryError("not enough memory for a tree")
         try:
             memset(template, 0, n_nodes * sizeof(TrainNode))
             for node in range(n_nodes):
@@ -179,9 +189,9 @@ cdef class Individual:
                     template[node].threshold = threshold[node]
                     template[node].left = left[node]
                     template[node].right = right[node]
-                    template[node].cut = cut_at(&self.samples.samples, feature[node], threshold[node])
+                    template[node].cut = rank_cut(&self.samples.samples, feature[node], threshold[node])
             with nogil:
-                plant(&self.samples.samples, self.tree, workspace.scratch)
+                make_leaf(&self.samples.samples, self.tree, workspace.scratch)
                 collect(&self.samples.samples, self.tree, 0, workspace.scratch)
                 if ties is not None:
                     set_ties(self.tree, &ties[0] if ties.shape[0] > 0 else NULL, <int32_t> ties.shape[0])
@@ -192,7 +202,7 @@ cdef class Individual:
         return self
 
     def tests(self):
-        """Feature (-1 in a leaf) and threshold of every node, in pre-order, and the tied answers as they are numbered."""
+        """Feature (-1 in a leaf) and threshold of every node, in pre-order, and the sets of tied labels by their numbers."""
         cdef int32_t node
         feature = np.empty(self.tree.n_nodes, dtype=np.int32)
         threshold = np.zeros(self.tree.n_nodes)
@@ -242,29 +252,29 @@ cdef class Individual:
                 counts[node, label] = self.tree.counts[node * m + label]
         return feature, threshold, left, right, counts
 
-    # Single operations, for tests and for growing the first generation.
+    # Single operations, for tests and for growing the initial population.
 
     def best_split(self, int32_t node, Objective objective, Workspace workspace, bint by_score=True, double reach=0.0,
                    bint entropy=False):
         """Feature, threshold, score, gain of the best split of a leaf, or None."""
         cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
-        cdef Test test
+        cdef Split found
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         find_split(&self.samples.samples, self.tree, workspace.scratch, objective.features_pointer, objective.n_features,
-                   &criterion, &objective.weights, objective.limits.min_leaf, &test)
-        return None if test.feature < 0 else (test.feature, test.threshold, test.score, test.gain)
+                   &criterion, &objective.weights, objective.limits.min_leaf, &found)
+        return None if found.feature < 0 else (found.feature, found.threshold, found.score, found.gain)
 
     def best_threshold_move(self, int32_t node, Objective objective, Workspace workspace):
         """Feature, threshold, score of the best test for an inner node with its subtrees as they are, or None."""
-        cdef Test test
+        cdef Split found
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
-        find_test(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer, objective.n_features,
-                  &objective.weights, objective.limits.min_leaf, &test)
-        return None if test.feature < 0 else (test.feature, test.threshold, test.score)
+        find_threshold_move(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer, objective.n_features,
+                  &objective.weights, objective.limits.min_leaf, &found)
+        return None if found.feature < 0 else (found.feature, found.threshold, found.score)
 
     def grow(self, int32_t node, Objective objective, Workspace workspace, bint by_score=True, double reach=0.0,
              bint entropy=False, int32_t n_splits=1):
-        """Split a leaf, or grow a subtree of up to n_splits splits in its place; the number of splits made."""
+        """Split a leaf, or replace it by a grown subtree of up to n_splits splits; returns the number of splits made."""
         cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
         cdef int32_t made
         with nogil:
@@ -287,7 +297,7 @@ cdef class Individual:
     def move_threshold(self, int32_t node, Objective objective, Workspace workspace):
         cdef bint moved
         with nogil:
-            moved = move_test(&self.samples.samples, self.tree, node, objective.features_pointer, objective.n_features,
+            moved = move_threshold(&self.samples.samples, self.tree, node, objective.features_pointer, objective.n_features,
                               &objective.weights, &objective.limits, workspace.scratch)
         return bool(moved)
 
@@ -296,33 +306,28 @@ cdef class Individual:
             graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, workspace.scratch)
 
     def improve_locally(self, Objective objective, Workspace workspace):
-        """Move the test of every inner node to its best place, then prune what does not pay."""
+        """Local search: give every inner node its best test in turn, then prune what is not worth its leaf penalties."""
         cdef int32_t node = 0
         cdef Samples* samples = &self.samples.samples
         with nogil:
             while node < self.tree.n_nodes and not objective.limits.stop:
                 if self.tree.nodes[node].feature >= 0:
-                    move_test(samples, self.tree, node, objective.features_pointer, objective.n_features,
+                    move_threshold(samples, self.tree, node, objective.features_pointer, objective.n_features,
                               &objective.weights, &objective.limits, workspace.scratch)
                 node += 1
             trim(samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits, workspace.scratch)
 
     def trim(self, Objective objective, Workspace workspace):
-        """Prune every inner node that does not pay for its leaves, the lowest ones first."""
+        """Prune every inner node that is not worth its leaf penalties, the lowest ones first."""
         with nogil:
             trim(&self.samples.samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits,
                  workspace.scratch)
 
 
-SELECTIONS = {"uniform": UNIFORM, "roulette-wheel": ROULETTE, "tournament": TOURNAMENT}
-MUTATIONS = {"none": NO_MUTATION, "grow": GROW, "grow-or-prune": GROW_OR_PRUNE, "mixed": MIXED_MOVES}
-IMPURITIES = {"gini": GINI, "entropy": ENTROPY}
-
-
 cdef class Reproduction:
     """How one generation gives rise to the next."""
 
-    cdef Recipe recipe
+    cdef ReproductionOptions options
 
     def __init__(self, *, str selection="tournament", int32_t tournament_size=3, double crossover_probability=1.0,
                  double mutation_probability=1.0, str mutation="mixed", double aggressiveness=1.0,
@@ -330,38 +335,38 @@ cdef class Reproduction:
                  double prune_weight=1.0, double move_weight=1.0, int32_t max_burst=4, int32_t prune_tries=4,
                  double sweep_budget=1e6, double by_score_probability=0.3, blends=(0.0,)):
         cdef Py_ssize_t position
-        self.recipe.selection = SELECTIONS[selection]
-        self.recipe.tournament_size = tournament_size
-        self.recipe.crossover_probability = crossover_probability
-        self.recipe.mutation_probability = mutation_probability
-        self.recipe.mutation = MUTATIONS[mutation]
-        self.recipe.aggressiveness = aggressiveness
-        self.recipe.split_by_score = split_by_score
-        self.recipe.impurity = IMPURITIES[impurity]
-        self.recipe.grow_weight = grow_weight
-        self.recipe.regrow_weight = regrow_weight
-        self.recipe.prune_weight = prune_weight
-        self.recipe.move_weight = move_weight
-        self.recipe.max_burst = max_burst
-        self.recipe.prune_tries = prune_tries
-        self.recipe.sweep_budget = sweep_budget
-        self.recipe.by_score_probability = by_score_probability
+        self.options.selection = SELECTIONS[selection]
+        self.options.tournament_size = tournament_size
+        self.options.crossover_probability = crossover_probability
+        self.options.mutation_probability = mutation_probability
+        self.options.mutation = MUTATIONS[mutation]
+        self.options.aggressiveness = aggressiveness
+        self.options.split_by_score = split_by_score
+        self.options.impurity = IMPURITIES[impurity]
+        self.options.grow_weight = grow_weight
+        self.options.regrow_weight = regrow_weight
+        self.options.prune_weight = prune_weight
+        self.options.move_weight = move_weight
+        self.options.max_burst = max_burst
+        self.options.prune_tries = prune_tries
+        self.options.sweep_budget = sweep_budget
+        self.options.by_score_probability = by_score_probability
         if not 1 <= len(blends) <= MAX_BLENDS:
             raise ValueError(f"from 1 to {MAX_BLENDS} blends were expected, {len(blends)} are given")
         for position, blend in enumerate(blends):
-            self.recipe.blends[position] = blend
-        self.recipe.n_blends = <int32_t> len(blends)
+            self.options.blends[position] = blend
+        self.options.n_blends = <int32_t> len(blends)
 
     def select(self, const double[::1] fitness, uint64_t seed, int32_t[::1] chosen):
         """Draw parents for given fitness into `chosen`."""
         cdef uint64_t random = scramble(seed)
         cdef Py_ssize_t draw
         for draw in range(chosen.shape[0]):
-            chosen[draw] = select_parent(&self.recipe, &fitness[0], <int32_t> fitness.shape[0], &random)
+            chosen[draw] = select_parent(&self.options, &fitness[0], <int32_t> fitness.shape[0], &random)
 
     def reproduce(self, list parents, const double[::1] fitness, list offspring, Objective objective, Workspace workspace,
               uint64_t seed, uint64_t generation, Py_ssize_t start, Py_ssize_t stop):
-        """Make the offspring start..stop-1 of a generation; each depends on its own number and the parents only."""
+        """Make the offspring start..stop-1 of a generation; each depends only on its own number and the parents."""
         cdef Py_ssize_t n_parents = len(parents), position
         cdef Tree** old = <Tree**> malloc(max(n_parents, 1) * sizeof(Tree*))
         cdef Tree** new = <Tree**> malloc(max(stop - start, 1) * sizeof(Tree*))
@@ -370,7 +375,7 @@ cdef class Reproduction:
         if old == NULL or new == NULL:
             free(old)
             free(new)
-            raise MemoryError("no room for a generation")
+            raise MemoryError("not enough memory for a generation")
         try:
             for position in range(n_parents):
                 old[position] = (<Individual> parents[position]).tree
@@ -388,21 +393,21 @@ cdef class Reproduction:
 
     cdef int _reproduce_one(self, const Samples* samples, Tree** parents, int32_t n_parents, const double* fitness,
                         Tree* child, Objective objective, Workspace workspace, uint64_t* random) except -1 nogil:
-        cdef Recipe* recipe = &self.recipe
+        cdef ReproductionOptions* options = &self.options
         cdef Tree* donor
-        cdef Tree* parent = parents[select_parent(recipe, fitness, n_parents, random)]
+        cdef Tree* parent = parents[select_parent(options, fitness, n_parents, random)]
         copy_tree(parent, child)
-        if next_share(random) < recipe.crossover_probability:
-            donor = parents[select_parent(recipe, fitness, n_parents, random)]
+        if next_fraction(random) < options.crossover_probability:
+            donor = parents[select_parent(options, fitness, n_parents, random)]
             graft(samples, child, next_below(random, child.n_nodes), donor, next_below(random, donor.n_nodes),
                   &objective.limits, workspace.scratch)
             if child.n_leaves > objective.limits.max_leaves:
                 copy_tree(parent, child)
-        if recipe.mutation != NO_MUTATION and next_share(random) < recipe.mutation_probability:
-            if recipe.mutation == MIXED_MOVES:
-                mixed_mutation(samples, child, recipe, objective.features_pointer, objective.n_features,
+        if options.mutation != NO_MUTATION and next_fraction(random) < options.mutation_probability:
+            if options.mutation == MIXED_MOVES:
+                mixed_mutation(samples, child, options, objective.features_pointer, objective.n_features,
                                &objective.weights, &objective.limits, workspace.scratch, workspace.features, random)
             else:
-                paper_mutation(samples, child, recipe, objective.features_pointer, objective.n_features,
+                paper_mutation(samples, child, options, objective.features_pointer, objective.n_features,
                                &objective.weights, &objective.limits, workspace.scratch, workspace.features, random)
         return 0

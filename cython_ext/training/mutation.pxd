@@ -1,17 +1,17 @@
-# The genetic operators: choosing parents, choosing a place in a tree, and changing the tree there.
+# A chapter of evolution.pyx: the genetic operators. Selecting parents, choosing a node of a tree, and changing the tree
+# there.
 
 from libc.math cimport ceil
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, uint64_t
 
-from training.sweep cimport Criterion, Impurity, Weights
+from common.random cimport next_below, next_fraction
 from training.growth cimport (
-    Limits, entropy_of, fitness_of, graft, grow_leaf, grow_subtree, leaves_below, move_test, prune, score_if_pruned,
+    TreeLimits, entropy_of, fitness_of, grow_leaf, grow_subtree, leaves_below, move_threshold, prune, score_if_pruned,
 )
-from common.random cimport next_below, next_share
-from training.tree cimport Samples
-from training.subtree_replacement cimport collect
-from training.tree cimport Tree
 from training.scratch cimport Scratch
+from training.subtree_replacement cimport collect
+from training.sweep cimport Criterion, Impurity, Weights
+from training.tree cimport Samples, Tree
 
 cdef enum Selection:
     UNIFORM
@@ -22,18 +22,18 @@ cdef enum Mutation:
     NO_MUTATION
     GROW                # the paper's walk to a leaf, split there
     GROW_OR_PRUNE       # the same walk, but it may end with pruning an inner node on the way
-    MIXED_MOVES         # grow, regrow, prune or move a test, each guided by the score
+    MIXED_MOVES         # grow, regrow, prune or move a threshold, each guided by the score
 
 cdef enum:
     MAX_BLENDS = 16
 
-cdef struct Recipe:
+cdef struct ReproductionOptions:
     Selection selection
     int32_t tournament_size
     double crossover_probability
     double mutation_probability
     Mutation mutation
-    double aggressiveness       # share of the candidate splits that are looked at
+    double aggressiveness       # fraction of the features that a split search looks at
     bint split_by_score         # for the paper's mutations
     Impurity impurity
     # For mixed moves:
@@ -43,24 +43,24 @@ cdef struct Recipe:
     double move_weight
     int32_t max_burst           # splits in one growth
     int32_t prune_tries
-    double sweep_budget         # samples times features that one move may look at
+    double sweep_budget         # samples times features that one move may visit
     double by_score_probability
-    double[MAX_BLENDS] blends   # shares of the impurity of reach sets to draw from
+    double[MAX_BLENDS] blends   # weights of the impurity of reach sets to draw from
     int32_t n_blends
 
 
-cdef inline int32_t select_parent(const Recipe* recipe, const double* fitness, int32_t n, uint64_t* random) noexcept nogil:
+cdef inline int32_t select_parent(const ReproductionOptions* options, const double* fitness, int32_t n, uint64_t* random) noexcept nogil:
     cdef int32_t position, best, other, turn
     cdef double total, mark, lowest
-    if recipe.selection == TOURNAMENT:
+    if options.selection == TOURNAMENT:
         best = next_below(random, n)
-        for turn in range(recipe.tournament_size - 1):
+        for turn in range(options.tournament_size - 1):
             other = next_below(random, n)
             if fitness[other] > fitness[best] or (fitness[other] == fitness[best] and other < best):
                 best = other
         return best
-    if recipe.selection == ROULETTE:
-        # Proportional to fitness; weights may make it negative, then it counts from the lowest.
+    if options.selection == ROULETTE:
+        # Proportional to fitness, or to its distance from the lowest fitness where that is negative.
         lowest = 0
         for position in range(n):
             lowest = min(lowest, fitness[position])
@@ -68,7 +68,7 @@ cdef inline int32_t select_parent(const Recipe* recipe, const double* fitness, i
         for position in range(n):
             total += fitness[position] - lowest
         if total > 0:
-            mark = next_share(random) * total
+            mark = next_fraction(random) * total
             for position in range(n):
                 mark -= fitness[position] - lowest
                 if mark < 0:
@@ -79,7 +79,7 @@ cdef inline int32_t select_parent(const Recipe* recipe, const double* fitness, i
 
 cdef inline int32_t draw_features(const int32_t* allowed, int32_t n_allowed, int32_t wanted, int32_t* drawn,
                                   uint64_t* random) noexcept nogil:
-    """Draw features without replacement into `drawn`, which has room for all of them; return their number."""
+    """Draw features without replacement into `drawn`, a buffer for all of them; return their number."""
     cdef int32_t position, other, kept
     for position in range(n_allowed):
         drawn[position] = allowed[position]
@@ -93,8 +93,8 @@ cdef inline int32_t draw_features(const int32_t* allowed, int32_t n_allowed, int
     return wanted
 
 
-cdef inline int paper_mutation(const Samples* samples, Tree* tree, const Recipe* recipe, const int32_t* allowed,
-                               int32_t n_allowed, const Weights* weights, const Limits* limits, Scratch* scratch,
+cdef inline int paper_mutation(const Samples* samples, Tree* tree, const ReproductionOptions* options, const int32_t* allowed,
+                               int32_t n_allowed, const Weights* weights, const TreeLimits* limits, Scratch* scratch,
                                int32_t* drawn, uint64_t* random) except -1 nogil:
     """Walk from the root to a leaf, to a child with a probability proportional to its entropy, and split that leaf.
 
@@ -102,19 +102,19 @@ cdef inline int paper_mutation(const Samples* samples, Tree* tree, const Recipe*
     """
     cdef int32_t node = 0, m = tree.n_labels, n_drawn
     cdef double left, right
-    cdef Criterion criterion = Criterion(recipe.split_by_score, 0.0, recipe.impurity)
+    cdef Criterion criterion = Criterion(options.split_by_score, 0.0, options.impurity)
     while tree.nodes[node].feature >= 0:
-        if recipe.mutation == GROW_OR_PRUNE and (
-                next_share(random) < 1 - entropy_of(&tree.counts[<size_t> node * m], m)):
+        if options.mutation == GROW_OR_PRUNE and (
+                next_fraction(random) < 1 - entropy_of(&tree.counts[<size_t> node * m], m)):
             prune(samples, tree, node, scratch)
             return 0
         left = entropy_of(&tree.counts[<size_t> tree.nodes[node].left * m], m)
         right = entropy_of(&tree.counts[<size_t> tree.nodes[node].right * m], m)
         if left + right > 0:
-            node = tree.nodes[node].left if next_share(random) * (left + right) < left else tree.nodes[node].right
+            node = tree.nodes[node].left if next_fraction(random) * (left + right) < left else tree.nodes[node].right
         else:
             node = tree.nodes[node].left if next_below(random, 2) == 0 else tree.nodes[node].right
-    n_drawn = draw_features(allowed, n_allowed, <int32_t> ceil(recipe.aggressiveness * n_allowed), drawn, random)
+    n_drawn = draw_features(allowed, n_allowed, <int32_t> ceil(options.aggressiveness * n_allowed), drawn, random)
     grow_leaf(samples, tree, node, drawn, n_drawn, &criterion, weights, limits, scratch)
     return 0
 
@@ -142,7 +142,7 @@ cdef inline int32_t _pick_leaf(const Tree* tree, uint64_t* random) noexcept nogi
         if turn == 0:
             if total <= 0:
                 return -1
-            mark = next_share(random) * total
+            mark = next_fraction(random) * total
     return -1
 
 
@@ -160,10 +160,10 @@ cdef inline int32_t _pick_inner(const Tree* tree, uint64_t* random) noexcept nog
     return -1
 
 
-cdef inline int32_t _affordable(const Recipe* recipe, int32_t n_allowed, double n_samples) noexcept nogil:
-    """How many features a sweep over so many samples may look at."""
-    cdef double n_features = max(recipe.sweep_budget / max(n_samples, 1.0), 4.0)
-    return <int32_t> min(n_features, ceil(recipe.aggressiveness * n_allowed))
+cdef inline int32_t _affordable(const ReproductionOptions* options, int32_t n_allowed, double n_samples) noexcept nogil:
+    """How many features a sweep over so many samples may visit."""
+    cdef double n_features = max(options.sweep_budget / max(n_samples, 1.0), 4.0)
+    return <int32_t> min(n_features, ceil(options.aggressiveness * n_allowed))
 
 
 cdef inline double _size_of(const Tree* tree, int32_t node) noexcept nogil:
@@ -175,70 +175,70 @@ cdef inline double _size_of(const Tree* tree, int32_t node) noexcept nogil:
 
 
 cdef inline int trim(const Samples* samples, Tree* tree, int32_t first, int32_t last, const Weights* weights,
-                     const Limits* limits, Scratch* scratch) except -1 nogil:
-    """Prune every inner node between two positions, from the last to the first, that does not pay for its leaves."""
+                     const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Prune every inner node between two positions, from the last to the first, that is not worth its leaf penalties."""
     cdef int32_t node = min(last, tree.n_nodes - 1), saved
     cdef double after
     while node >= first and not limits.stop:
         if node < tree.n_nodes and tree.nodes[node].feature >= 0:
             saved = leaves_below(tree, node) - 1
             collect(samples, tree, node, scratch)
-            after = score_if_pruned(samples, tree, node, weights, scratch) - limits.leaf_cost * (tree.n_leaves - saved)
+            after = score_if_pruned(samples, tree, node, weights, scratch) - limits.leaf_penalty * (tree.n_leaves - saved)
             if after >= fitness_of(tree, weights, limits):
                 prune(samples, tree, node, scratch)
         node -= 1
     return 0
 
 
-cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const Recipe* recipe, const int32_t* allowed,
-                               int32_t n_allowed, const Weights* weights, const Limits* limits, Scratch* scratch,
+cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const ReproductionOptions* options, const int32_t* allowed,
+                               int32_t n_allowed, const Weights* weights, const TreeLimits* limits, Scratch* scratch,
                                int32_t* drawn, uint64_t* random) except -1 nogil:
-    """One of our own moves, drawn at random."""
+    """Grow, regrow, prune, or move a threshold, drawn at random."""
     cdef double mark, after, best_after
     cdef int32_t node, best, turn, n_drawn, n_splits, saved, last
     cdef Criterion criterion
-    mark = next_share(random) * (recipe.grow_weight + recipe.regrow_weight + recipe.prune_weight + recipe.move_weight)
-    criterion = Criterion(False, recipe.blends[next_below(random, recipe.n_blends)], recipe.impurity)
-    mark -= recipe.move_weight
+    mark = next_fraction(random) * (options.grow_weight + options.regrow_weight + options.prune_weight + options.move_weight)
+    criterion = Criterion(False, options.blends[next_below(random, options.n_blends)], options.impurity)
+    mark -= options.move_weight
     if mark < 0:
         node = _pick_inner(tree, random)
         if node >= 0:
-            n_drawn = draw_features(allowed, n_allowed, _affordable(recipe, n_allowed, _size_of(tree, node)), drawn, random)
-            move_test(samples, tree, node, drawn, n_drawn, weights, limits, scratch)
+            n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(tree, node)), drawn, random)
+            move_threshold(samples, tree, node, drawn, n_drawn, weights, limits, scratch)
             return 0
-    mark -= recipe.prune_weight
+    mark -= options.prune_weight
     if mark < 0 and tree.n_leaves > 1:
         best = -1
         best_after = 0
-        for turn in range(recipe.prune_tries):
+        for turn in range(options.prune_tries):
             node = _pick_inner(tree, random)
             saved = leaves_below(tree, node) - 1
             collect(samples, tree, node, scratch)
-            after = score_if_pruned(samples, tree, node, weights, scratch) + limits.leaf_cost * saved
+            after = score_if_pruned(samples, tree, node, weights, scratch) + limits.leaf_penalty * saved
             if best < 0 or after > best_after:
                 best = node
                 best_after = after
         prune(samples, tree, best, scratch)
         return 0
-    mark -= recipe.regrow_weight
+    mark -= options.regrow_weight
     if mark < 0:
         node = _pick_inner(tree, random)
         if node >= 0:
-            n_splits = leaves_below(tree, node) - 1 + next_below(random, recipe.max_burst)
-            if n_splits <= 8 * recipe.max_burst:
+            n_splits = leaves_below(tree, node) - 1 + next_below(random, options.max_burst)
+            if n_splits <= 8 * options.max_burst:
                 n_drawn = draw_features(
-                    allowed, n_allowed, _affordable(recipe, n_allowed, 4 * _size_of(tree, node)), drawn, random)
+                    allowed, n_allowed, _affordable(options, n_allowed, 4 * _size_of(tree, node)), drawn, random)
                 prune(samples, tree, node, scratch)
                 n_splits = grow_subtree(samples, tree, node, n_splits, drawn, n_drawn, &criterion, weights, limits, scratch)
                 return trim(samples, tree, node, node + 2 * n_splits, weights, limits, scratch)
     node = _pick_leaf(tree, random)
     if node < 0:
         return 0
-    n_drawn = draw_features(allowed, n_allowed, _affordable(recipe, n_allowed, _size_of(tree, node)), drawn, random)
-    if next_share(random) < recipe.by_score_probability:
+    n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(tree, node)), drawn, random)
+    if next_fraction(random) < options.by_score_probability:
         criterion.by_score = True
         grow_leaf(samples, tree, node, drawn, n_drawn, &criterion, weights, limits, scratch)
         return 0
-    n_splits = 1 + next_below(random, recipe.max_burst)
+    n_splits = 1 + next_below(random, options.max_burst)
     n_splits = grow_subtree(samples, tree, node, n_splits, drawn, n_drawn, &criterion, weights, limits, scratch)
     return trim(samples, tree, node, node + 2 * n_splits, weights, limits, scratch)

@@ -1,7 +1,12 @@
-# The best split of a leaf: the score of the tree with every possible split, in one sweep over each feature.
+# A chapter of evolution.pyx: the best split of a leaf. One sweep over each feature scores the tree with every possible
+# split.
 #
-# Whatever depends on the threshold is kept in counters that one event changes (see ms_events.pxd); the score of the whole
-# candidate tree follows from them.
+# The chapters of the trainer are headers so that one unit is compiled: helpers of a few instructions (criteria, merging
+# predictions, buffers) are inlined into loops over samples across chapters, and a compiled unit for each chapter would
+# add a second or more to every build.
+#
+# Everything that depends on the threshold is kept in counters that an event changes (see below). The score of the whole
+# candidate tree follows from the counters.
 
 from libc.math cimport log
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -12,7 +17,7 @@ from training.tree cimport MIXED, NONE, Samples, Tree, known_tie
 from training.scratch cimport Scratch, reserve_cells, reserve_tables
 
 
-# What a test is worth: the score of the whole tree, the impurity that it takes away, the width of its interval.
+# What a split is worth: the score of the whole tree, the decrease of impurity, the width of the interval of thresholds.
 
 cdef enum Impurity:
     GINI
@@ -26,22 +31,22 @@ cdef struct Weights:
 
 cdef struct Criterion:
     bint by_score       # the score of the whole tree decides, impurity breaks ties; else the other way round
-    double reach        # share of the impurity of reach sets in the blend with that of the samples themselves
+    double reach        # weight of the impurity of reach sets against that of the samples themselves
     Impurity impurity
 
-cdef struct Test:
+cdef struct Split:
     int32_t feature     # < 0: none found
     double threshold
-    double score        # of the whole tree with this test
+    double score        # of the whole tree with this split
     double gain         # decrease of the blended impurity, in samples
-    double width        # of the interval of equivalent thresholds, as a share of the feature's range
+    double width        # of the interval of equivalent thresholds, as a fraction of the feature's range
 
 
 cdef inline double score_of(const Weights* weights, int64_t correct, int64_t stable, int64_t robust) noexcept nogil:
     return weights.correct * correct + weights.stable * stable + weights.robust * robust
 
 
-cdef inline bint is_better(const Criterion* criterion, const Test* a, const Test* b) noexcept nogil:
+cdef inline bint is_better(const Criterion* criterion, const Split* a, const Split* b) noexcept nogil:
     if b.feature < 0:
         return True
     if criterion.by_score:
@@ -58,7 +63,7 @@ cdef inline bint is_better(const Criterion* criterion, const Test* a, const Test
 
 
 cdef inline double mass_of(Impurity impurity, double count) noexcept nogil:
-    """What a class of this size takes off the impurity of a node; see impurity_of."""
+    """What a class of this size subtracts from the impurity of a node; see impurity_of."""
     if impurity == GINI:
         return count * count
     return count * log(count) if count > 0 else 0.0
@@ -84,7 +89,7 @@ cdef inline double blend(const Criterion* criterion, double own, double reach) n
     return (1 - criterion.reach) * own + criterion.reach * reach
 
 
-# The samples of a node in the order of a feature, as runs of samples that behave alike.
+# Events: the samples of a node in the order of a feature, as runs of samples that behave alike.
 #
 # Between two neighbouring events (a sample's value x, or an end of its box) all thresholds are equivalent on the training
 # data. Going upwards, a sample passes its three events in this order:
@@ -93,7 +98,7 @@ cdef inline double blend(const Criterion* criterion, double own, double reach) n
 #     the box     right only   |          both sides         |   left only
 #     the sample  on the right ............... | on the left ...............
 #
-# The three lists of events have the same order, so one order by x and three cursors are enough.
+# The three lists of events have the same order, so three cursors over one list sorted by x suffice.
 
 cdef inline double threshold_between(double low, double high) noexcept nogil:
     """The middle of [low, high), in float64: low <= k < high."""
@@ -105,11 +110,11 @@ cdef inline double range_of(const Samples* samples, int32_t feature) noexcept no
     return (samples.values[samples.value_starts[feature + 1] - 1] - samples.values[samples.value_starts[feature]])
 
 
-# Categories of a listed sample: what the leaves outside the node answer for it.
+# Categories of a listed sample: the common prediction of the leaves outside the node that its box reaches.
 cdef enum:
-    FREE = 0            # it reaches none of them
-    LOST = 1            # different answers: unstable whatever happens here
-    FIRST_ANSWER = 2    # from here on one category for each answer
+    FREE = 0            # it reaches none
+    LOST = 1            # they differ: the sample is unstable whatever happens in this node
+    FIRST_PREDICTION = 2    # from here on one category for each prediction
 
 
 cdef enum:
@@ -119,9 +124,9 @@ cdef enum:
 cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* scratch, int32_t n_categories) except -1 nogil:
     """Number the combinations of category, label and membership that occur among the listed samples.
 
-    With very many labels each sample gets a number of its own.
+    With very many labels each sample has a number of its own.
     """
-    cdef int32_t m = samples.n_labels, position, entry, label, answer, category, n_keys = 0
+    cdef int32_t m = samples.n_labels, position, entry, label, prediction, category, n_keys = 0
     cdef int64_t n_cells = <int64_t> n_categories * 2 * m, cell
     cdef bint is_dense = n_cells <= MOST_KEY_CELLS
     if is_dense:
@@ -131,8 +136,8 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
     for position in range(scratch.n_entries):
         entry = scratch.entries[position]
         label = samples.labels[entry >> 1]
-        answer = scratch.outside[entry >> 1]
-        category = FREE if answer == NONE else LOST if answer == MIXED else FIRST_ANSWER + answer
+        prediction = scratch.outside[entry >> 1]
+        category = FREE if prediction == NONE else LOST if prediction == MIXED else FIRST_PREDICTION + prediction
         cell = (<int64_t> category * m + label) * 2 + (entry & 1)
         if is_dense and scratch.cells[cell] >= 0:
             scratch.key_of[position] = scratch.cells[cell]
@@ -236,15 +241,26 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     return n
 
 
+cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, int32_t high,
+                              int32_t n_runs) noexcept nogil:
+    """The smallest event at or after three cursors, of which `high` has not reached the end."""
+    cdef double event = scratch.highs[high]
+    if mid < n_runs and scratch.mids[mid] < event:
+        event = scratch.mids[mid]
+    if low < n_runs and scratch.lows[low] < event:
+        event = scratch.lows[low]
+    return event
+
+
 cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* scratch, const int32_t* features,
                            int32_t n_features, const Criterion* criterion, const Weights* weights, int32_t min_leaf,
-                           Test* best) except -1 nogil:
+                           Split* best) except -1 nogil:
     """The best split of the leaf that was collected, over the given features.
 
     Exact: `score` is that of the whole tree with the leaf split in two.
     """
     cdef int32_t m = samples.n_labels, n = scratch.n_entries
-    cdef int32_t n_categories = FIRST_ANSWER + m + tree.n_ties
+    cdef int32_t n_categories = FIRST_PREDICTION + m + tree.n_ties
     cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count
     cdef int32_t low, mid, high, category
     cdef int32_t* own_total
@@ -260,15 +276,15 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
     cdef int32_t* both
     cdef int32_t* only_right
     cdef int32_t left_size, right_size, n_own = 0, left_reach, right_reach
-    cdef int32_t left_max, left_ties, left_label, right_max, right_ties, right_label, left_answer, right_answer
+    cdef int32_t left_max, left_ties, left_label, right_max, right_ties, right_label, left_prediction, right_prediction
     cdef int64_t base_correct = tree.n_correct, base_stable = tree.n_stable, base_robust = tree.n_robust
     cdef int64_t correct, stable, robust
     cdef bint same
-    cdef double event, next_event, before
+    cdef double event, event_after, before
     cdef double left_mass, right_mass, reach_left_mass, reach_right_mass, total_mass, reach_total_mass
     cdef double unit = 1.0 / log(m) if m > 1 else 1.0
     cdef Impurity impurity = criterion.impurity
-    cdef Test candidate
+    cdef Split candidate
     best.feature = -1
     if n == 0:
         return 0
@@ -294,7 +310,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
         if entry & 1:
             own_total[label] += 1
             n_own += 1
-        # Take the listed samples out of the tallies; the sweep puts them back.
+        # Subtract the listed samples from the counts; the sweep adds them again.
         if entry & 1:
             base_correct -= tree.own[sample] == label
         base_stable -= tree.joint[sample] != MIXED
@@ -326,7 +342,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
             label = scratch.key_label[key]
             category = scratch.key_category[key]
             only_right[category] += scratch.run_counts[run]
-            if category == FREE or category == FIRST_ANSWER + label:
+            if category == FREE or category == FIRST_PREDICTION + label:
                 sure_right[label] += scratch.run_counts[run]
         left_mass, reach_left_mass = 0, 0
         right_mass, reach_right_mass = total_mass, reach_total_mass
@@ -335,11 +351,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
         right_max, right_ties, right_label = -1, 0, 0
         low, mid, high = 0, 0, 0
         while True:
-            event = scratch.highs[high]
-            if mid < n_runs and scratch.mids[mid] < event:
-                event = scratch.mids[mid]
-            if low < n_runs and scratch.lows[low] < event:
-                event = scratch.lows[low]
+            event = next_event(scratch, low, mid, high, n_runs)
             while low < n_runs and scratch.lows[low] <= event:
                 key = scratch.run_keys[low]
                 count = scratch.run_counts[low]
@@ -347,7 +359,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                 category = scratch.key_category[key]
                 only_right[category] -= count
                 both[category] += count
-                if category == FREE or category == FIRST_ANSWER + label:
+                if category == FREE or category == FIRST_PREDICTION + label:
                     sure_right[label] -= count
                     sure_both[label] += count
                 reach_left_mass += mass_change(impurity, reach_left[label], count)
@@ -366,7 +378,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                 if own_right[label] == right_max:
                     right_ties -= 1
                     if right_ties <= 1:
-                        right_max = -1      # to be found again, with its label
+                        right_max = -1      # to be computed again, with its label
                 own_left[label] += count
                 own_right[label] -= count
                 left_size += count
@@ -384,7 +396,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                 category = scratch.key_category[key]
                 both[category] -= count
                 only_left[category] += count
-                if category == FREE or category == FIRST_ANSWER + label:
+                if category == FREE or category == FIRST_PREDICTION + label:
                     sure_both[label] -= count
                     sure_left[label] += count
                 reach_right_mass += mass_change(impurity, reach_right[label], -count)
@@ -395,11 +407,7 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                 break
             if left_size < min_leaf:
                 continue
-            next_event = scratch.highs[high]
-            if mid < n_runs and scratch.mids[mid] < next_event:
-                next_event = scratch.mids[mid]
-            if low < n_runs and scratch.lows[low] < next_event:
-                next_event = scratch.lows[low]
+            event_after = next_event(scratch, low, mid, high, n_runs)
             if right_max < 0:
                 right_ties = 0
                 for label in range(m):
@@ -409,11 +417,11 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                         right_ties = 1
                     elif own_right[label] == right_max:
                         right_ties += 1
-            # A tie that the tree has not seen is nobody's answer outside, so it stands for no category.
-            left_answer = left_label if left_ties == 1 else known_tie(tree, own_left, left_max)
-            right_answer = right_label if right_ties == 1 else known_tie(tree, own_right, right_max)
-            same = left_answer == right_answer
-            if left_answer < 0 and right_answer < 0:
+            # No leaf outside predicts a tie that is new to the tree, so such a tie has no category.
+            left_prediction = left_label if left_ties == 1 else known_tie(tree, own_left, left_max)
+            right_prediction = right_label if right_ties == 1 else known_tie(tree, own_right, right_max)
+            same = left_prediction == right_prediction
+            if left_prediction < 0 and right_prediction < 0:
                 same = left_ties == right_ties
                 label = 0
                 while same and label < m:
@@ -422,10 +430,10 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
             correct = base_correct
             stable = base_stable + only_left[FREE] + only_right[FREE]
             robust = base_robust
-            if left_answer >= 0:
-                stable += only_left[FIRST_ANSWER + left_answer]
-            if right_answer >= 0:
-                stable += only_right[FIRST_ANSWER + right_answer]
+            if left_prediction >= 0:
+                stable += only_left[FIRST_PREDICTION + left_prediction]
+            if right_prediction >= 0:
+                stable += only_right[FIRST_PREDICTION + right_prediction]
             if left_ties == 1:
                 correct += left_max
                 robust += sure_left[left_label]
@@ -434,8 +442,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                 robust += sure_right[right_label]
             if same:
                 stable += both[FREE]
-                if left_answer >= 0:
-                    stable += both[FIRST_ANSWER + left_answer]
+                if left_prediction >= 0:
+                    stable += both[FIRST_PREDICTION + left_prediction]
                 if left_ties == 1:
                     robust += sure_both[left_label]
             candidate.score = score_of(weights, correct, stable, robust)
@@ -448,8 +456,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
                 + impurity_of(impurity, right_reach, reach_right_mass, unit),
             )
             candidate.feature = feature
-            candidate.width = (next_event - event) / range_of(samples, feature)
+            candidate.width = (event_after - event) / range_of(samples, feature)
             if is_better(criterion, &candidate, best):
-                candidate.threshold = threshold_between(event, next_event)
+                candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
     return 0

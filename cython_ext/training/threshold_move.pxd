@@ -1,18 +1,18 @@
-# The best test for an inner node whose subtrees stay as they are, by the same kind of sweep.
+# A chapter of evolution.pyx: the best test for an inner node whose subtrees stay as they are, by the sweep of sweep.pxd.
 
 from libc.stdint cimport int32_t, int64_t
 
-from training.sweep cimport GINI, Criterion, Test, Weights, is_better, score_of
-from training.sweep cimport list_events, range_of, threshold_between
-from training.tree cimport Samples
+from training.scratch cimport Scratch, reserve_lists
 from training.subtree_replacement cimport merge_leaves
-from training.tree cimport MIXED, NONE, TrainNode, Tree, merge_answer
-from training.scratch cimport Scratch, reserve_arena
+from training.sweep cimport (
+    GINI, Criterion, Split, Weights, is_better, list_events, next_event, range_of, score_of, threshold_between,
+)
+from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions
 
 
 cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32_t root, const Scratch* scratch,
                            int32_t* own) noexcept nogil:
-    """Answer of the leaf below `root` into which each listed sample of the node falls."""
+    """Write the prediction of the leaf below `root` into which each listed sample of the node falls."""
     cdef int32_t position, entry, node, code
     for position in range(scratch.n_entries):
         entry = scratch.entries[position]
@@ -21,16 +21,16 @@ cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32
             while nodes[node].feature >= 0:
                 code = samples.codes[<size_t> nodes[node].feature * samples.n_samples + (entry >> 1)]
                 node = nodes[node].left if code <= nodes[node].cut.left else nodes[node].right
-            own[entry >> 1] = nodes[node].answer
+            own[entry >> 1] = nodes[node].prediction
 
 
-cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch,
+cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch,
                           const int32_t* features, int32_t n_features, const Weights* weights, int32_t min_leaf,
-                          Test* best) except -1 nogil:
+                          Split* best) except -1 nogil:
     """The best test for an inner node that was collected, with the subtrees below it left as they are.
 
-    Exact as long as the subtrees keep their samples: where a leaf loses all of them, or its answer changes, the tree that
-    results is another one, and its own evaluation counts.
+    Exact as long as the subtrees keep their leaves: where a leaf loses all its samples, or its prediction changes, the
+    score of the resulting tree is computed when the test is moved.
     """
     cdef int32_t n = scratch.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
     cdef int32_t low, mid, high, before, after, key, n_runs, change
@@ -39,9 +39,9 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
     cdef int32_t label
     cdef int32_t[64] numbers
     cdef bint is_correct
-    cdef double event, next_event
+    cdef double event, event_after
     cdef Criterion by_score
-    cdef Test candidate
+    cdef Split candidate
     by_score.by_score = True
     by_score.reach = 0
     by_score.impurity = GINI
@@ -51,20 +51,19 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
         return 0
     for position in range(n):
         sample = scratch.entries[position] >> 1
-        scratch.aside[sample] = NONE
-        scratch.across[sample] = NONE
-    reserve_arena(scratch, n)
+        scratch.left_merged[sample] = NONE
+        scratch.right_merged[sample] = NONE
+    reserve_lists(scratch, n)
     for position in range(n):
-        scratch.arena[position] = scratch.entries[position]
-    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, scratch.aside, scratch)
+        scratch.lists[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, scratch.left_merged, scratch)
     for position in range(n):
-        scratch.arena[position] = scratch.entries[position]
-    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.across, scratch)
+        scratch.lists[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
     _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
     _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
-    # At a threshold below everything all samples are on the right. A key tells, in bits, whether the box is stable on the
-    # left only, on both sides, on the right only; whether the sample is correct on the left, on the right; whether it
-    # falls into this node.
+    # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left only,
+    # on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
     scratch.n_keys = 0
     for key in range(64):
         numbers[key] = -1
@@ -75,9 +74,9 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
         is_correct = tree.own[sample] == label
         start_stable -= tree.joint[sample] != MIXED
         start_robust -= is_correct and tree.joint[sample] != MIXED
-        before = merge_answer(scratch.outside[sample], scratch.aside[sample])
-        after = merge_answer(scratch.outside[sample], scratch.across[sample])
-        key = (before != MIXED) | ((merge_answer(before, scratch.across[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
+        before = merge_predictions(scratch.outside[sample], scratch.left_merged[sample])
+        after = merge_predictions(scratch.outside[sample], scratch.right_merged[sample])
+        key = (before != MIXED) | ((merge_predictions(before, scratch.right_merged[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
         if entry & 1:
             n_own += 1
             start_correct -= is_correct
@@ -102,11 +101,7 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
         left_size = 0
         low, mid, high = 0, 0, 0
         while True:
-            event = scratch.highs[high]
-            if mid < n_runs and scratch.mids[mid] < event:
-                event = scratch.mids[mid]
-            if low < n_runs and scratch.lows[low] < event:
-                event = scratch.lows[low]
+            event = next_event(scratch, low, mid, high, n_runs)
             while low < n_runs and scratch.lows[low] <= event:
                 key = scratch.key_category[scratch.run_keys[low]]
                 change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_counts[low]
@@ -134,14 +129,10 @@ cdef inline int find_test(const Samples* samples, const Tree* tree, int32_t node
             candidate.score = score_of(weights, correct, stable, robust)
             if best.feature >= 0 and candidate.score < best.score:
                 continue
-            next_event = scratch.highs[high]
-            if mid < n_runs and scratch.mids[mid] < next_event:
-                next_event = scratch.mids[mid]
-            if low < n_runs and scratch.lows[low] < next_event:
-                next_event = scratch.lows[low]
+            event_after = next_event(scratch, low, mid, high, n_runs)
             candidate.feature = feature
-            candidate.width = (next_event - event) / range_of(samples, feature)
+            candidate.width = (event_after - event) / range_of(samples, feature)
             if is_better(&by_score, &candidate, best):
-                candidate.threshold = threshold_between(event, next_event)
+                candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
     return 0

@@ -1,4 +1,7 @@
-# The part of a box that a search has left: cells of each feature, narrowed by cuts and widened again; one-hot groups.
+# A chapter of forest_search.pyx: the box that remains after cuts, as cells of each feature, with its one-hot groups, and
+# the intersection of leaves that were chosen one after another.
+#
+# This is a header for the same reason as leaf_sets.pxd: its functions are inlined into the search.
 #
 # Cells of a feature lie between its thresholds and are numbered from 0. A member of a group has one cell for 0, and the
 # next one for 1 where some threshold lies between.
@@ -7,135 +10,135 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
 from common.buffer cimport reserve
-from verification.leaf_sets cimport Arena, Demand, Reached, cut_leaves
+from verification.leaf_sets cimport Constraint, LeafSets, Reached, cut_leaves
 
 
-# The common part of leaves that were chosen one after another, and cuts that keep other leaves apart from it.
+# The intersection of the chosen leaves, and candidates for cuts that separate other leaves from it.
 
-cdef struct Cut:
+cdef struct CellCut:
     # One side of a threshold.
     int32_t feature
     int32_t cut
     bint is_left
 
-cdef struct Part:
-    # What is known of one feature, as far as the time is that of the meeting.
-    int64_t time
+cdef struct CommonRange:
+    # Cells of one feature in the intersection; valid if the stamp is that of the intersection.
+    int64_t stamp
     int32_t low
     int32_t high
-    int64_t cut_time
+    int64_t cut_stamp
     int32_t first_cut
     int32_t last_cut
 
-cdef struct Meeting:
-    int64_t time
-    Part* parts             # by feature
-    Cut* cuts               # candidates
+cdef struct Intersection:
+    int64_t stamp
+    CommonRange* ranges     # by feature
+    CellCut* cuts           # candidates
     size_t cut_capacity
     int32_t n_cuts
 
 
-cdef inline int reserve_meeting(Meeting* meeting, int32_t n_features) except -1 nogil:
-    """Make the room whose size depends on the forest alone."""
-    meeting.parts = <Part*> calloc(n_features + 1, sizeof(Part))
-    if meeting.parts == NULL:
+cdef inline int reserve_intersection(Intersection* intersection, int32_t n_features) except -1 nogil:
+    """Allocate the buffers whose size depends on the forest alone."""
+    intersection.ranges = <CommonRange*> calloc(n_features + 1, sizeof(CommonRange))
+    if intersection.ranges == NULL:
         with gil:
             raise MemoryError()
     return 0
 
 
-cdef inline void free_meeting(Meeting* meeting) noexcept nogil:
-    free(meeting.parts)
-    free(meeting.cuts)
+cdef inline void free_intersection(Intersection* intersection) noexcept nogil:
+    free(intersection.ranges)
+    free(intersection.cuts)
 
 
-cdef inline void begin_meeting(Meeting* meeting) noexcept nogil:
-    """Forget the leaves and the cuts."""
-    meeting.time += 1
-    meeting.n_cuts = 0
+cdef inline void begin_intersection(Intersection* intersection) noexcept nogil:
+    """Start without leaves and cuts."""
+    intersection.stamp += 1
+    intersection.n_cuts = 0
 
 
-cdef inline bint meets(Meeting* meeting, Reached* reached, int32_t leaf) noexcept nogil:
+cdef inline bint intersects(Intersection* intersection, Reached* reached, int32_t leaf) noexcept nogil:
     """Whether a leaf has a point in common with those chosen so far."""
     cdef int32_t d
-    cdef Demand* demand
-    cdef Part* part
-    for d in range(reached.demand_start[leaf], reached.demand_start[leaf + 1]):
-        demand = &reached.demands[d]
-        part = &meeting.parts[demand.feature]
-        if part.time == meeting.time and (demand.low > part.high or demand.high < part.low):
+    cdef Constraint* constraint
+    cdef CommonRange* known
+    for d in range(reached.constraint_start[leaf], reached.constraint_start[leaf + 1]):
+        constraint = &reached.constraints[d]
+        known = &intersection.ranges[constraint.feature]
+        if known.stamp == intersection.stamp and (constraint.low > known.high or constraint.high < known.low):
             return False
     return True
 
 
-cdef inline void join_meeting(Meeting* meeting, Reached* reached, int32_t leaf, const int32_t* low,
+cdef inline void intersect_with(Intersection* intersection, Reached* reached, int32_t leaf, const int32_t* low,
                               const int32_t* high) noexcept nogil:
-    """Narrow the common part, inside the box low..high, to one more leaf."""
+    """Narrow the intersection, inside the box low..high, to one more leaf."""
     cdef int32_t d, f
-    cdef Demand* demand
-    cdef Part* part
-    for d in range(reached.demand_start[leaf], reached.demand_start[leaf + 1]):
-        demand = &reached.demands[d]
-        f = demand.feature
-        part = &meeting.parts[f]
-        if part.time != meeting.time:
-            part.time = meeting.time
-            part.low = max(low[f], demand.low)
-            part.high = min(high[f], demand.high)
+    cdef Constraint* constraint
+    cdef CommonRange* known
+    for d in range(reached.constraint_start[leaf], reached.constraint_start[leaf + 1]):
+        constraint = &reached.constraints[d]
+        f = constraint.feature
+        known = &intersection.ranges[f]
+        if known.stamp != intersection.stamp:
+            known.stamp = intersection.stamp
+            known.low = max(low[f], constraint.low)
+            known.high = min(high[f], constraint.high)
         else:
-            part.low = max(part.low, demand.low)
-            part.high = min(part.high, demand.high)
+            known.low = max(known.low, constraint.low)
+            known.high = min(known.high, constraint.high)
 
 
-cdef inline int propose(Meeting* meeting, int32_t feature, int32_t cut) except -1 nogil:
+cdef inline int propose(Intersection* intersection, int32_t feature, int32_t cut) except -1 nogil:
     """Add a cut to the candidates; one that was just added is not added again."""
-    cdef Part* part = &meeting.parts[feature]
-    if part.cut_time == meeting.time:
-        if part.first_cut == cut or part.last_cut == cut:
+    cdef CommonRange* known = &intersection.ranges[feature]
+    if known.cut_stamp == intersection.stamp:
+        if known.first_cut == cut or known.last_cut == cut:
             return 0
     else:
-        part.cut_time = meeting.time
-        part.first_cut = cut
-    part.last_cut = cut
-    reserve(<void**> &meeting.cuts, &meeting.cut_capacity, meeting.n_cuts + 1, sizeof(Cut))
-    meeting.cuts[meeting.n_cuts] = Cut(feature, cut, True)
-    meeting.n_cuts += 1
+        known.cut_stamp = intersection.stamp
+        known.first_cut = cut
+    known.last_cut = cut
+    reserve(<void**> &intersection.cuts, &intersection.cut_capacity, intersection.n_cuts + 1, sizeof(CellCut))
+    intersection.cuts[intersection.n_cuts] = CellCut(feature, cut, True)
+    intersection.n_cuts += 1
     return 0
 
 
-cdef inline int propose_between(Meeting* meeting, Reached* reached, int32_t leaf) except -1 nogil:
-    """Candidates for cuts between a leaf that does not meet the others and their common part."""
+cdef inline int propose_between(Intersection* intersection, Reached* reached, int32_t leaf) except -1 nogil:
+    """Candidates for cuts between the intersection and a leaf that does not intersect it."""
     cdef int32_t d
-    cdef Demand* demand
-    cdef Part* part
-    for d in range(reached.demand_start[leaf], reached.demand_start[leaf + 1]):
-        demand = &reached.demands[d]
-        part = &meeting.parts[demand.feature]
-        if part.time != meeting.time:
+    cdef Constraint* constraint
+    cdef CommonRange* known
+    for d in range(reached.constraint_start[leaf], reached.constraint_start[leaf + 1]):
+        constraint = &reached.constraints[d]
+        known = &intersection.ranges[constraint.feature]
+        if known.stamp != intersection.stamp:
             continue
-        if demand.low > part.high:
-            propose(meeting, demand.feature, part.high)
-            propose(meeting, demand.feature, demand.low - 1)
-        elif demand.high < part.low:
-            propose(meeting, demand.feature, demand.high)
-            propose(meeting, demand.feature, part.low - 1)
+        if constraint.low > known.high:
+            propose(intersection, constraint.feature, known.high)
+            propose(intersection, constraint.feature, constraint.low - 1)
+        elif constraint.high < known.low:
+            propose(intersection, constraint.feature, constraint.high)
+            propose(intersection, constraint.feature, known.low - 1)
     return 0
 
 
-cdef struct Narrowed:
+cdef struct SavedCells:
     # Cells of a feature as they were before a cut.
     int32_t feature
     int32_t low
     int32_t high
 
-cdef struct Space:
+cdef struct CellBox:
     int32_t n_features
     int32_t n_groups
     int32_t n_members
     const int32_t* members      # of all groups
     const int32_t* group_starts
     # By feature.
-    int32_t* cells              # room for the six arrays of cells and for group_of
+    int32_t* cells              # buffer of the six arrays of cells and of group_of
     int32_t* group_of
     int32_t* merged_low         # of members of groups: the cell of 0
     int32_t* merged_high        # and the one that 1 would be in by its thresholds
@@ -145,46 +148,46 @@ cdef struct Space:
     int32_t* high
     double* lower               # bounds of the whole box
     double* upper
-    # By group: whether a member that no tree looks at may be 1, and whether it is known which one is.
+    # By group: whether a member that no tree tests may be 1, and whether it is decided which member is 1.
     uint8_t* is_free
-    uint8_t* is_settled
-    Narrowed* narrowed
-    size_t narrowed_capacity
-    size_t n_narrowed
+    uint8_t* is_decided
+    SavedCells* saved
+    size_t saved_capacity
+    size_t n_saved
 
 
-cdef inline int reserve_space(Space* space, int32_t n_features, const int32_t* members,
+cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, const int32_t* members,
                               const int32_t* group_starts, int32_t n_groups) except -1 nogil:
-    """Make the room whose size depends on the forest alone."""
+    """Allocate the buffers whose size depends on the forest alone."""
     cdef int32_t group, place, f
     cdef size_t n = max(n_features, 1)
-    space.n_features, space.n_groups = n_features, n_groups
-    space.members, space.group_starts = members, group_starts
-    space.n_members = group_starts[n_groups]
-    space.cells = <int32_t*> calloc(7 * n, sizeof(int32_t))
-    space.lower = <double*> calloc(2 * n, sizeof(double))
-    space.is_free = <uint8_t*> calloc(2 * (<size_t> n_groups + 1), sizeof(uint8_t))
-    if space.cells == NULL or space.lower == NULL or space.is_free == NULL:
+    box.n_features, box.n_groups = n_features, n_groups
+    box.members, box.group_starts = members, group_starts
+    box.n_members = group_starts[n_groups]
+    box.cells = <int32_t*> calloc(7 * n, sizeof(int32_t))
+    box.lower = <double*> calloc(2 * n, sizeof(double))
+    box.is_free = <uint8_t*> calloc(2 * (<size_t> n_groups + 1), sizeof(uint8_t))
+    if box.cells == NULL or box.lower == NULL or box.is_free == NULL:
         with gil:
             raise MemoryError()
-    space.group_of, space.merged_low, space.merged_high = space.cells, space.cells + n, space.cells + 2 * n
-    space.row_low, space.row_high = space.cells + 3 * n, space.cells + 4 * n
-    space.low, space.high = space.cells + 5 * n, space.cells + 6 * n
-    space.upper = space.lower + n
-    space.is_settled = space.is_free + n_groups + 1
+    box.group_of, box.merged_low, box.merged_high = box.cells, box.cells + n, box.cells + 2 * n
+    box.row_low, box.row_high = box.cells + 3 * n, box.cells + 4 * n
+    box.low, box.high = box.cells + 5 * n, box.cells + 6 * n
+    box.upper = box.lower + n
+    box.is_decided = box.is_free + n_groups + 1
     for f in range(n_features):
-        space.group_of[f] = -1
+        box.group_of[f] = -1
     for group in range(n_groups):
         for place in range(group_starts[group], group_starts[group + 1]):
-            space.group_of[members[place]] = group
+            box.group_of[members[place]] = group
     return 0
 
 
-cdef inline void free_space(Space* space) noexcept nogil:
-    free(space.cells)
-    free(space.lower)
-    free(space.is_free)
-    free(space.narrowed)
+cdef inline void free_cell_box(CellBox* box) noexcept nogil:
+    free(box.cells)
+    free(box.lower)
+    free(box.is_free)
+    free(box.saved)
 
 
 cdef inline int32_t _cell(const double* thresholds, int32_t n_thresholds, double value) noexcept nogil:
@@ -199,158 +202,158 @@ cdef inline int32_t _cell(const double* thresholds, int32_t n_thresholds, double
     return first
 
 
-cdef inline void set_cells(Space* space, const double* thresholds, const int32_t* starts) noexcept nogil:
+cdef inline void set_cells(CellBox* box, const double* thresholds, const int32_t* starts) noexcept nogil:
     """Find the cells of the box."""
     cdef int32_t f, n_thresholds, zero
     cdef const double* own
-    for f in range(space.n_features):
+    for f in range(box.n_features):
         n_thresholds = starts[f + 1] - starts[f]
         if n_thresholds == 0:
             continue
         own = thresholds + starts[f]
-        if space.group_of[f] < 0:
-            space.row_low[f] = _cell(own, n_thresholds, space.lower[f])
-            space.row_high[f] = _cell(own, n_thresholds, space.upper[f])
+        if box.group_of[f] < 0:
+            box.row_low[f] = _cell(own, n_thresholds, box.lower[f])
+            box.row_high[f] = _cell(own, n_thresholds, box.upper[f])
             continue
         zero = _cell(own, n_thresholds, 0.0)
-        space.merged_low[f] = zero
-        space.merged_high[f] = _cell(own, n_thresholds, 1.0)
-        space.row_low[f] = zero + (zero < space.merged_high[f] and space.lower[f] == 1.0)
-        space.row_high[f] = zero + (zero < space.merged_high[f] and space.upper[f] == 1.0)
+        box.merged_low[f] = zero
+        box.merged_high[f] = _cell(own, n_thresholds, 1.0)
+        box.row_low[f] = zero + (zero < box.merged_high[f] and box.lower[f] == 1.0)
+        box.row_high[f] = zero + (zero < box.merged_high[f] and box.upper[f] == 1.0)
 
 
-cdef inline void open_space(Space* space) noexcept nogil:
-    """Put back the whole box."""
+cdef inline void reset_cells(CellBox* box) noexcept nogil:
+    """Restore the whole box."""
     cdef int32_t f
-    for f in range(space.n_features):
-        space.low[f] = space.row_low[f]
-        space.high[f] = space.row_high[f]
-    space.n_narrowed = 0
+    for f in range(box.n_features):
+        box.low[f] = box.row_low[f]
+        box.high[f] = box.row_high[f]
+    box.n_saved = 0
 
 
 # Cuts.
 
 
-cdef inline void narrow(Space* space, Arena* arena, Reached* reached, Cut cut) noexcept nogil:
+cdef inline void narrow(CellBox* box, LeafSets* sets, Reached* reached, CellCut cut) noexcept nogil:
     cdef int32_t f = cut.feature
-    space.narrowed[space.n_narrowed] = Narrowed(f, space.low[f], space.high[f])
-    space.n_narrowed += 1
+    box.saved[box.n_saved] = SavedCells(f, box.low[f], box.high[f])
+    box.n_saved += 1
     if cut.is_left:
-        space.high[f] = cut.cut
+        box.high[f] = cut.cut
     else:
-        space.low[f] = cut.cut + 1
-    cut_leaves(arena, reached, f, cut.cut, cut.is_left)
+        box.low[f] = cut.cut + 1
+    cut_leaves(sets, reached, f, cut.cut, cut.is_left)
 
 
-cdef inline bint take(Space* space, Arena* arena, Reached* reached, Cut cut) noexcept nogil:
-    """Cut the box; False if no admissible point is left."""
-    narrow(space, arena, reached, cut)
-    return space.group_of[cut.feature] < 0 or _follow_group(space, arena, reached, cut.feature)
+cdef inline bint apply_cut(CellBox* box, LeafSets* sets, Reached* reached, CellCut cut) noexcept nogil:
+    """Cut the box; False if no admissible point remains."""
+    narrow(box, sets, reached, cut)
+    return box.group_of[cut.feature] < 0 or _propagate_group(box, sets, reached, cut.feature)
 
 
-cdef inline void widen(Space* space, size_t n_narrowed) noexcept nogil:
-    """Go back to the cells that were there when so many had been narrowed."""
-    while space.n_narrowed > n_narrowed:
-        space.n_narrowed -= 1
-        space.low[space.narrowed[space.n_narrowed].feature] = space.narrowed[space.n_narrowed].low
-        space.high[space.narrowed[space.n_narrowed].feature] = space.narrowed[space.n_narrowed].high
+cdef inline void undo_narrowing(CellBox* box, size_t n_saved) noexcept nogil:
+    """Restore the cells as they were when so many ranges had been saved."""
+    while box.n_saved > n_saved:
+        box.n_saved -= 1
+        box.low[box.saved[box.n_saved].feature] = box.saved[box.n_saved].low
+        box.high[box.saved[box.n_saved].feature] = box.saved[box.n_saved].high
 
 
 # One-hot groups.
 
 
-cdef inline bint settle_group(Space* space, int32_t group) noexcept nogil:
+cdef inline bint restrict_group(CellBox* box, int32_t group) noexcept nogil:
     """Restrict the members of a group to 0 and 1; False if the box holds no point with this group one-hot."""
     cdef int32_t place, f, n_candidates = 0, n_forced = 0, only = -1
     cdef bint can_be_zero, can_be_one
-    for place in range(space.group_starts[group], space.group_starts[group + 1]):
-        f = space.members[place]
-        can_be_zero = space.lower[f] <= 0.0 <= space.upper[f]
-        can_be_one = space.lower[f] <= 1.0 <= space.upper[f]
+    for place in range(box.group_starts[group], box.group_starts[group + 1]):
+        f = box.members[place]
+        can_be_zero = box.lower[f] <= 0.0 <= box.upper[f]
+        can_be_one = box.lower[f] <= 1.0 <= box.upper[f]
         if not can_be_zero and not can_be_one:
             return False
-        space.lower[f] = not can_be_zero
-        space.upper[f] = can_be_one
-        if space.upper[f] == 1.0:
+        box.lower[f] = not can_be_zero
+        box.upper[f] = can_be_one
+        if box.upper[f] == 1.0:
             n_candidates += 1
             if n_forced == 0:
                 only = f
-        if space.lower[f] == 1.0:
+        if box.lower[f] == 1.0:
             n_forced += 1
             only = f
     if n_candidates == 0 or n_forced > 1:
         return False
-    space.is_free[group] = False
-    space.is_settled[group] = n_forced == 1 or n_candidates == 1
-    if space.is_settled[group]:
-        for place in range(space.group_starts[group], space.group_starts[group + 1]):
-            f = space.members[place]
-            space.lower[f] = space.upper[f] = f == only
+    box.is_free[group] = False
+    box.is_decided[group] = n_forced == 1 or n_candidates == 1
+    if box.is_decided[group]:
+        for place in range(box.group_starts[group], box.group_starts[group + 1]):
+            f = box.members[place]
+            box.lower[f] = box.upper[f] = f == only
     return True
 
 
-cdef inline void free_unseen_members(Space* space, const Arena* arena) noexcept nogil:
-    """Find groups with a member that may be 1 without any tree that is reached noticing."""
+cdef inline void mark_unseen_members(CellBox* box, const LeafSets* sets) noexcept nogil:
+    """Mark the groups with a member that may be 1 and that no tree tests inside the box."""
     cdef int32_t group, place, f
-    for group in range(space.n_groups):
-        for place in range(space.group_starts[group], space.group_starts[group + 1]):
-            f = space.members[place]
-            if space.lower[f] < space.upper[f] and arena.feature_start[f] == arena.feature_start[f + 1]:
-                space.is_free[group] = True
+    for group in range(box.n_groups):
+        for place in range(box.group_starts[group], box.group_starts[group + 1]):
+            f = box.members[place]
+            if box.lower[f] < box.upper[f] and sets.feature_start[f] == sets.feature_start[f + 1]:
+                box.is_free[group] = True
 
 
-cdef inline bint _follow_group(Space* space, Arena* arena, Reached* reached, int32_t f) noexcept nogil:
-    """Draw the conclusions from one member of a group becoming 0 or 1; False if none can be 1 any more."""
-    cdef int32_t group = space.group_of[f], place, other, n_open = 0, only = -1
-    if space.is_settled[group]:
+cdef inline bint _propagate_group(CellBox* box, LeafSets* sets, Reached* reached, int32_t f) noexcept nogil:
+    """Restrict the other members after one member of a group became 0 or 1; False if no member can be 1 any more."""
+    cdef int32_t group = box.group_of[f], place, other, n_open = 0, only = -1
+    if box.is_decided[group]:
         return True
-    if space.low[f] > space.merged_low[f]:
-        for place in range(space.group_starts[group], space.group_starts[group + 1]):
-            other = space.members[place]
-            if other != f and space.low[other] < space.high[other]:
-                narrow(space, arena, reached, Cut(other, space.merged_low[other], True))
+    if box.low[f] > box.merged_low[f]:
+        for place in range(box.group_starts[group], box.group_starts[group + 1]):
+            other = box.members[place]
+            if other != f and box.low[other] < box.high[other]:
+                narrow(box, sets, reached, CellCut(other, box.merged_low[other], True))
         return True
-    for place in range(space.group_starts[group], space.group_starts[group + 1]):
-        other = space.members[place]
-        if space.low[other] > space.merged_low[other]:
+    for place in range(box.group_starts[group], box.group_starts[group + 1]):
+        other = box.members[place]
+        if box.low[other] > box.merged_low[other]:
             return True
-        if space.low[other] < space.high[other]:
+        if box.low[other] < box.high[other]:
             n_open += 1
             only = other
-    if space.is_free[group]:
+    if box.is_free[group]:
         return True
     if n_open == 1:
-        narrow(space, arena, reached, Cut(only, space.merged_low[only], False))
+        narrow(box, sets, reached, CellCut(only, box.merged_low[only], False))
     return n_open > 0
 
 
-cdef inline int contest_groups(Space* space, Meeting* meeting) except -1 nogil:
-    """Candidates for cuts where the chosen leaves want two members of a group to be 1, or none.
+cdef inline int propose_group_cuts(CellBox* box, Intersection* intersection) except -1 nogil:
+    """Propose cuts where the chosen leaves require two members of a group to be 1, or none.
 
     Returns whether there is such a group.
     """
     cdef int32_t group, place, f, n_ones, n_open
     cdef bint is_broken = False
-    cdef bint wants_one, wants_zero
-    for group in range(space.n_groups):
-        if space.is_settled[group]:
+    cdef bint must_be_one, must_be_zero
+    for group in range(box.n_groups):
+        if box.is_decided[group]:
             continue
         n_ones = n_open = 0
-        for place in range(space.group_starts[group], space.group_starts[group + 1]):
-            f = space.members[place]
-            wants_one = space.low[f] > space.merged_low[f]
-            wants_zero = space.high[f] == space.merged_low[f]
-            if meeting.parts[f].time == meeting.time:
-                wants_one |= meeting.parts[f].low > space.merged_low[f]
-                wants_zero |= meeting.parts[f].high == space.merged_low[f]
-            n_ones += wants_one
-            n_open += not wants_zero
-        if n_ones == 1 or (n_ones == 0 and (n_open > 0 or space.is_free[group])):
+        for place in range(box.group_starts[group], box.group_starts[group + 1]):
+            f = box.members[place]
+            must_be_one = box.low[f] > box.merged_low[f]
+            must_be_zero = box.high[f] == box.merged_low[f]
+            if intersection.ranges[f].stamp == intersection.stamp:
+                must_be_one |= intersection.ranges[f].low > box.merged_low[f]
+                must_be_zero |= intersection.ranges[f].high == box.merged_low[f]
+            n_ones += must_be_one
+            n_open += not must_be_zero
+        if n_ones == 1 or (n_ones == 0 and (n_open > 0 or box.is_free[group])):
             continue
         is_broken = True
-        for place in range(space.group_starts[group], space.group_starts[group + 1]):
-            f = space.members[place]
-            if space.low[f] < space.high[f] and meeting.parts[f].time == meeting.time:
-                if n_ones == 0 or meeting.parts[f].low > space.merged_low[f]:
-                    propose(meeting, f, space.merged_low[f])
+        for place in range(box.group_starts[group], box.group_starts[group + 1]):
+            f = box.members[place]
+            if box.low[f] < box.high[f] and intersection.ranges[f].stamp == intersection.stamp:
+                if n_ones == 0 or intersection.ranges[f].low > box.merged_low[f]:
+                    propose(intersection, f, box.merged_low[f])
     return is_broken

@@ -1,13 +1,13 @@
-"""The smallest radius at which a box reaches a leaf of one tree with another answer, and critical radii in general.
+"""The smallest radius at which a box reaches a leaf of one tree with another prediction, and critical radii in general.
 
 Every function expects a tree without contradictory branches (`metasilvae.model.Model.feasible`). The box of row i with
 radius r is, for each feature f,
 
     [ max(X[i, f] - r * weight_down[f], minimum[f]),  min(X[i, f] + r * weight_up[f], maximum[f]) ]
 
-computed in float64 just so, with products rounded down where the feature takes whole numbers, and 0 for r = 0 whatever
-the weight, which may be infinite; samples lie between the limits, and have one-hot groups where there are groups.
-Leaves forests to metasilvae.forest_radius, and the check of samples to metasilvae.radius.
+computed in float64 exactly like this. Products are rounded down where the feature takes whole numbers; they are 0 for
+r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there are
+groups. Forests are left to metasilvae.forest_radius, the check of samples to metasilvae.radius.
 """
 
 from libc.float cimport DBL_MAX
@@ -16,12 +16,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from common.box cimport just_above, lower_bound, upper_bound
+from common.box cimport BoxVisit, just_above, lower_bound, push_sides, set_bounds, upper_bound
 from common.node cimport Node, goes_left, reaches_left, reaches_right
 
 
-# The smallest radius at which a box passes a test. Boxes are computed in float64 (ms_box.pxd), so this is a question about
-# rounded sums; they are monotone in the radius, so that a search over all float64 numbers answers it exactly.
+# Critical radii: the smallest radius at which a box passes a test. Bounds of boxes are rounded sums (box.pxd); they are
+# monotone in the radius, so a binary search over all float64 numbers finds the exact radius.
 
 cdef inline int64_t order_of(double radius) noexcept nogil:
     """Position of a number that is not negative among all of them."""
@@ -59,7 +59,7 @@ cdef inline double critical_radius(double center, double weight, double limit, b
         return 0.0
     if not passes(DBL_MAX, center, weight, limit, is_whole, threshold, is_left):
         return INFINITY
-    # low does not pass, high does. The true radius lies within a few roundings of the guess, as a rule.
+    # Invariant: low does not pass, high does. The exact radius is usually within a few roundings of the guess.
     low, high = 0, order_of(DBL_MAX)
     if is_whole:
         guess = 0.0 if is_left else 1.0
@@ -104,12 +104,7 @@ cdef inline double radius_to_value(double center, double weight, double minimum,
     return 0.0
 
 
-cdef struct Frame:
-    int32_t node        # to visit next, or -1: only put a bound back
-    int32_t feature     # member of a group whose bounds are to be set first, -1 for none
-    double radius       # the smallest one at which the box passes the tests above the node
-    double low
-    double high
+# Radii of rows.
 
 
 cdef double _group_radius(const int32_t[::1] members, Py_ssize_t first, Py_ssize_t last, const double* sample,
@@ -119,32 +114,32 @@ cdef double _group_radius(const int32_t[::1] members, Py_ssize_t first, Py_ssize
     """The smallest radius at which the box holds a point with this group one-hot between low and high."""
     cdef Py_ssize_t place
     cdef int32_t f
-    # Radii at which members may be 0: the largest two, and who has the largest.
+    # Radii at which members may be 0: the largest two, and the member with the largest.
     cdef double largest = -1.0, second = -1.0, best = INFINITY, radius
-    cdef int32_t whose = -1
+    cdef int32_t farthest = -1
     for place in range(first, last):
         f = members[place]
         radius = INFINITY
         if low[f] <= 0.0 <= high[f]:
             radius = radius_to_value(sample[f], weight_down[f], minimum[f], maximum[f], 0.0)
         if radius > largest:
-            second, largest, whose = largest, radius, f
+            second, largest, farthest = largest, radius, f
         elif radius > second:
             second = radius
     for place in range(first, last):
         f = members[place]
         if low[f] <= 1.0 <= high[f]:
             radius = radius_to_value(sample[f], weight_up[f], minimum[f], maximum[f], 1.0)
-            best = min(best, max(radius, second if f == whose else largest))
+            best = min(best, max(radius, second if f == farthest else largest))
     return best
 
 
-def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ssize_t max_depth,
+def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
                         const double[::1] minimum, const double[::1] maximum, const uint8_t[::1] is_whole,
                         const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] group_of,
                         const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, double[::1] radii):
-    """Write for the rows start..stop-1 the smallest radius at which the answer is not always the expected one.
+    """Write for the rows start..stop-1 the smallest radius at which a prediction other than the expected one is possible.
 
     Parameters
     ----------
@@ -156,15 +151,17 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_answers, 
     # Bounds that the path sets for members of groups.
     cdef double* low = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
-    cdef Frame* stack = <Frame*> malloc((3 * max_depth + 4) * sizeof(Frame))
+    cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
+    # For each visit the smallest radius at which the box passes the tests above the node.
+    cdef double* path_radii = <double*> malloc((3 * max_depth + 4) * sizeof(double))
     cdef Py_ssize_t row, top, f, group
     cdef int32_t node, far
-    cdef double best, bar, radius, threshold, weight, limit
+    cdef double best, largest_better, path_radius, radius, threshold, weight, limit
     cdef bint far_is_left
-    cdef Frame frame
-    if low == NULL or stack == NULL:
+    if low == NULL or stack == NULL or path_radii == NULL:
         free(low)
         free(stack)
+        free(path_radii)
         raise MemoryError()
     try:
         with nogil:
@@ -173,53 +170,54 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_answers, 
                 high[f] = INFINITY
             for row in range(start, stop):
                 best = INFINITY
-                bar = DBL_MAX       # the largest radius that would be better than the best
-                stack[0] = Frame(0, -1, 0.0, 0.0, 0.0)
+                largest_better = DBL_MAX    # the largest radius that would improve the best one
+                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
+                path_radii[0] = 0.0
                 top = 1
                 while top > 0:
                     top -= 1
-                    frame = stack[top]
-                    if frame.feature >= 0:
-                        low[frame.feature] = frame.low
-                        high[frame.feature] = frame.high
-                    node = frame.node
-                    if node < 0 or frame.radius > bar:
+                    set_bounds(&stack[top], low, high)
+                    node = stack[top].node
+                    if node < 0 or path_radii[top] > largest_better:
                         continue
+                    path_radius = path_radii[top]
                     f = nodes[node].feature
                     if f < 0:
-                        if leaf_answers[nodes[node].leaf] == expected[row]:
+                        if leaf_predictions[nodes[node].leaf] == expected[row]:
                             continue
-                        radius = frame.radius
+                        radius = path_radius
                         for group in range(group_starts.shape[0] - 1):
                             radius = max(radius, _group_radius(
                                 members, group_starts[group], group_starts[group + 1], &X[row, 0],
                                 weight_down, weight_up, minimum, maximum, low, high))
                         if radius < best:
                             best = radius
-                            bar = nextafter(best, 0.0)
+                            largest_better = nextafter(best, 0.0)
                         continue
                     threshold = nodes[node].threshold
                     if group_of[f] >= 0:
-                        stack[top] = Frame(-1, <int32_t> f, 0.0, low[f], high[f])
-                        stack[top + 1] = Frame(nodes[node].right, <int32_t> f, frame.radius,
-                                               just_above(threshold), high[f])
-                        stack[top + 2] = Frame(nodes[node].left, <int32_t> f, frame.radius, low[f], threshold)
+                        push_sides(stack, top, <int32_t> f, threshold, just_above(threshold), nodes[node].left,
+                                   nodes[node].right, low, high)
+                        path_radii[top + 1] = path_radii[top + 2] = path_radius
                         top += 3
                         continue
                     far_is_left = not goes_left(X[row, f], threshold)
                     weight = weight_down[f] if far_is_left else weight_up[f]
                     limit = minimum[f] if far_is_left else maximum[f]
-                    if passes(bar, X[row, f], weight, limit, is_whole[f], threshold, far_is_left):
+                    if passes(largest_better, X[row, f], weight, limit, is_whole[f], threshold, far_is_left):
                         far = nodes[node].left if far_is_left else nodes[node].right
                         radius = critical_radius(X[row, f], weight, limit, is_whole[f], threshold, far_is_left)
-                        stack[top] = Frame(far, -1, max(frame.radius, radius), 0.0, 0.0)
+                        stack[top] = BoxVisit(far, -1, 0.0, 0.0)
+                        path_radii[top] = max(path_radius, radius)
                         top += 1
-                    stack[top] = Frame(nodes[node].right if far_is_left else nodes[node].left, -1, frame.radius, 0.0, 0.0)
+                    stack[top] = BoxVisit(nodes[node].right if far_is_left else nodes[node].left, -1, 0.0, 0.0)
+                    path_radii[top] = path_radius
                     top += 1
                 radii[row] = best
     finally:
         free(low)
         free(stack)
+        free(path_radii)
 
 
 def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] features,
@@ -243,7 +241,7 @@ def find_radius_of_leaves(const Node[::1] nodes, const int32_t[::1] parents, con
                           const double[::1] weight_down, const double[::1] weight_up,
                           const double[::1] minimum, const double[::1] maximum,
                           const uint8_t[::1] is_whole, Py_ssize_t row):
-    """The smallest radius at which the box of a row reaches where the given leaves of a forest meet.
+    """The smallest radius at which the box of a row reaches the intersection of the given leaves of a forest.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
-"""Which leaves of one tree a box reaches, and hence whether a perturbation can change the answer.
+"""Which leaves of one tree a box reaches, and hence whether a perturbation can change the prediction.
 
 Every function expects a tree without contradictory branches (`metasilvae.model.Model.feasible`): there a box reaches a
 leaf if and only if it passes each test on the path by itself. The box of row i is, for each feature f,
 
     [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
 
-and must not be empty (`find_empty_box`). Leaves forests to other kernels.
+and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that single
+trees can predict mean for a forest is left to metasilvae.ensemble_votes.
 """
 
 from libc.math cimport fabs
@@ -13,17 +14,103 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from common.box cimport lower_bound, upper_bound
-from common.descent cimport RowBox, descend
+from common.box cimport BoxVisit, RowBox, lower_bound, push_sides, set_bounds, upper_bound
+from common.descent cimport first_leaf_of_row, next_leaf_of_row
 from common.node cimport Node, reaches_left, reaches_right
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
 
 
-# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample.
+def find_empty_box(const double[:, ::1] low_center, const double[:, ::1] high_center,
+                   const double[::1] radius_down, const double[::1] radius_up,
+                   const double[::1] minimum, const double[::1] maximum):
+    """First (row, feature) whose interval is empty or not a number, or None."""
+    cdef Py_ssize_t row, f
+    cdef Py_ssize_t found_row = -1, found_feature = -1
+    with nogil:
+        for row in range(low_center.shape[0]):
+            for f in range(low_center.shape[1]):
+                if not (lower_bound(low_center[row, f], radius_down[f], minimum[f])
+                        <= upper_bound(high_center[row, f], radius_up[f], maximum[f])):
+                    found_row = row
+                    found_feature = f
+                    break
+            if found_row >= 0:
+                break
+    return None if found_row < 0 else (found_row, found_feature)
 
-cdef inline bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
-                              const double* low, const double* high) noexcept nogil:
-    """Whether a box contains a point in which every group is one-hot: one member 1, the others 0."""
+
+# Leaves that a box reaches.
+
+
+cdef int32_t* _new_waiting(Py_ssize_t max_depth) except NULL:
+    """A buffer for the right children that wait during a walk: at most one for each split on the path."""
+    cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
+    if waiting == NULL:
+        raise MemoryError()
+    return waiting
+
+
+def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
+                    const double[:, ::1] low_center, const double[:, ::1] high_center,
+                    const double[::1] radius_down, const double[::1] radius_up,
+                    const double[::1] minimum, const double[::1] maximum,
+                    const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
+    """Write STABLE for the rows start..stop-1 where every leaf that the box reaches predicts as expected, else UNSTABLE.
+
+    Stops at the first leaf that predicts otherwise.
+    """
+    cdef Py_ssize_t row, top
+    cdef int32_t node
+    cdef RowBox box
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    try:
+        with nogil:
+            for row in range(start, stop):
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                top = 0
+                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
+                while node >= 0 and leaf_predictions[nodes[node].leaf] == expected[row]:
+                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+                stability[row] = STABLE if node < 0 else UNSTABLE
+    finally:
+        free(waiting)
+
+
+def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes, Py_ssize_t max_depth,
+                        const double[:, ::1] low_center, const double[:, ::1] high_center,
+                        const double[::1] radius_down, const double[::1] radius_up,
+                        const double[::1] minimum, const double[::1] maximum,
+                        Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
+    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
+    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
+    cdef int32_t node, leaf
+    cdef RowBox box
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    try:
+        with nogil:
+            for row in range(start, stop):
+                memset(&reached[row, 0], 0, n_labels)
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                top = 0
+                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
+                while node >= 0:
+                    leaf = nodes[node].leaf
+                    for label in range(n_labels):
+                        reached[row, label] |= leaf_votes[leaf, label]
+                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+    finally:
+        free(waiting)
+
+
+# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists of
+# members[group_starts[g]:group_starts[g+1]].
+
+
+cdef bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
+                       const double* low, const double* high) noexcept nogil:
+    """Whether a box contains a point in which every group is one-hot."""
     cdef Py_ssize_t group, position
     cdef int32_t f
     cdef int n_not_zero
@@ -51,10 +138,9 @@ cdef inline double _clamp(double value, double low, double high) noexcept nogil:
     return high if value > high else value
 
 
-cdef inline void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
-                              const double* low, const double* high, Py_ssize_t n_features,
-                              double* point) noexcept nogil:
-    """Point of an admissible box that is nearest to the sample, with one-hot groups."""
+cdef void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
+                       const double* low, const double* high, Py_ssize_t n_features, double* point) noexcept nogil:
+    """Write the point of an admissible box that is nearest to the sample, with one-hot groups."""
     cdef Py_ssize_t f, group, position
     cdef int32_t chosen, member
     for f in range(n_features):
@@ -72,68 +158,10 @@ cdef inline void fill_nearest(const int32_t[::1] members, const int32_t[::1] gro
             point[members[position]] = 1.0 if members[position] == chosen else 0.0
 
 
-def find_empty_box(const double[:, ::1] low_center, const double[:, ::1] high_center,
-                   const double[::1] radius_down, const double[::1] radius_up,
-                   const double[::1] minimum, const double[::1] maximum):
-    """First (row, feature) whose interval is empty or not a number, or None."""
-    cdef Py_ssize_t row, f
-    cdef Py_ssize_t found_row = -1, found_feature = -1
-    with nogil:
-        for row in range(low_center.shape[0]):
-            for f in range(low_center.shape[1]):
-                if not (lower_bound(low_center[row, f], radius_down[f], minimum[f])
-                        <= upper_bound(high_center[row, f], radius_up[f], maximum[f])):
-                    found_row = row
-                    found_feature = f
-                    break
-            if found_row >= 0:
-                break
-    return None if found_row < 0 else (found_row, found_feature)
+# Witnesses: points of a box with another prediction.
 
 
-def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ssize_t max_depth,
-                    const double[:, ::1] low_center, const double[:, ::1] high_center,
-                    const double[::1] radius_down, const double[::1] radius_up,
-                    const double[::1] minimum, const double[::1] maximum,
-                    const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
-    """Write for the rows start..stop-1 whether every leaf that the box reaches answers as expected.
-
-    Stops at the first leaf that answers differently.
-    """
-    cdef Py_ssize_t row, top
-    cdef int32_t node
-    cdef RowBox box
-    cdef bint is_stable
-    # Right children that wait while the left subtree is searched: at most one for each split on the path.
-    cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
-    if waiting == NULL:
-        raise MemoryError()
-    try:
-        with nogil:
-            for row in range(start, stop):
-                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
-                             &minimum[0], &maximum[0])
-                top = 0
-                node = descend(&nodes[0], 0, box, waiting, &top)
-                while True:
-                    is_stable = leaf_answers[nodes[node].leaf] == expected[row]
-                    if not is_stable or top == 0:
-                        break
-                    top -= 1
-                    node = descend(&nodes[0], waiting[top], box, waiting, &top)
-                stability[row] = STABLE if is_stable else UNSTABLE
-    finally:
-        free(waiting)
-
-
-cdef struct Frame:
-    int32_t node        # to visit next, or -1: only put a bound back
-    int32_t feature     # whose bounds are to be set first, -1 for none
-    double low
-    double high
-
-
-def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ssize_t max_depth,
+def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
                    const double[:, ::1] low_center, const double[:, ::1] high_center,
                    const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum,
@@ -141,30 +169,29 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
                    const double[:, ::1] X, const int32_t[::1] expected, const int64_t[::1] rows,
                    Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] found, double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
-    """Search the boxes of the given rows for the nearest admissible point with an unexpected answer.
+    """Search the boxes of the given rows for the nearest admissible point with an unexpected prediction.
 
     Parameters
     ----------
-    members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    members, group_starts : one-hot groups
     right_starts : for each node the smallest value that its test sends to the right
-    rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
+    rows : the rows to search; outputs are indexed by position in this list, start..stop-1 are filled
     found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box has one-hot groups
     points : receives the witness, nearest to the sample in the maximum norm among all leaves
     lowers, uppers : receive the part of the box that falls into the leaf of the witness
 
-    The three outputs of points may have no rows when only `found` is wanted.
+    `points`, `lowers` and `uppers` may have no rows if only `found` is wanted.
     """
     cdef Py_ssize_t n_features = X.shape[1]
     cdef bint wants_points = points.shape[0] > 0
     cdef double* low = <double*> malloc(max(3 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
     cdef double* point = low + 2 * n_features
-    cdef Frame* stack = <Frame*> malloc((3 * max_depth + 4) * sizeof(Frame))
+    cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
     cdef Py_ssize_t item, row, top, f
     cdef int32_t node, feature
     cdef double threshold, distance, best
     cdef bint admissible
-    cdef Frame frame
     if low == NULL or stack == NULL:
         free(low)
         free(stack)
@@ -179,37 +206,33 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
                 found[item] = INADMISSIBLE
                 best = -1.0
                 admissible = False
-                stack[0] = Frame(0, -1, 0.0, 0.0)
+                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
                 top = 1
                 while top > 0:
                     top -= 1
-                    frame = stack[top]
-                    if frame.feature >= 0:
-                        low[frame.feature] = frame.low
-                        high[frame.feature] = frame.high
-                    if frame.node < 0:
+                    set_bounds(&stack[top], low, high)
+                    node = stack[top].node
+                    if node < 0:
                         continue
-                    node = frame.node
                     feature = nodes[node].feature
                     if feature >= 0:
                         threshold = nodes[node].threshold
                         if not reaches_right(high[feature], threshold):
-                            stack[top] = Frame(nodes[node].left, -1, 0.0, 0.0)
+                            stack[top] = BoxVisit(nodes[node].left, -1, 0.0, 0.0)
                             top += 1
                         elif not reaches_left(low[feature], threshold):
-                            stack[top] = Frame(nodes[node].right, -1, 0.0, 0.0)
+                            stack[top] = BoxVisit(nodes[node].right, -1, 0.0, 0.0)
                             top += 1
                         else:
-                            stack[top] = Frame(-1, feature, low[feature], high[feature])
-                            stack[top + 1] = Frame(nodes[node].right, feature, right_starts[node], high[feature])
-                            stack[top + 2] = Frame(nodes[node].left, feature, low[feature], threshold)
+                            push_sides(stack, top, feature, threshold, right_starts[node], nodes[node].left,
+                                       nodes[node].right, low, high)
                             top += 3
                         continue
                     if group_starts.shape[0] > 1:
                         if not groups_admit(members, group_starts, low, high):
                             continue
                     admissible = True
-                    if leaf_answers[nodes[node].leaf] == expected[row]:
+                    if leaf_predictions[nodes[node].leaf] == expected[row]:
                         continue
                     found[item] = FOUND
                     if not wants_points:
@@ -231,39 +254,6 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_answers, Py_ss
         free(stack)
 
 
-def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes, Py_ssize_t max_depth,
-                        const double[:, ::1] low_center, const double[:, ::1] high_center,
-                        const double[::1] radius_down, const double[::1] radius_up,
-                        const double[::1] minimum, const double[::1] maximum,
-                        Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
-    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
-    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
-    cdef int32_t node, leaf
-    cdef RowBox box
-    # Right children that wait while the left subtree is searched: at most one for each split on the path.
-    cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
-    if waiting == NULL:
-        raise MemoryError()
-    try:
-        with nogil:
-            for row in range(start, stop):
-                memset(&reached[row, 0], 0, n_labels)
-                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
-                             &minimum[0], &maximum[0])
-                top = 0
-                node = descend(&nodes[0], 0, box, waiting, &top)
-                while True:
-                    leaf = nodes[node].leaf
-                    for label in range(n_labels):
-                        reached[row, label] |= leaf_votes[leaf, label]
-                    if top == 0:
-                        break
-                    top -= 1
-                    node = descend(&nodes[0], waiting[top], box, waiting, &top)
-    finally:
-        free(waiting)
-
-
 def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
                  const double[:, ::1] low_center, const double[:, ::1] high_center,
                  const double[::1] radius_down, const double[::1] radius_up,
@@ -272,7 +262,9 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
                  const double[:, ::1] X, const int32_t[:, ::1] leaves, const int64_t[::1] rows,
                  Py_ssize_t start, Py_ssize_t stop,
                  double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
-    """Fill the outputs at start..stop-1 for the rows at these places of the list `rows`.
+    """Write the part of a row's box that falls into given leaves of a forest, and its point nearest to the row.
+
+    The leaves have a point of the box in common (forest_search.pyx finds such leaves).
 
     Parameters
     ----------
@@ -280,6 +272,7 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
     leaf_nodes : node of each leaf
     right_starts : for each node the smallest value that its test sends to the right
     leaves : shape (n_samples, n_trees), leaf of each tree for each row of the data
+    rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
     points : receives the point nearest to the row, with one-hot groups
     lowers, uppers : receive the bounds of the part
     """
