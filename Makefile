@@ -7,7 +7,7 @@ ASAN_VENV ?= .venv-asan
 OUT ?= demo-output
 # What models come from and go to; where one of them cannot be installed, its tests skip themselves.
 LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxruntime skl2onnx
-KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
+KERNELS := $(wildcard cython_ext/*/*.pyx cython_ext/*/*.pxd)
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lint test-debug test-asan fuzz soak bench paper pictures datasets clean

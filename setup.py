@@ -18,21 +18,33 @@ def is_set(name: str) -> bool:
 
 DEBUG, SANITIZE = is_set("METASILVAE_DEBUG"), is_set("METASILVAE_SANITIZE")
 BUILD_FOLDER = "build/sanitize" if SANITIZE else "build/debug" if DEBUG else "build"
-KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
+SOURCES = Path("cython_ext")
+KERNELS = sorted(SOURCES.rglob("*.pyx"))
+# Memoryviews, Cython's function type and other helpers are compiled once, into this module, not into every kernel.
+SHARED_HELPERS = "metasilvae._core._shared"
 # -ffp-contract=off: a fused multiply-add would make float64 results differ between machines.
 # -g0: a third of the time to compile would go into symbols that nobody looks at.
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 OPTIMIZATION = ["-O1", "-g1", *SANITIZERS] if SANITIZE else ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
 COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *OPTIMIZATION]
 
+
+def name_of(path: Path) -> str:
+    """training/evolution.pyx is compiled to metasilvae._core.training.evolution."""
+    return ".".join(["metasilvae", "_core", *path.relative_to(SOURCES).with_suffix("").parts])
+
+
 extensions = [
     Extension(
-        f"metasilvae._core.{path.stem}",
-        [path.as_posix()],
+        name,
+        sources,
         extra_compile_args=COMPILER_FLAGS,
         extra_link_args=SANITIZERS if SANITIZE else [],
     )
-    for path in KERNELS
+    for name, sources in [
+        (SHARED_HELPERS, [f"{BUILD_FOLDER}/cython/_shared.c"]),
+        *((name_of(path), [path.as_posix()]) for path in KERNELS),
+    ]
 ]
 
 setup(
@@ -45,7 +57,8 @@ setup(
     },
     ext_modules=cythonize(
         extensions,
-        include_path=["cython_ext"],
+        include_path=[SOURCES.as_posix()],
+        shared_utility_qualified_name=SHARED_HELPERS,
         build_dir=f"{BUILD_FOLDER}/cython",
         force=DEBUG,
         compiler_directives={

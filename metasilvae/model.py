@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import structure
+from metasilvae._core.model import structure
 from metasilvae.errors import ModelError
 
-# The same record as Node in cython_ext/ms_node.pxd.
+# The same record as Node in cython_ext/common/node.pxd.
 NODE_DTYPE = np.dtype([("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")])
 LEAF = -1
 LabelSet = tuple[int, ...]

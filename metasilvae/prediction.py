@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import predict as kernel
+from metasilvae._core.model import predict as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.execution.threads import over_rows

@@ -18,7 +18,7 @@ from support.oracles import (
     whole_space,
 )
 
-from metasilvae._core import structure
+from metasilvae._core.model import structure
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import same_model
 from metasilvae.model import NODE_DTYPE, AnswerTable, LeafKind, join_trees, name_kind

@@ -1,1 +1,1 @@
-"""Compiled kernels. Each is built from the .pyx file of the same name in cython_ext/."""
+"""Compiled kernels. `metasilvae._core.PACKAGE.NAME` is built from cython_ext/PACKAGE/NAME.pyx."""

@@ -1,13 +1,13 @@
 """Where two models answer differently: exact regions, or a proof that there are none.
 
-Two trees are walked at once (cython_ext/comparison.pyx), so that every pair of leaves with a common sample is seen. Two
+Two trees are walked at once (model/difference.pyx), so that every pair of leaves with a common sample is seen. Two
 forests with the same number of trees are compared tree by tree: if each contributes the same to the vote everywhere,
 the forests answer the same. If not, samples of the regions are tried; where none of them gets different answers, a
 complete search decides, if it ends within the limits (metasilvae.analysis.difference).
 
 A complete search, within limits, for samples that two forests answer differently.
 
-The search itself is cython_ext/forest_difference.pyx.
+The search itself is model/difference.pyx.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import comparison as kernel
-from metasilvae._core import forest_difference as forest_kernel
+from metasilvae._core.common.status import SearchStatus
+from metasilvae._core.model import difference as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees
@@ -92,7 +92,7 @@ def search_difference(
         [replace(model, leaf_values=part, leaf_kind=kind) for model, part in zip(models, units, strict=True)]
     )
     is_known = np.array([[label in model.labels for label in joined.labels] for model in (first, second)])
-    search = forest_kernel.DifferenceSearch(
+    search = kernel.DifferenceSearch(
         joined.nodes, joined.roots, first.n_trees, joined.max_depth,
         _find_shared(models, units, votings, is_equal), joined.leaf_values, is_known.astype(np.uint8), slack,
         lower, upper,
@@ -101,13 +101,13 @@ def search_difference(
         left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
         found = search.advance(min(STEPS_PER_SLICE, left))
         on_share(search.done)
-        if found == forest_kernel.EQUAL:
+        if found == SearchStatus.ABSENT:
             return DifferenceFindings(None, None, search.n_steps)
-        if found in (forest_kernel.DIFFERENT, forest_kernel.CANDIDATE):
+        if found in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
             box = search.box[0].copy(), search.box[1].copy()
             if differs_in(*box):
                 return DifferenceFindings(box, None, search.n_steps)
-            assert found == forest_kernel.CANDIDATE
+            assert found == SearchStatus.CANDIDATE
         if stop is not None and stop.is_set():
             return DifferenceFindings(None, INTERRUPTED, search.n_steps)
         if limits.steps is not None and search.n_steps >= limits.steps:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import comparison as kernel
-from metasilvae._core import structure
+from metasilvae._core.model import difference as kernel
+from metasilvae._core.model import structure
 from metasilvae.analysis.difference import Domain, find_regions, number_classes
 from metasilvae.model import LeafKind, Model
 from metasilvae.voting import choose_voting

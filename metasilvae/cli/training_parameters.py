@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
 from metasilvae.cli.parameters import Phrase, PositiveNumber, attack_option, shared_options
 from metasilvae.dataset import Dataset

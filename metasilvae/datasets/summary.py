@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import row_hashes
+from metasilvae._core.common.values import hash_rows
 from metasilvae.dataset import Dataset
 from metasilvae.errors import shorten
 
@@ -99,7 +99,7 @@ def _is_whole(X: NDArray[np.float64]) -> bool:
 def find_duplicates(X: NDArray[np.float64], y: NDArray[np.int32]) -> Duplicates:
     """Find equal rows: candidates by hash, then exactly."""
     hashes = np.empty(len(X), np.uint64)
-    row_hashes.hash_rows(X, hashes)
+    hash_rows(X, hashes)
     _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     groups: defaultdict[bytes, list[int]] = defaultdict(list)
     for row in np.flatnonzero(counts[inverse.reshape(-1)] > 1).tolist():

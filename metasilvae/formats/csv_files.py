@@ -19,8 +19,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import csv_rows, number_text
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing import csv_rows, number_text
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
 from metasilvae.formats.text import (

@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import libsvm_rows, number_text
+from metasilvae._core.parsing import libsvm_rows, number_text
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, at_line, shorten
 from metasilvae.formats.csv_files import describe_cell

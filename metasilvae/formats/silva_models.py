@@ -27,7 +27,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from metasilvae._core import model_text
+from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
 from metasilvae.formats import silva_models
 from metasilvae.io import storage

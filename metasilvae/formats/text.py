@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from metasilvae._core import csv_rows, label_codes
+from metasilvae._core.parsing.lines import encode_labels, next_line
 from metasilvae.errors import DataError, at_line
 from metasilvae.io.memory import allowed_memory, describe_allowed, describe_bytes
 
@@ -102,7 +102,7 @@ class TextChunks:
     def peek_line(self) -> tuple[bytes, int] | None:
         """The next line without its line end, and where the one behind it starts; None at the end of the text."""
         while True:
-            end, next_start = csv_rows.next_line(self.buffer, self.start, self.stop, self.at_end)
+            end, next_start = next_line(self.buffer, self.start, self.stop, self.at_end)
             if end >= 0:
                 return bytes(self.buffer[self.start : end]), next_start
             if self.at_end:
@@ -180,7 +180,7 @@ class LabelCodes:
             self._codes_of_text[text] = code
             return code
 
-        label_codes.encode_labels(buffer, spans, self._codes_of_text, add, y)
+        encode_labels(buffer, spans, self._codes_of_text, add, y)
 
 
 def decode_text(text: bytes) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.perturbations.attack_files import PER_CENT

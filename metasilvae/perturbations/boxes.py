@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import reach
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
+from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError, at_line, shorten
 from metasilvae.io.storage import display_name, read_source

@@ -1,6 +1,6 @@
 """Training one tree: a first generation, a genetic search from it, and a final polish.
 
-The kernels change and score trees (cython_ext/breeding.pyx); this module decides what is done in which order, hands the
+The kernels change and score trees (training/evolution.pyx); this module decides what is done in which order, hands the
 work to threads and tells after each step how far it is. Every random draw depends on the seed and on the number of the
 offspring it is for, so the result is the same for any number of threads.
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import split_dataset
 from metasilvae.errors import DataError, RequestError
@@ -54,7 +54,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
     correct, stable, robust = options.fitness.weights
     moved = options.caution * max(correct, 0.0)
     correct, robust = correct - moved, robust + moved
-    return breeding.Objective(
+    return kernel.Objective(
         correct / n,
         stable / n,
         robust / n,
@@ -62,7 +62,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
         min_leaf=options.min_samples_leaf,
         max_leaves=options.max_leaves,
         max_depth=options.max_depth,
-        leaf_cost=options.price_of_leaf(n),
+        leaf_penalty=options.price_of_leaf(n),
     )
 
 
@@ -71,7 +71,7 @@ def make_recipe(options: TrainingOptions, fitness: NDArray[np.float64]) -> Any:
     probability = options.mutation_probability
     if options.mutation_probability_rule == "encourage-variance":
         probability *= float(np.clip(1 - (fitness.max() - fitness.min()), 0, 1))
-    return breeding.Breeding(
+    return kernel.Reproduction(
         selection=options.selection,
         tournament_size=options.tournament_size,
         crossover_probability=options.crossover,
@@ -152,9 +152,11 @@ class SearchState:
         }
 
     @classmethod
-    def unpack(cls, document: Any, samples: Any, objective: Any, bench: Any, options: TrainingOptions) -> SearchState:
+    def unpack(
+        cls, document: Any, samples: Any, objective: Any, workspace: Any, options: TrainingOptions
+    ) -> SearchState:
         """The state in a document, with trees for the given samples."""
-        individuals = unpack_individuals(take(document, "individuals", dict), samples, objective, bench)
+        individuals = unpack_individuals(take(document, "individuals", dict), samples, objective, workspace)
 
         def listed(places: np.ndarray) -> list[Any]:
             if len(places) and not 0 <= places.min() <= places.max() < len(individuals):
@@ -246,17 +248,17 @@ class TreeTrainer:
         self._boxes = Enlarged(perturbation, options.radius_factor)
         limits = self._boxes.boxes(self._learned).arrays[2:]
         if like is None or like.options.validation != options.validation:
-            self._samples = breeding.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
+            self._samples = kernel.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
         else:
             self._samples = like._samples.with_boxes(*limits)
         self._objective = make_objective(options, self._learned)
         self._jobs = available_cores() if jobs is None else jobs
-        self._benches: SimpleQueue[Any] = SimpleQueue()
+        self._workspaces: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
-            self._benches.put(breeding.Bench(self._samples))
+            self._workspaces.put(kernel.Workspace(self._samples))
         parts = self._samples, self._objective, options
         self._first_trees = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts)
-        self._best = self._with_bench(blank(self._samples))
+        self._best = self._with_workspace(blank(self._samples))
         self._finalists = HallOfFame(self._score, None if self.held_out is None else self._held_out_fitness)
         self._finalists.offer(self._best)
         self._n_offspring = 0
@@ -318,8 +320,8 @@ class TreeTrainer:
 
     def resume(self, document: dict[str, Any]) -> None:
         """Stand where another run on the same data and options stood."""
-        found = self._with_bench(
-            lambda bench: SearchState.unpack(document, self._samples, self._objective, bench, self.options)
+        found = self._with_workspace(
+            lambda workspace: SearchState.unpack(document, self._samples, self._objective, workspace, self.options)
         )
         self._phase, self._step, self._trees = found.phase, found.step, found.trees
         self._without_improvement = found.without_improvement
@@ -354,7 +356,7 @@ class TreeTrainer:
         """The trees of the first generation, one by one."""
         if self._step > 0 and self._is_over():
             return
-        for task in [pool.submit(self._with_bench, work) for work in self._first_trees[self._step :]]:
+        for task in [pool.submit(self._with_workspace, work) for work in self._first_trees[self._step :]]:
             tree = self._wait(task)
             self._keep_state()
             self._trees.append(tree)
@@ -376,7 +378,7 @@ class TreeTrainer:
             elite = list({id(tree): tree for tree in population}.values())[: options.elitism]
             n_children = options.population - len(elite)
             while len(spare) < n_children:
-                spare.append(breeding.Individual(self._samples))
+                spare.append(kernel.Individual(self._samples))
             children = spare[:n_children]
             self._breed(pool, population, fitness, children, self._step)
             if self.stop_reason is not None:
@@ -407,32 +409,32 @@ class TreeTrainer:
         recipe = make_recipe(self.options, fitness)
 
         def breed(position: int) -> Callable[[Any], None]:
-            def work(bench: Any) -> None:
+            def work(workspace: Any) -> None:
                 if self.stop_reason is None:
-                    recipe.breed(
-                        parents, fitness, children, self._objective, bench,
+                    recipe.reproduce(
+                        parents, fitness, children, self._objective, workspace,
                         self.options.seed, generation, position, position + 1,
                     )  # fmt: skip
 
             return work
 
-        for task in [pool.submit(self._with_bench, breed(position)) for position in range(len(children))]:
+        for task in [pool.submit(self._with_workspace, breed(position)) for position in range(len(children))]:
             self._wait(task)
 
     def _polish(self, pool: futures.Executor) -> Iterator[Progress]:
         """Bring the best trees to a local optimum of all single moves of a test."""
 
         def polish(tree: Any) -> Callable[[Any], Any]:
-            def work(bench: Any) -> Any:
-                better = breeding.Individual(self._samples).become(tree)
-                better.polish(self._objective, bench)
+            def work(workspace: Any) -> Any:
+                better = kernel.Individual(self._samples).become(tree)
+                better.improve_locally(self._objective, workspace)
                 return better
 
             return work
 
         while self._step < self.options.polish:
             before = [self._score(tree) for tree in self._trees]
-            tasks = [pool.submit(self._with_bench, polish(tree)) for tree in self._trees]
+            tasks = [pool.submit(self._with_workspace, polish(tree)) for tree in self._trees]
             polished = [self._wait(task) for task in tasks]
             self._keep_state()
             self._trees = [
@@ -450,12 +452,12 @@ class TreeTrainer:
 
     # Threads and time
 
-    def _with_bench(self, work: Callable[[Any], Any]) -> Any:
-        bench = self._benches.get()
+    def _with_workspace(self, work: Callable[[Any], Any]) -> Any:
+        workspace = self._workspaces.get()
         try:
-            return work(bench)
+            return work(workspace)
         finally:
-            self._benches.put(bench)
+            self._workspaces.put(workspace)
 
     def _wait(self, task: futures.Future[Any]) -> Any:
         """Result of a task; when time is over, the task is told to end early."""
@@ -490,7 +492,7 @@ class TreeTrainer:
         self.observe(trees)
         best = self._ranked(trees)[0]
         if (self._score(best), -best.n_leaves) > (self._score(self._best), -self._best.n_leaves):
-            self._best = breeding.Individual(self._samples).become(best)
+            self._best = kernel.Individual(self._samples).become(best)
         for tree in trees if is_seed else (best,):
             self._finalists.offer(tree)
 
@@ -503,11 +505,11 @@ class TreeTrainer:
         """The verifier, which knows nothing of increments, must find the figures that the search went by."""
         model = as_model(self._best, self._learned)
         tally = verify(make_query(model, self._learned, self._boxes), self._jobs).tally
-        if (tally.correct, tally.stable, tally.robust) != self._best.tallies:
+        if (tally.correct, tally.stable, tally.robust) != self._best.counts:
             raise AssertionError("the trainer and the verifier disagree about the best tree")
 
     def _shares(self, tree: Any) -> tuple[float, float, float]:
-        correct, stable, robust = tree.tallies
+        correct, stable, robust = tree.counts
         return correct / self.n_samples, stable / self.n_samples, robust / self.n_samples
 
     def _fitness(self, tree: Any) -> float:

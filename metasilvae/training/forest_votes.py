@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import reached_labels
+from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import AnswerTable, Model
@@ -56,7 +56,7 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
     possible = np.empty((dataset.n_samples, tree.n_labels), dtype=np.uint8)
 
     def fill(start: int, stop: int) -> None:
-        reached_labels.fill_reached_labels(tree.nodes, votes, tree.max_depth, *boxes.arrays, start, stop, possible)
+        reach.fill_reached_labels(tree.nodes, votes, tree.max_depth, *boxes.arrays, start, stop, possible)
 
     over_rows(fill, dataset.n_samples, jobs)
     return Ballots(votes[find_leaves(tree, dataset.X, jobs)[:, 0]], possible)

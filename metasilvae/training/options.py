@@ -77,7 +77,7 @@ class TrainingOptions:
         Stop after so many seconds; the result then depends on the machine.
     selection, tournament_size, crossover, mutation, mutation_probability, mutation_probability_rule, impurity,
     aggressiveness, split_by_score, max_burst
-        Operators, see cython_ext/ms_mutation.pxd.
+        Operators, see cython_ext/training/mutation.pxd.
     polish : int
         Passes over all inner nodes of the best trees at the end, each moving tests to their best places.
     validation : float

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import ModelError, RequestError
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
@@ -82,7 +82,7 @@ class HallOfFame:
     def offer(self, tree: Any) -> None:
         """Keep a tree if it is among the best; it is copied, because trees of a population are overwritten."""
         # Trees with the same figures are the same tree for most purposes, and the copies would crowd out the others.
-        figures = (*tree.tallies, tree.n_leaves)
+        figures = (*tree.counts, tree.n_leaves)
         if figures in self._seen:
             return
         self._seen[figures] = None
@@ -111,10 +111,10 @@ def as_model(tree: Any, dataset: Dataset) -> Model:
     return Model(nodes, roots, counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels)
 
 
-def as_individual(model: Model, samples: Any, objective: Any, bench: Any) -> Any:
+def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) -> Any:
     """A tree in training with the tests of a model of one tree, as far as the samples and the limits allow them."""
     columns = [np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")]
-    return breeding.Individual(samples).take_nodes(*columns, objective, bench)
+    return kernel.Individual(samples).take_nodes(*columns, objective, workspace)
 
 
 def count_again(model: Model, dataset: Dataset) -> Model:
@@ -135,7 +135,7 @@ TreeMaker = Callable[[Any], Any]
 
 def blank(samples: Any) -> TreeMaker:
     """A single leaf that holds every sample."""
-    return lambda bench: breeding.Individual(samples).plant(bench)
+    return lambda workspace: kernel.Individual(samples).become_leaf(workspace)
 
 
 def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
@@ -160,12 +160,12 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
 
 
 def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
-    def grow(bench: Any) -> Any:
-        tree = breeding.Individual(samples).plant(bench)
+    def grow(workspace: Any) -> Any:
+        tree = kernel.Individual(samples).become_leaf(workspace)
         entropy = options.impurity == "entropy"
         if n_splits > 0:
-            tree.grow(0, objective, bench, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
-        tree.trim(objective, bench)
+            tree.grow(0, objective, workspace, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
+        tree.trim(objective, workspace)
         return tree
 
     return grow
@@ -193,6 +193,6 @@ def take_trees(
         )
 
     def taker(tree: Model) -> TreeMaker:
-        return lambda bench: as_individual(tree, samples, objective, bench)
+        return lambda workspace: as_individual(tree, samples, objective, workspace)
 
     return [taker(tree) for tree in small]

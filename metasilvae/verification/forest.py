@@ -1,6 +1,6 @@
 """Deciding the rows of a forest one by one, within limits, on several threads.
 
-Each row is a complete search (cython_ext/forest_search.pyx). Most of them end after a few steps, so chunks of rows are
+Each row is a complete search (forest_search.pyx). Most of them end after a few steps, so chunks of rows are
 tried together first; a longer search is run in slices, and between two of them the clock, the number of steps and the
 wish to stop are looked at.
 """
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import forest_search
+from metasilvae._core.common.status import SearchStatus
+from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
 from metasilvae.model import AnswerTable, Model
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
@@ -128,16 +129,16 @@ def decide_rows(
                 steps = QUICK_STEPS if limits.steps is None else min(QUICK_STEPS, limits.steps)
                 search.decide(first, last, steps, found, findings.leaves)
                 findings.row_seconds[first:last] = (time.perf_counter() - start) / (last - first)
-            undecided = (first + np.flatnonzero(found[first:last] == forest_search.UNDECIDED)).tolist()
+            undecided = (first + np.flatnonzero(found[first:last] == SearchStatus.UNDECIDED)).tolist()
             on_rows(last - first - len(undecided))
             for row in undecided:
                 _search_on(search, row, limits, stop, found, findings)
                 on_rows(1)
 
     run_workers(work, n_samples, jobs, stop)
-    findings.stability[found == forest_search.STABLE] = Stability.STABLE
-    findings.stability[found == forest_search.UNSTABLE] = Stability.UNSTABLE
-    findings.is_admissible[found == forest_search.NO_ADMISSIBLE_POINT] = False
+    findings.stability[found == SearchStatus.ABSENT] = Stability.STABLE
+    findings.stability[found == SearchStatus.FOUND] = Stability.UNSTABLE
+    findings.is_admissible[found == SearchStatus.INADMISSIBLE] = False
     return replace(findings, reasons=dict(sorted(findings.reasons.items())))
 
 
@@ -151,9 +152,9 @@ def _search_on(
         left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
         found[row] = search.advance(min(STEPS_PER_SLICE, left))
         findings.row_seconds[row] = time.perf_counter() - start
-        if found[row] == forest_search.UNSTABLE:
+        if found[row] == SearchStatus.FOUND:
             search.witness(findings.leaves[row])
-        if found[row] != forest_search.UNDECIDED:
+        if found[row] != SearchStatus.UNDECIDED:
             return
         if limits.steps is not None and search.n_steps >= limits.steps:
             findings.reasons[row] = STEPS

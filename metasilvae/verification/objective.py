@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
-from metasilvae._core.number_text import parse_number
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.errors import RequestError
 
 

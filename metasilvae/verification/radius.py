@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import forest_search, reach
-from metasilvae._core import radius as kernel
+from metasilvae._core.common.status import SearchStatus
+from metasilvae._core.verification import forest_search, reach
+from metasilvae._core.verification import radius as kernel
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.execution.threads import over_rows, run_workers
 from metasilvae.model import AnswerTable, Model
@@ -232,9 +233,9 @@ class _Searcher:
             result = self.forest.advance(min(STEPS_PER_SLICE, left))
             budget.steps += self.forest.n_steps - part.steps
             part.steps = self.forest.n_steps
-            if result == forest_search.STABLE:
+            if result == SearchStatus.ABSENT:
                 return True
-            if result == forest_search.UNSTABLE:
+            if result == SearchStatus.FOUND:
                 self.forest.witness(self.found.leaves[row])
                 return False
             self.reason = part.reason()

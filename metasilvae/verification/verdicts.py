@@ -10,15 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae._core.common.status import Stability
 from metasilvae.model import AnswerTable
-
-
-class Stability(enum.IntEnum):
-    """Whether a perturbation can change the answer for a row."""
-
-    UNSTABLE = 0
-    STABLE = 1
-    UNKNOWN = 2
 
 
 class Verdict(enum.IntEnum):

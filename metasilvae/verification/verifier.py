@@ -1,7 +1,7 @@
 """Proving, for each row, whether a perturbation can change the answer, and showing how where it can.
 
 A single tree is decided at once: the answer for a row can change if and only if its box reaches a leaf with another
-answer (see cython_ext/reach.pyx). A forest needs a search for each row (metasilvae.verification.forest).
+answer (see verification/reach.pyx). A forest needs a search for each row (metasilvae.verification.forest).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import leaf_regions, reach
+from metasilvae._core.common.status import SearchStatus
+from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.execution.threads import over_rows
@@ -136,8 +137,8 @@ def _check_tree(question: VerificationQuery, answers: AnswerTable, jobs: int | N
     if question.groups.n_groups:
         rows = np.arange(len(X), dtype=np.int64)
         found = _search(question, answers.ids, rows, np.empty((3, 0, X.shape[1])), jobs)
-        _refuse_inadmissible(question, rows[found == reach.NO_ADMISSIBLE_POINT])
-        return np.where(found == reach.WITNESS, Stability.UNSTABLE, Stability.STABLE).astype(np.uint8)
+        _refuse_inadmissible(question, rows[found == SearchStatus.INADMISSIBLE])
+        return np.where(found == SearchStatus.FOUND, Stability.UNSTABLE, Stability.STABLE).astype(np.uint8)
     stability = np.empty(len(X), dtype=np.uint8)
 
     def check(first: int, last: int) -> None:
@@ -238,7 +239,7 @@ def _fill_regions(
     right_starts = question.boxes.domains.right_starts(forest)
 
     def fill(first: int, last: int) -> None:
-        leaf_regions.fill_regions(
+        reach.fill_regions(
             forest.nodes, forest.parents, forest.leaf_nodes, *question.boxes.arrays,
             question.groups.members, question.groups.starts, right_starts,
             question.dataset.X, outcome.witness_leaves, rows, first, last, *regions,

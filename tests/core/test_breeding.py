@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.training_problems import WEIGHTS, Problem, full_tallies, model_of, random_problem
 
-from metasilvae._core.breeding import Bench, Individual
+from metasilvae._core.training.evolution import Individual, Workspace
 
 
 def check_invariants(individual: Individual, problem: Problem) -> None:
     feature, threshold, left, right, counts = individual.nodes()
-    assert individual.tallies == full_tallies(individual, problem)
+    assert individual.counts == full_tallies(individual, problem)
     assert individual.n_leaves == int((feature < 0).sum())
     samples_at = {0: np.arange(problem.dataset.n_samples)}
     for node in range(len(feature)):
@@ -28,23 +28,23 @@ def check_invariants(individual: Individual, problem: Problem) -> None:
     assert not samples_at
 
 
-def random_operation(rng: np.random.Generator, tree: Individual, donor: Individual, objective, bench) -> None:
+def random_operation(rng: np.random.Generator, tree: Individual, donor: Individual, objective, workspace) -> None:
     feature = tree.nodes()[0]
     leaves, inner = np.flatnonzero(feature < 0), np.flatnonzero(feature >= 0)
     kind = rng.integers(0, 5)
     criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "entropy": bool(rng.integers(2))}
     if kind == 0 or len(inner) == 0:
-        tree.grow(int(rng.choice(leaves)), objective, bench, **criterion)
+        tree.grow(int(rng.choice(leaves)), objective, workspace, **criterion)
     elif kind == 1:
-        tree.grow(int(rng.choice(leaves)), objective, bench, n_splits=int(rng.integers(2, 6)), **criterion)
+        tree.grow(int(rng.choice(leaves)), objective, workspace, n_splits=int(rng.integers(2, 6)), **criterion)
     elif kind == 2:
-        tree.graft(int(rng.integers(tree.n_nodes)), donor, int(rng.integers(donor.n_nodes)), objective, bench)
+        tree.graft(int(rng.integers(tree.n_nodes)), donor, int(rng.integers(donor.n_nodes)), objective, workspace)
     elif kind == 3:
-        tree.move_test(int(rng.choice(inner)), objective, bench)
+        tree.move_threshold(int(rng.choice(inner)), objective, workspace)
     elif rng.random() < 0.3:
         node = int(rng.choice(inner))
-        promised = tree.score_if_pruned(node, objective, bench)
-        tree.prune(node, bench)
+        promised = tree.score_if_pruned(node, objective, workspace)
+        tree.prune(node, workspace)
         assert promised == pytest.approx(tree.fitness(objective), abs=1e-12)
 
 
@@ -53,12 +53,12 @@ def test_tallies_stay_exact_over_long_sequences_of_operations(seed: int) -> None
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=None if seed % 3 else 200)
     samples = problem.samples
-    bench = Bench(samples)
+    workspace = Workspace(samples)
     objective = problem.objective(WEIGHTS[seed % len(WEIGHTS)], max_depth=12, min_leaf=1 + seed % 2)
-    tree, donor = (Individual(samples).plant(bench) for _ in range(2))
+    tree, donor = (Individual(samples).become_leaf(workspace) for _ in range(2))
     for step in range(60):
-        random_operation(rng, tree, donor, objective, bench)
-        assert tree.tallies == full_tallies(tree, problem)
+        random_operation(rng, tree, donor, objective, workspace)
+        assert tree.counts == full_tallies(tree, problem)
         if step % 10 == 0:
             check_invariants(tree, problem)
             tree, donor = donor, Individual(samples).become(tree)
@@ -73,7 +73,7 @@ def all_thresholds(problem: Problem, feature: int) -> list[float]:
     return sorted({*events.tolist(), *(events[:-1] + np.diff(events) / 2).tolist()})
 
 
-def score_with(tree: Individual, problem: Problem, objective, bench, node: int, feature: int, threshold: float):
+def score_with(tree: Individual, problem: Problem, objective, workspace, node: int, feature: int, threshold: float):
     """Tallies of the tree with one node given another test, by verifying that tree; None if a side is empty."""
     model_nodes = [column.copy() for column in tree.nodes()[:4]]
     features, thresholds, left, right = model_nodes
@@ -84,7 +84,7 @@ def score_with(tree: Individual, problem: Problem, objective, bench, node: int, 
         left, right = (np.append(side, [-1, -1]).astype(np.int32) for side in (left, right))
         left[node], right[node] = n, n + 1
     features[node], thresholds[node] = feature, threshold
-    candidate = Individual(problem.samples).take_nodes(features, thresholds, left, right, objective, bench)
+    candidate = Individual(problem.samples).take_nodes(features, thresholds, left, right, objective, workspace)
     if candidate.n_nodes != len(features):
         return None
     correct, stable, robust = full_tallies(candidate, problem)
@@ -97,31 +97,31 @@ def test_the_sweep_finds_the_best_split_of_all(seed: int, weights: tuple[float, 
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=int(rng.integers(2, 16)))
     samples = problem.samples
-    bench = Bench(samples)
+    workspace = Workspace(samples)
     objective = problem.objective(weights, min_leaf=min_leaf)
-    tree = Individual(samples).plant(bench)
+    tree = Individual(samples).become_leaf(workspace)
     for _ in range(rng.integers(0, 4)):
         tree.grow(
-            int(rng.choice(np.flatnonzero(tree.nodes()[0] < 0))), objective, bench, by_score=bool(rng.integers(2))
+            int(rng.choice(np.flatnonzero(tree.nodes()[0] < 0))), objective, workspace, by_score=bool(rng.integers(2))
         )
     leaf = int(rng.choice(np.flatnonzero(tree.nodes()[0] < 0)))
-    found = tree.best_split(leaf, objective, bench)
+    found = tree.best_split(leaf, objective, workspace)
     n = problem.dataset.n_samples
     scores = [
         sum(w / n * count for w, count in zip(weights, tallies, strict=True))
         for feature in range(problem.dataset.n_features)
         for threshold in all_thresholds(problem, feature)
-        if (tallies := score_with(tree, problem, objective, bench, leaf, feature, threshold)) is not None
+        if (tallies := score_with(tree, problem, objective, workspace, leaf, feature, threshold)) is not None
     ]
     if found is None:
         assert not scores
         return
     assert found[2] == pytest.approx(max(scores), abs=1e-12)
-    tallies = score_with(tree, problem, objective, bench, leaf, found[0], found[1])
+    tallies = score_with(tree, problem, objective, workspace, leaf, found[0], found[1])
     assert tallies is not None
     assert found[2] == pytest.approx(sum(w / n * c for w, c in zip(weights, tallies, strict=True)), abs=1e-12)
-    tree.grow(leaf, objective, bench)
-    assert tree.tallies == tallies
+    tree.grow(leaf, objective, workspace)
+    assert tree.counts == tallies
 
 
 def gini(counts: np.ndarray) -> float:
@@ -143,11 +143,11 @@ def test_the_gain_is_the_decrease_of_the_blended_impurity(seed: int, measure) ->
     if m < 2:
         return
     samples = problem.samples
-    bench = Bench(samples)
+    workspace = Workspace(samples)
     objective = problem.objective()
-    tree = Individual(samples).plant(bench)
+    tree = Individual(samples).become_leaf(workspace)
     reach = float(rng.random())
-    found = tree.best_split(0, objective, bench, by_score=False, reach=reach, entropy=measure is entropy)
+    found = tree.best_split(0, objective, workspace, by_score=False, reach=reach, entropy=measure is entropy)
     if found is None:
         return
 
@@ -183,17 +183,17 @@ def test_a_moved_test_scores_as_promised_where_no_leaf_changes(seed: int, weight
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=int(rng.integers(6, 20)))
     samples = problem.samples
-    bench = Bench(samples)
+    workspace = Workspace(samples)
     objective = problem.objective(weights)
-    tree = Individual(samples).plant(bench)
-    tree.grow(0, objective, bench, by_score=False, n_splits=4)
+    tree = Individual(samples).become_leaf(workspace)
+    tree.grow(0, objective, workspace, by_score=False, n_splits=4)
     inner = np.flatnonzero(tree.nodes()[0] >= 0)
     if not len(inner):
         return
     node = int(rng.choice(inner))
     before, counts_before = model_of(tree, problem), tree.nodes()[4]
-    found = tree.best_test(node, objective, bench)
-    if found is None or not tree.move_test(node, objective, bench):
+    found = tree.best_threshold_move(node, objective, workspace)
+    if found is None or not tree.move_threshold(node, objective, workspace):
         return
     after = model_of(tree, problem)
     if after.n_nodes == before.n_nodes and all(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.oracles import make_model
 
-from metasilvae._core import predict, reach
+from metasilvae._core.model import predict
+from metasilvae._core.verification import reach
 
 EXPECTS_DEBUG = os.environ.get("METASILVAE_EXPECT_DEBUG", "") not in ("", "0")
 

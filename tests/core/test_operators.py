@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.training_problems import full_tallies, random_problem
 
-from metasilvae._core.breeding import Bench, Breeding, Individual, Objective, TrainingSet
+from metasilvae._core.training.evolution import Individual, Objective, Reproduction, TrainingSet, Workspace
 
 N_DRAWS = 20_000
 
@@ -17,7 +17,7 @@ def chi_square(observed: np.ndarray, expected: np.ndarray) -> float:
 
 def select(fitness: list[float], **recipe) -> np.ndarray:
     chosen = np.empty(N_DRAWS, dtype=np.int32)
-    Breeding(**recipe).select(np.array(fitness), 5, chosen)
+    Reproduction(**recipe).select(np.array(fitness), 5, chosen)
     return np.bincount(chosen, minlength=len(fitness))
 
 
@@ -74,7 +74,7 @@ class Nursery:
         radius = np.full(n_features, 0.01)
         infinite = np.full(n_features, np.inf)
         self.samples = TrainingSet(X, y, 2, radius, radius, -infinite, infinite)
-        self.bench = Bench(self.samples)
+        self.workspace = Workspace(self.samples)
         self.n = len(y)
         self.objective = self.make_objective(range(n_features), **limits)
         self.tree = self.grow([0, 0, -1, -1, -1], [1.5, 0.5, 0, 0, 0], [1, 2, -1, -1, -1], [4, 3, -1, -1, -1])
@@ -86,14 +86,14 @@ class Nursery:
         columns = [np.array(column, dtype=np.int32) for column in (feature, left, right)]
         thresholds = np.array(threshold, dtype=np.float64)
         return Individual(self.samples).take_nodes(
-            columns[0], thresholds, columns[1], columns[2], self.make_objective([0]), self.bench
+            columns[0], thresholds, columns[1], columns[2], self.make_objective([0]), self.workspace
         )
 
     def breed(self, parents: list[Individual], n_children: int, objective: Objective | None = None, **recipe) -> list:
         fitness = np.ones(len(parents))
         children = [Individual(self.samples) for _ in range(n_children)]
-        Breeding(selection="uniform", **recipe).breed(
-            parents, fitness, children, objective or self.objective, self.bench, 11, 0, 0, n_children
+        Reproduction(selection="uniform", **recipe).reproduce(
+            parents, fitness, children, objective or self.objective, self.workspace, 11, 0, 0, n_children
         )
         return children
 
@@ -161,13 +161,13 @@ def test_aggressiveness_is_the_share_of_features_looked_at() -> None:
     X[:, 4] = y
     limits = [np.zeros(10), np.zeros(10), np.full(10, -np.inf), np.full(10, np.inf)]
     samples = TrainingSet(X, y, 2, *limits)
-    bench = Bench(samples)
+    workspace = Workspace(samples)
     objective = Objective(1 / 60, 0.0, 0.0, range(10))
-    leaf = Individual(samples).plant(bench)
+    leaf = Individual(samples).become_leaf(workspace)
     for share, expected in ((1.0, 1.0), (0.3, 0.3), (0.01, 0.1)):
         children = [Individual(samples) for _ in range(1000)]
-        recipe = Breeding(mutation="grow", aggressiveness=share, crossover_probability=0.0, selection="uniform")
-        recipe.breed([leaf], np.ones(1), children, objective, bench, 1, 0, 0, 1000)
+        recipe = Reproduction(mutation="grow", aggressiveness=share, crossover_probability=0.0, selection="uniform")
+        recipe.reproduce([leaf], np.ones(1), children, objective, workspace, 1, 0, 0, 1000)
         best = np.mean([child.nodes()[0][0] == 4 for child in children])
         assert abs(best - expected) < 0.06
 
@@ -176,7 +176,7 @@ def test_aggressiveness_is_the_share_of_features_looked_at() -> None:
 def test_only_allowed_features_are_tested(mutation: str) -> None:
     nursery = Nursery(6)
     objective = nursery.make_objective([2, 5])
-    leaf = Individual(nursery.samples).plant(nursery.bench)
+    leaf = Individual(nursery.samples).become_leaf(nursery.workspace)
     population = [leaf]
     for _ in range(4):
         population = nursery.breed(population, 30, objective, mutation=mutation)
@@ -186,8 +186,8 @@ def test_only_allowed_features_are_tested(mutation: str) -> None:
 
 def two_trees(nursery: Nursery) -> tuple[Individual, Individual]:
     """A tree on the first feature and one on the second."""
-    other = Individual(nursery.samples).plant(nursery.bench)
-    other.grow(0, nursery.make_objective([1]), nursery.bench, by_score=False, n_splits=4)
+    other = Individual(nursery.samples).become_leaf(nursery.workspace)
+    other.grow(0, nursery.make_objective([1]), nursery.workspace, by_score=False, n_splits=4)
     return nursery.tree, other
 
 
@@ -208,10 +208,10 @@ def test_crossover_grafts() -> None:
 def test_parents_do_not_change() -> None:
     nursery = Nursery()
     parents = list(two_trees(nursery))
-    before = [([column.tobytes() for column in tree.nodes()], tree.tallies) for tree in parents]
+    before = [([column.tobytes() for column in tree.nodes()], tree.counts) for tree in parents]
     for mutation in ("none", "grow", "grow-or-prune", "mixed"):
         nursery.breed(parents, 200, mutation=mutation)
-    assert [([column.tobytes() for column in tree.nodes()], tree.tallies) for tree in parents] == before
+    assert [([column.tobytes() for column in tree.nodes()], tree.counts) for tree in parents] == before
 
 
 @pytest.mark.parametrize("mutation", ["none", "grow", "grow-or-prune", "mixed"])
@@ -220,17 +220,17 @@ def test_offspring_keep_to_the_limits_and_know_their_figures(seed: int, mutation
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=60)
     samples = problem.samples
-    bench = Bench(samples)
+    workspace = Workspace(samples)
     min_leaf, max_leaves, max_depth = 1 + seed % 3, 5 + seed, 4
     objective = problem.objective(min_leaf=min_leaf, max_leaves=max_leaves, max_depth=max_depth)
-    population = [Individual(samples).plant(bench) for _ in range(10)]
+    population = [Individual(samples).become_leaf(workspace) for _ in range(10)]
     for position, tree in enumerate(population):
-        tree.grow(0, objective, bench, by_score=False, reach=position / 10, n_splits=6)
+        tree.grow(0, objective, workspace, by_score=False, reach=position / 10, n_splits=6)
     for generation in range(5):
         fitness = np.array([tree.fitness(objective) for tree in population])
         children = [Individual(samples) for _ in range(10)]
-        Breeding(mutation=mutation, blends=(0.0, 0.5)).breed(
-            population, fitness, children, objective, bench, seed, generation, 0, 10
+        Reproduction(mutation=mutation, blends=(0.0, 0.5)).reproduce(
+            population, fitness, children, objective, workspace, seed, generation, 0, 10
         )
         population = children
         for child in children:
@@ -242,17 +242,17 @@ def test_offspring_keep_to_the_limits_and_know_their_figures(seed: int, mutation
             assert child.n_leaves == (feature < 0).sum() <= max_leaves
             if child.n_leaves > 1:
                 assert counts[feature < 0].sum(axis=1).min() >= min_leaf
-            assert child.tallies == full_tallies(child, problem)
+            assert child.counts == full_tallies(child, problem)
 
 
 def test_stopped_work_leaves_a_whole_tree() -> None:
     nursery = Nursery(4)
     objective = nursery.make_objective(range(4))
     objective.stop()
-    tree = Individual(nursery.samples).plant(nursery.bench)
-    assert tree.grow(0, objective, nursery.bench, by_score=False, n_splits=9) == 0
+    tree = Individual(nursery.samples).become_leaf(nursery.workspace)
+    assert tree.grow(0, objective, nursery.workspace, by_score=False, n_splits=9) == 0
     assert tree.n_leaves == 1
-    before = nursery.tree.tallies
-    nursery.tree.polish(objective, nursery.bench)
-    nursery.tree.trim(objective, nursery.bench)
-    assert nursery.tree.tallies == before
+    before = nursery.tree.counts
+    nursery.tree.improve_locally(objective, nursery.workspace)
+    nursery.tree.trim(objective, nursery.workspace)
+    assert nursery.tree.counts == before

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metasilvae._core.ranking import find_narrow, rank_values
+from metasilvae._core.common.values import find_narrow, rank_values
 
 WHOLE = st.integers(-50, 50).map(float)
 VALUES = st.one_of(WHOLE, st.floats(-3, 3), st.just(-0.0), st.sampled_from([1e300, -1e300, 2.0**53, 1e-9]))

@@ -11,7 +11,7 @@ import pytest
 from support.attacks import Case, random_case
 from support.oracles import elect, random_model
 
-from metasilvae._core.breeding import Bench, Individual, Objective, TrainingSet
+from metasilvae._core.training.evolution import Individual, Objective, TrainingSet, Workspace
 from metasilvae.analysis.explanation import explain
 from metasilvae.model import Model
 from metasilvae.training.evolution import TreeTrainer
@@ -114,19 +114,19 @@ def small_model(rng: random.Random, case: Case) -> Model:
     """A tree that the samples of a case grow, by random operations."""
     dataset = case.dataset
     samples = TrainingSet(dataset.X, dataset.y, dataset.n_labels, *case.attack.boxes(dataset).arrays[2:])
-    bench = Bench(samples)
+    bench = Workspace(samples)
     n = dataset.n_samples
     objective = Objective(0.9 / n, 0.1 / n, 0.0, range(dataset.n_features))
-    tree = Individual(samples).plant(bench)
+    tree = Individual(samples).become_leaf(bench)
     for _ in range(rng.randint(1, 5)):
         leaf = rng.choice(np.flatnonzero(tree.nodes()[0] < 0).tolist())
         tree.grow(leaf, objective, bench, by_score=rng.random() < 0.5, reach=rng.random())
         inner = np.flatnonzero(tree.nodes()[0] >= 0).tolist()
         if inner and rng.random() < 0.5:
-            tree.move_test(rng.choice(inner), objective, bench)
+            tree.move_threshold(rng.choice(inner), objective, bench)
     model = as_model(tree, dataset)
     n_stable = sum(stable_rows(case, model))
-    assert tree.tallies[1] == n_stable, case.text
+    assert tree.counts[1] == n_stable, case.text
     return model
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metasilvae._core.breeding import Individual, Objective, TrainingSet
+from metasilvae._core.training.evolution import Individual, Objective, TrainingSet
 from metasilvae.dataset import Dataset
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import Boxes

@@ -133,11 +133,11 @@ def test_individuals_come_back_with_all_they_know() -> None:
     trainer = make("no elite")
     for _ in trainer.run():
         state = stored(trainer.state)
-        bench = trainer._benches.get()
-        again = unpack_individuals(state["individuals"], trainer._samples, trainer._objective, bench)
-        trainer._benches.put(bench)
+        workspace = trainer._workspaces.get()
+        again = unpack_individuals(state["individuals"], trainer._samples, trainer._objective, workspace)
+        trainer._workspaces.put(workspace)
         best = again[state["best"]]
-        assert best.tallies == trainer._best.tallies
+        assert best.counts == trainer._best.counts
         known = zip(*(tree.nodes() + tree.tests() for tree in (best, trainer._best)), strict=True)
         for ours, theirs in known:
             np.testing.assert_array_equal(ours, theirs)

@@ -288,13 +288,13 @@ def test_encourage_variance_lowers_the_probability_of_mutations(
     circle: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    breeding = evolution.breeding.Breeding
+    make = evolution.kernel.Reproduction
 
     def note_and_make(**recipe):
         seen.append(recipe["mutation_probability"])
-        return breeding(**recipe)
+        return make(**recipe)
 
-    monkeypatch.setattr(evolution.breeding, "Breeding", note_and_make)
+    monkeypatch.setattr(evolution.kernel, "Reproduction", note_and_make)
     options = options_for(
         "paper", mutation_probability_rule="encourage-variance", mutation_probability=0.5, generations=20
     )

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core import breeding
+from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, shorten
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
@@ -160,7 +160,7 @@ def pack_individuals(trees: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def unpack_individuals(document: Any, samples: Any, objective: Any, bench: Any) -> list[Any]:
+def unpack_individuals(document: Any, samples: Any, objective: Any, workspace: Any) -> list[Any]:
     """The same trees, with all that they answer for the samples."""
     n_words = (samples.n_labels + 63) // 64
     tie_words = take_array(document, "tie_words", "<i4")
@@ -169,7 +169,7 @@ def unpack_individuals(document: Any, samples: Any, objective: Any, bench: Any) 
     for (feature, threshold, left, right), tied in zip(_unpack_tests(document, samples.n_features), ties, strict=False):
         if len(tied) % n_words:
             raise damaged("tied answers are for another number of labels")
-        tree = breeding.Individual(samples).take_nodes(feature, threshold, left, right, objective, bench, tied)
+        tree = kernel.Individual(samples).take_nodes(feature, threshold, left, right, objective, workspace, tied)
         if tree.n_nodes != len(feature):
             raise damaged("a tree does not fit the rows")
         trees.append(tree)

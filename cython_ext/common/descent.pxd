@@ -1,0 +1,101 @@
+# Going down trees: several trees at once as far as a box takes one way only, and leaf by leaf through one tree.
+
+from libc.stdint cimport int32_t
+
+from common.box cimport RowBox, lower_bound, upper_bound
+from common.node cimport Node, child, reaches_left, reaches_right
+
+# Several trees at once. Each step of a descent depends on the one before; steps in different trees are independent, so
+# the processor works on four of them at the same time.
+
+
+cdef inline bint take_step(const Node* nodes, const double* lower, const double* upper, int32_t* node) noexcept nogil:
+    """Go to the only child that a box reaches; False at a leaf and at a split that the box reaches both sides of."""
+    cdef int32_t feature = nodes[node[0]].feature
+    cdef bint is_left
+    if feature < 0:
+        return False
+    is_left = reaches_left(lower[feature], nodes[node[0]].threshold)
+    if is_left & reaches_right(upper[feature], nodes[node[0]].threshold):
+        return False
+    node[0] = child(&nodes[node[0]], is_left)
+    return True
+
+
+cdef inline void descend_together(const Node* nodes, const int32_t* roots, int32_t n_trees, const double* lower,
+                                  const double* upper, int32_t* ends) noexcept nogil:
+    """Follow a box from each root as far as it goes one way.
+
+    Parameters
+    ----------
+    lower, upper : bounds of the box, by feature; the same for a single sample
+    ends : for each tree the leaf that the whole box falls into, or the first split that it reaches both sides of
+    """
+    cdef int32_t tree
+    for tree in range(n_trees):
+        ends[tree] = roots[tree]
+    tree = 0
+    while tree + 4 <= n_trees:
+        while (take_step(nodes, lower, upper, &ends[tree]) | take_step(nodes, lower, upper, &ends[tree + 1])
+               | take_step(nodes, lower, upper, &ends[tree + 2]) | take_step(nodes, lower, upper, &ends[tree + 3])):
+            pass
+        tree += 4
+    while tree < n_trees:
+        while take_step(nodes, lower, upper, &ends[tree]):
+            pass
+        tree += 1
+
+
+# Leaf by leaf. A walk starts with `first_leaf` at a node; `next_leaf` returns -1 after the last leaf.
+#
+# `waiting` holds right children that are visited later, at most one for each split on the path, and `top` their number.
+# There are two kinds of boxes: given by their bounds, and of a row, whose bounds are computed where they are needed.
+
+
+cdef inline int32_t first_leaf(const Node* nodes, int32_t node, const double* lower, const double* upper,
+                               int32_t* waiting, Py_ssize_t* top) noexcept nogil:
+    """The first leaf below a node that a box reaches."""
+    cdef int32_t feature = nodes[node].feature
+    while feature >= 0:
+        if reaches_left(lower[feature], nodes[node].threshold):
+            if reaches_right(upper[feature], nodes[node].threshold):
+                waiting[top[0]] = nodes[node].right
+                top[0] += 1
+            node = nodes[node].left
+        else:
+            node = nodes[node].right
+        feature = nodes[node].feature
+    return node
+
+
+cdef inline int32_t next_leaf(const Node* nodes, const double* lower, const double* upper, int32_t* waiting,
+                              Py_ssize_t* top) noexcept nogil:
+    if top[0] == 0:
+        return -1
+    top[0] -= 1
+    return first_leaf(nodes, waiting[top[0]], lower, upper, waiting, top)
+
+
+cdef inline int32_t first_leaf_of_row(const Node* nodes, int32_t node, RowBox box, int32_t* waiting,
+                                      Py_ssize_t* top) noexcept nogil:
+    """The first leaf below a node that the box of a row reaches."""
+    cdef int32_t f = nodes[node].feature
+    cdef double threshold
+    while f >= 0:
+        threshold = nodes[node].threshold
+        if reaches_left(lower_bound(box.low_center[f], box.radius_down[f], box.minimum[f]), threshold):
+            if reaches_right(upper_bound(box.high_center[f], box.radius_up[f], box.maximum[f]), threshold):
+                waiting[top[0]] = nodes[node].right
+                top[0] += 1
+            node = nodes[node].left
+        else:
+            node = nodes[node].right
+        f = nodes[node].feature
+    return node
+
+
+cdef inline int32_t next_leaf_of_row(const Node* nodes, RowBox box, int32_t* waiting, Py_ssize_t* top) noexcept nogil:
+    if top[0] == 0:
+        return -1
+    top[0] -= 1
+    return first_leaf_of_row(nodes, waiting[top[0]], box, waiting, top)

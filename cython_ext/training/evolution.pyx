@@ -1,0 +1,413 @@
+"""Trees in training and the genetic operators on them, without the GIL.
+
+A `TrainingSet` holds the samples in the form that the sweeps need; an `Individual` is a tree together with its
+predictions for every sample, kept up to date by every change; a `Reproduction` makes one generation from another. The
+order of generations, limits of time and all reporting are left to metasilvae.training.
+
+The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree, scratch,
+sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; sweep.pxd has the
+reason.
+"""
+
+import numpy as np
+
+from metasilvae._core.common.values import rank_values
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from common.random cimport next_below, next_fraction, scramble
+from training.growth cimport (
+    TreeLimits, fitness_of, graft, grow_leaf, grow_subtree, make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
+)
+from training.mutation cimport (
+    GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
+    mixed_mutation, paper_mutation, select_parent, trim,
+)
+from training.scratch cimport Scratch, free_scratch, new_scratch
+from training.subtree_replacement cimport collect, replace
+from training.sweep cimport ENTROPY, GINI, Criterion, Split, Weights, find_split
+from training.threshold_move cimport find_threshold_move
+from training.tree cimport Samples, TrainNode, Tree, copy_tree, free_tree, new_tree, rank_cut, set_ties
+
+# The operators by the names that users give them, in the order in which help lists them. Options and the command line
+# read these tables.
+SELECTIONS = {"tournament": TOURNAMENT, "roulette-wheel": ROULETTE, "uniform": UNIFORM}
+MUTATIONS = {"mixed": MIXED_MOVES, "grow-or-prune": GROW_OR_PRUNE, "grow": GROW, "none": NO_MUTATION}
+IMPURITIES = {"gini": GINI, "entropy": ENTROPY}
+
+
+cdef class TrainingSet:
+    """Samples in ranks, with the radii of their boxes.
+
+    Parameters
+    ----------
+    X : float64 array, C-contiguous, shape (n_samples, n_features)
+    y : int32 array, shape (n_samples,)
+    n_labels : int
+    radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+    """
+
+    cdef Samples samples
+    cdef readonly object codes, labels, values, value_starts
+    cdef object _limits
+
+    def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
+                 maximum):
+        self.codes, self.values, self.value_starts = rank_values(np.asarray(X))
+        self.labels = np.array(y, dtype=np.int32)
+        self._finish(n_labels, radius_down, radius_up, minimum, maximum)
+
+    def with_boxes(self, radius_down, radius_up, minimum, maximum):
+        """The same samples with other boxes; the ranks are shared."""
+        cdef TrainingSet other = TrainingSet.__new__(TrainingSet)
+        other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
+        other.labels = self.labels
+        other._finish(self.samples.n_labels, radius_down, radius_up, minimum, maximum)
+        return other
+
+    def _finish(self, int32_t n_labels, radius_down, radius_up, minimum, maximum):
+        self._limits = [np.array(each, dtype=np.float64) for each in (radius_down, radius_up, minimum, maximum)]
+        cdef int32_t[:, ::1] codes_view = self.codes
+        cdef int32_t[::1] labels_view = self.labels
+        cdef double[::1] values_view = self.values
+        cdef int64_t[::1] starts_view = self.value_starts
+        cdef double[::1] part_view
+        self.samples.n_samples = <int32_t> codes_view.shape[1]
+        self.samples.n_features = <int32_t> codes_view.shape[0]
+        self.samples.n_labels = n_labels
+        self.samples.codes = &codes_view[0, 0]
+        self.samples.labels = &labels_view[0]
+        self.samples.values = &values_view[0]
+        self.samples.value_starts = &starts_view[0]
+        part_view = self._limits[0]
+        self.samples.radius_down = &part_view[0]
+        part_view = self._limits[1]
+        self.samples.radius_up = &part_view[0]
+        part_view = self._limits[2]
+        self.samples.minimum = &part_view[0]
+        part_view = self._limits[3]
+        self.samples.maximum = &part_view[0]
+
+    @property
+    def n_samples(self):
+        return self.samples.n_samples
+
+    @property
+    def n_features(self):
+        return self.samples.n_features
+
+    @property
+    def n_labels(self):
+        return self.samples.n_labels
+
+
+cdef class Objective:
+    """Weights of the score, limits of the trees, and the features that may be tested."""
+
+    cdef Weights weights
+    cdef TreeLimits limits
+    cdef readonly object features
+    cdef const int32_t* features_pointer
+    cdef int32_t n_features
+
+    def __init__(self, double correct, double stable, double robust, features, int32_t min_leaf=1,
+                 int32_t max_leaves=2**30, int32_t max_depth=2**30, double leaf_penalty=0.0):
+        self.weights = Weights(correct, stable, robust)
+        self.limits = TreeLimits(min_leaf, max_leaves, max_depth, leaf_penalty, 0)
+        self.features = np.array(features, dtype=np.int32)
+        cdef int32_t[::1] view = self.features
+        self.n_features = <int32_t> view.shape[0]
+        self.features_pointer = &view[0]
+
+    def stop(self):
+        """End long work early, in all threads; the trees stay valid."""
+        self.limits.stop = 1
+
+
+cdef class Workspace:
+    """Memory for one thread to work in."""
+
+    cdef Scratch* scratch
+    cdef int32_t* features
+
+    def __cinit__(self, TrainingSet samples):
+        self.scratch = new_scratch(samples.samples.n_samples, samples.samples.n_labels)
+        self.features = <int32_t*> malloc(max(samples.samples.n_features, 1) * sizeof(int32_t))
+        if self.scratch == NULL or self.features == NULL:
+            raise MemoryError("not enough memory for the trainer")
+
+    def __dealloc__(self):
+        free_scratch(self.scratch)
+        free(self.features)
+
+
+cdef class Individual:
+    """A tree and its predictions for every training sample."""
+
+    cdef Tree* tree
+    cdef readonly TrainingSet samples
+
+    def __cinit__(self, TrainingSet samples):
+        self.samples = samples
+        self.tree = new_tree(samples.samples.n_samples, samples.samples.n_labels)
+        if self.tree == NULL:
+            raise MemoryError("not enough memory for a tree")
+        reset_tree(&samples.samples, self.tree)
+
+    def __dealloc__(self):
+        free_tree(self.tree)
+
+    def become_leaf(self, Workspace workspace):
+        """Become a single leaf that holds every sample."""
+        with nogil:
+            make_leaf(&self.samples.samples, self.tree, workspace.scratch)
+        return self
+
+    def become(self, Individual other):
+        """Become a copy of another individual."""
+        with nogil:
+            copy_tree(other.tree, self.tree)
+        return self
+
+    def take_nodes(self, const int32_t[::1] feature, const double[::1] threshold, const int32_t[::1] left,
+                   const int32_t[::1] right, Objective objective, Workspace workspace, const uint64_t[::1] ties=None):
+        """Become the tree with the given nodes, as far as training samples separate its branches.
+
+        With `ties`, sets of tied labels get the numbers that they had in the tree whose `tests` returned them.
+        """
+        cdef Py_ssize_t n_nodes = feature.shape[0], node
+        cdef TrainNode* template = <TrainNode*> malloc(max(n_nodes, 1) * sizeof(TrainNode))
+        if template == NULL:
+            raise MemoryError("not enough memory for a tree")
+        try:
+            memset(template, 0, n_nodes * sizeof(TrainNode))
+            for node in range(n_nodes):
+                template[node].feature = feature[node]
+                if feature[node] >= 0:
+                    template[node].threshold = threshold[node]
+                    template[node].left = left[node]
+                    template[node].right = right[node]
+                    template[node].cut = rank_cut(&self.samples.samples, feature[node], threshold[node])
+            with nogil:
+                make_leaf(&self.samples.samples, self.tree, workspace.scratch)
+                collect(&self.samples.samples, self.tree, 0, workspace.scratch)
+                if ties is not None:
+                    set_ties(self.tree, &ties[0] if ties.shape[0] > 0 else NULL, <int32_t> ties.shape[0])
+                replace(&self.samples.samples, self.tree, 0, template, 0, <int32_t> n_nodes, objective.limits.min_leaf,
+                        objective.limits.max_depth, workspace.scratch)
+        finally:
+            free(template)
+        return self
+
+    def tests(self):
+        """Feature (-1 in a leaf) and threshold of every node, in pre-order, and the sets of tied labels by their numbers."""
+        cdef int32_t node
+        feature = np.empty(self.tree.n_nodes, dtype=np.int32)
+        threshold = np.zeros(self.tree.n_nodes)
+        ties = np.empty(self.tree.n_ties * self.tree.n_words, dtype=np.uint64)
+        cdef int32_t[::1] feature_view = feature
+        cdef double[::1] threshold_view = threshold
+        cdef uint64_t[::1] ties_view = ties
+        for node in range(self.tree.n_nodes):
+            feature_view[node] = self.tree.nodes[node].feature
+            if feature_view[node] >= 0:
+                threshold_view[node] = self.tree.nodes[node].threshold
+        if ties.size:
+            memcpy(&ties_view[0], self.tree.ties, ties.size * sizeof(uint64_t))
+        return feature, threshold, ties
+
+    @property
+    def n_nodes(self):
+        return self.tree.n_nodes
+
+    @property
+    def n_leaves(self):
+        return self.tree.n_leaves
+
+    @property
+    def counts(self):
+        """Numbers of correct, stable and robust training samples."""
+        return self.tree.n_correct, self.tree.n_stable, self.tree.n_robust
+
+    def fitness(self, Objective objective):
+        return fitness_of(self.tree, &objective.weights, &objective.limits)
+
+    def nodes(self):
+        """Feature, threshold, left and right of every node (feature -1 in a leaf), and all class counts, in pre-order."""
+        cdef int32_t node, label, m = self.tree.n_labels
+        feature = np.empty(self.tree.n_nodes, dtype=np.int32)
+        threshold = np.zeros(self.tree.n_nodes)
+        left = np.full(self.tree.n_nodes, -1, dtype=np.int32)
+        right = np.full(self.tree.n_nodes, -1, dtype=np.int32)
+        counts = np.empty((self.tree.n_nodes, m), dtype=np.int64)
+        for node in range(self.tree.n_nodes):
+            feature[node] = self.tree.nodes[node].feature
+            if self.tree.nodes[node].feature >= 0:
+                threshold[node] = self.tree.nodes[node].threshold
+                left[node] = self.tree.nodes[node].left
+                right[node] = self.tree.nodes[node].right
+            for label in range(m):
+                counts[node, label] = self.tree.counts[node * m + label]
+        return feature, threshold, left, right, counts
+
+    # Single operations, for tests and for growing the initial population.
+
+    def best_split(self, int32_t node, Objective objective, Workspace workspace, bint by_score=True, double reach=0.0,
+                   bint entropy=False):
+        """Feature, threshold, score, gain of the best split of a leaf, or None."""
+        cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
+        cdef Split found
+        collect(&self.samples.samples, self.tree, node, workspace.scratch)
+        find_split(&self.samples.samples, self.tree, workspace.scratch, objective.features_pointer, objective.n_features,
+                   &criterion, &objective.weights, objective.limits.min_leaf, &found)
+        return None if found.feature < 0 else (found.feature, found.threshold, found.score, found.gain)
+
+    def best_threshold_move(self, int32_t node, Objective objective, Workspace workspace):
+        """Feature, threshold, score of the best test for an inner node with its subtrees as they are, or None."""
+        cdef Split found
+        collect(&self.samples.samples, self.tree, node, workspace.scratch)
+        find_threshold_move(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer, objective.n_features,
+                  &objective.weights, objective.limits.min_leaf, &found)
+        return None if found.feature < 0 else (found.feature, found.threshold, found.score)
+
+    def grow(self, int32_t node, Objective objective, Workspace workspace, bint by_score=True, double reach=0.0,
+             bint entropy=False, int32_t n_splits=1):
+        """Split a leaf, or replace it by a grown subtree of up to n_splits splits; returns the number of splits made."""
+        cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
+        cdef int32_t made
+        with nogil:
+            if n_splits == 1:
+                made = grow_leaf(&self.samples.samples, self.tree, node, objective.features_pointer,
+                                 objective.n_features, &criterion, &objective.weights, &objective.limits, workspace.scratch)
+            else:
+                made = grow_subtree(&self.samples.samples, self.tree, node, n_splits, objective.features_pointer,
+                                    objective.n_features, &criterion, &objective.weights, &objective.limits, workspace.scratch)
+        return made
+
+    def prune(self, int32_t node, Workspace workspace):
+        with nogil:
+            prune(&self.samples.samples, self.tree, node, workspace.scratch)
+
+    def score_if_pruned(self, int32_t node, Objective objective, Workspace workspace):
+        collect(&self.samples.samples, self.tree, node, workspace.scratch)
+        return score_if_pruned(&self.samples.samples, self.tree, node, &objective.weights, workspace.scratch)
+
+    def move_threshold(self, int32_t node, Objective objective, Workspace workspace):
+        cdef bint moved
+        with nogil:
+            moved = move_threshold(&self.samples.samples, self.tree, node, objective.features_pointer, objective.n_features,
+                              &objective.weights, &objective.limits, workspace.scratch)
+        return bool(moved)
+
+    def graft(self, int32_t node, Individual donor, int32_t donor_node, Objective objective, Workspace workspace):
+        with nogil:
+            graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, workspace.scratch)
+
+    def improve_locally(self, Objective objective, Workspace workspace):
+        """Local search: give every inner node its best test in turn, then prune what is not worth its leaf penalties."""
+        cdef int32_t node = 0
+        cdef Samples* samples = &self.samples.samples
+        with nogil:
+            while node < self.tree.n_nodes and not objective.limits.stop:
+                if self.tree.nodes[node].feature >= 0:
+                    move_threshold(samples, self.tree, node, objective.features_pointer, objective.n_features,
+                              &objective.weights, &objective.limits, workspace.scratch)
+                node += 1
+            trim(samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits, workspace.scratch)
+
+    def trim(self, Objective objective, Workspace workspace):
+        """Prune every inner node that is not worth its leaf penalties, the lowest ones first."""
+        with nogil:
+            trim(&self.samples.samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits,
+                 workspace.scratch)
+
+
+cdef class Reproduction:
+    """How one generation gives rise to the next."""
+
+    cdef ReproductionOptions options
+
+    def __init__(self, *, str selection="tournament", int32_t tournament_size=3, double crossover_probability=1.0,
+                 double mutation_probability=1.0, str mutation="mixed", double aggressiveness=1.0,
+                 bint split_by_score=True, str impurity="gini", double grow_weight=1.0, double regrow_weight=1.0,
+                 double prune_weight=1.0, double move_weight=1.0, int32_t max_burst=4, int32_t prune_tries=4,
+                 double sweep_budget=1e6, double by_score_probability=0.3, blends=(0.0,)):
+        cdef Py_ssize_t position
+        self.options.selection = SELECTIONS[selection]
+        self.options.tournament_size = tournament_size
+        self.options.crossover_probability = crossover_probability
+        self.options.mutation_probability = mutation_probability
+        self.options.mutation = MUTATIONS[mutation]
+        self.options.aggressiveness = aggressiveness
+        self.options.split_by_score = split_by_score
+        self.options.impurity = IMPURITIES[impurity]
+        self.options.grow_weight = grow_weight
+        self.options.regrow_weight = regrow_weight
+        self.options.prune_weight = prune_weight
+        self.options.move_weight = move_weight
+        self.options.max_burst = max_burst
+        self.options.prune_tries = prune_tries
+        self.options.sweep_budget = sweep_budget
+        self.options.by_score_probability = by_score_probability
+        if not 1 <= len(blends) <= MAX_BLENDS:
+            raise ValueError(f"from 1 to {MAX_BLENDS} blends were expected, {len(blends)} are given")
+        for position, blend in enumerate(blends):
+            self.options.blends[position] = blend
+        self.options.n_blends = <int32_t> len(blends)
+
+    def select(self, const double[::1] fitness, uint64_t seed, int32_t[::1] chosen):
+        """Draw parents for given fitness into `chosen`."""
+        cdef uint64_t random = scramble(seed)
+        cdef Py_ssize_t draw
+        for draw in range(chosen.shape[0]):
+            chosen[draw] = select_parent(&self.options, &fitness[0], <int32_t> fitness.shape[0], &random)
+
+    def reproduce(self, list parents, const double[::1] fitness, list offspring, Objective objective, Workspace workspace,
+              uint64_t seed, uint64_t generation, Py_ssize_t start, Py_ssize_t stop):
+        """Make the offspring start..stop-1 of a generation; each depends only on its own number and the parents."""
+        cdef Py_ssize_t n_parents = len(parents), position
+        cdef Tree** old = <Tree**> malloc(max(n_parents, 1) * sizeof(Tree*))
+        cdef Tree** new = <Tree**> malloc(max(stop - start, 1) * sizeof(Tree*))
+        cdef TrainingSet samples = (<Individual> parents[0]).samples
+        cdef uint64_t random
+        if old == NULL or new == NULL:
+            free(old)
+            free(new)
+            raise MemoryError("not enough memory for a generation")
+        try:
+            for position in range(n_parents):
+                old[position] = (<Individual> parents[position]).tree
+            for position in range(stop - start):
+                new[position] = (<Individual> offspring[start + position]).tree
+            with nogil:
+                for position in range(stop - start):
+                    random = scramble(scramble(seed) ^ scramble(
+                        (generation << 24) + <uint64_t> (start + position) + <uint64_t> 0x9E3779B97F4A7C15))
+                    self._reproduce_one(&samples.samples, old, <int32_t> n_parents, &fitness[0], new[position], objective,
+                                    workspace, &random)
+        finally:
+            free(old)
+            free(new)
+
+    cdef int _reproduce_one(self, const Samples* samples, Tree** parents, int32_t n_parents, const double* fitness,
+                        Tree* child, Objective objective, Workspace workspace, uint64_t* random) except -1 nogil:
+        cdef ReproductionOptions* options = &self.options
+        cdef Tree* donor
+        cdef Tree* parent = parents[select_parent(options, fitness, n_parents, random)]
+        copy_tree(parent, child)
+        if next_fraction(random) < options.crossover_probability:
+            donor = parents[select_parent(options, fitness, n_parents, random)]
+            graft(samples, child, next_below(random, child.n_nodes), donor, next_below(random, donor.n_nodes),
+                  &objective.limits, workspace.scratch)
+            if child.n_leaves > objective.limits.max_leaves:
+                copy_tree(parent, child)
+        if options.mutation != NO_MUTATION and next_fraction(random) < options.mutation_probability:
+            if options.mutation == MIXED_MOVES:
+                mixed_mutation(samples, child, options, objective.features_pointer, objective.n_features,
+                               &objective.weights, &objective.limits, workspace.scratch, workspace.features, random)
+            else:
+                paper_mutation(samples, child, options, objective.features_pointer, objective.n_features,
+                               &objective.weights, &objective.limits, workspace.scratch, workspace.features, random)
+        return 0

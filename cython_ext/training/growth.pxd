@@ -1,0 +1,293 @@
+# A chapter of evolution.pyx: the changes of a tree that the genetic operators consist of. Growing greedily, pruning,
+# moving a threshold, grafting.
+
+from libc.math cimport log
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from training.scratch cimport Scratch
+from training.subtree_replacement cimport collect, replace
+from training.sweep cimport Criterion, Split, Weights, find_split, score_of
+from training.threshold_move cimport find_threshold_move
+from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut
+
+cdef struct TreeLimits:
+    int32_t min_leaf        # samples in a leaf, at least
+    int32_t max_leaves
+    int32_t max_depth
+    double leaf_penalty     # subtracted from the score for each leaf
+    int32_t stop            # set from outside: long work ends early and leaves a valid tree
+
+cdef struct FrontierLeaf:
+    # A leaf of a tree that is being grown, with its samples and its best split.
+    int32_t node
+    int32_t depth
+    int32_t n_entries
+    int32_t* entries
+    Split split
+
+
+cdef inline double fitness_of(const Tree* tree, const Weights* weights, const TreeLimits* limits) noexcept nogil:
+    return score_of(weights, tree.n_correct, tree.n_stable, tree.n_robust) - limits.leaf_penalty * tree.n_leaves
+
+
+cdef inline int make_leaf(const Samples* samples, Tree* tree, Scratch* scratch) except -1 nogil:
+    """Make the tree a single leaf that holds every sample."""
+    cdef TrainNode leaf
+    cdef int32_t position
+    reset_tree(samples, tree)
+    add_node(tree, -1)
+    memset(&leaf, 0, sizeof(TrainNode))
+    leaf.feature = -1
+    scratch.n_path = 0
+    scratch.n_entries = samples.n_samples
+    for position in range(samples.n_samples):
+        scratch.entries[position] = 2 * position + 1
+        scratch.outside[position] = NONE
+    return replace(samples, tree, 0, &leaf, 0, 1, 1, 1, scratch)
+
+
+cdef inline void reset_tree(const Samples* samples, Tree* tree) noexcept nogil:
+    """Remove all nodes; every sample counts as wrong and unstable until it is placed."""
+    cdef int32_t position
+    tree.n_nodes = 0
+    tree.n_ties = 0
+    tree.n_leaves = 0
+    tree.n_correct = 0
+    tree.n_stable = 0
+    tree.n_robust = 0
+    for position in range(samples.n_samples):
+        tree.own[position] = MIXED
+        tree.joint[position] = MIXED
+
+
+cdef inline int _examine(const Samples* samples, const Tree* tree, FrontierLeaf* leaf, const int32_t* features, int32_t n_features,
+                         const Criterion* criterion, const Weights* weights, const TreeLimits* limits,
+                         Scratch* scratch) except -1 nogil:
+    memcpy(scratch.entries, leaf.entries, leaf.n_entries * sizeof(int32_t))
+    scratch.n_entries = leaf.n_entries
+    leaf.split.feature = -1
+    if leaf.depth >= limits.max_depth:
+        return 0
+    return find_split(samples, tree, scratch, features, n_features, criterion, weights, limits.min_leaf, &leaf.split)
+
+
+cdef inline int32_t grow_template(const Samples* samples, const Tree* tree, int32_t node, int32_t n_splits,
+                                  const int32_t* features, int32_t n_features, const Criterion* criterion,
+                                  const Weights* weights, const TreeLimits* limits, Scratch* scratch,
+                                  TrainNode* template) except -1 nogil:
+    """Grow a subtree for a collected leaf, best split first; return its number of nodes.
+
+    The t-th split has the nodes 2t+1 and 2t+2 as children, so every prefix of a template is a template, too.
+    `template` is a buffer for 2 * n_splits + 1 nodes. Splits that do not lower the impurity are not made.
+    """
+    cdef FrontierLeaf* frontier = <FrontierLeaf*> malloc((n_splits + 1) * sizeof(FrontierLeaf))
+    cdef int32_t n_frontier = 0, n_nodes = 1, split, position, best, entry, code, feature
+    cdef const int32_t* codes
+    cdef FrontierLeaf leaf
+    cdef FrontierLeaf* left
+    cdef FrontierLeaf* right
+    if frontier == NULL:
+        with gil:
+            raise MemoryError("not enough memory to grow a tree")
+    memset(&template[0], 0, sizeof(TrainNode))
+    template[0].feature = -1
+    template[0].parent = -1
+    try:
+        frontier[0].node = 0
+        frontier[0].depth = scratch.n_path
+        frontier[0].n_entries = scratch.n_entries
+        frontier[0].entries = <int32_t*> malloc(max(scratch.n_entries, 1) * sizeof(int32_t))
+        n_frontier = 1
+        if frontier[0].entries == NULL:
+            with gil:
+                raise MemoryError("not enough memory to grow a tree")
+        memcpy(frontier[0].entries, scratch.entries, scratch.n_entries * sizeof(int32_t))
+        _examine(samples, tree, &frontier[0], features, n_features, criterion, weights, limits, scratch)
+        for split in range(n_splits):
+            best = -1
+            for position in range(n_frontier):
+                if frontier[position].split.feature >= 0 and frontier[position].split.gain > 0 and (
+                        best < 0 or frontier[position].split.gain > frontier[best].split.gain):
+                    best = position
+            if best < 0 or limits.stop:
+                break
+            leaf = frontier[best]
+            feature = leaf.split.feature
+            template[leaf.node].feature = feature
+            template[leaf.node].threshold = leaf.split.threshold
+            template[leaf.node].cut = rank_cut(samples, feature, leaf.split.threshold)
+            template[leaf.node].left = n_nodes
+            template[leaf.node].right = n_nodes + 1
+            left = &frontier[best]
+            right = &frontier[n_frontier]
+            left.entries = <int32_t*> malloc(max(leaf.n_entries, 1) * sizeof(int32_t))
+            right.entries = <int32_t*> malloc(max(leaf.n_entries, 1) * sizeof(int32_t))
+            n_frontier += 1
+            left.node = n_nodes
+            right.node = n_nodes + 1
+            left.depth = leaf.depth + 1
+            right.depth = leaf.depth + 1
+            left.n_entries = 0
+            right.n_entries = 0
+            if left.entries == NULL or right.entries == NULL:
+                free(leaf.entries)
+                with gil:
+                    raise MemoryError("not enough memory to grow a tree")
+            codes = samples.codes + <size_t> feature * samples.n_samples
+            for position in range(leaf.n_entries):
+                entry = leaf.entries[position]
+                code = codes[entry >> 1]
+                if code <= template[leaf.node].cut.reach_left:
+                    left.entries[left.n_entries] = entry if code <= template[leaf.node].cut.left else entry & ~1
+                    left.n_entries += 1
+                if code > template[leaf.node].cut.reach_right:
+                    right.entries[right.n_entries] = entry if code > template[leaf.node].cut.left else entry & ~1
+                    right.n_entries += 1
+            free(leaf.entries)
+            for position in range(2):
+                memset(&template[n_nodes + position], 0, sizeof(TrainNode))
+                template[n_nodes + position].feature = -1
+                template[n_nodes + position].parent = leaf.node
+            n_nodes += 2
+            _examine(samples, tree, left, features, n_features, criterion, weights, limits, scratch)
+            _examine(samples, tree, right, features, n_features, criterion, weights, limits, scratch)
+        return n_nodes
+    finally:
+        for position in range(n_frontier):
+            free(frontier[position].entries)
+        free(frontier)
+
+
+cdef inline int grow_leaf(const Samples* samples, Tree* tree, int32_t node, const int32_t* features, int32_t n_features,
+                          const Criterion* criterion, const Weights* weights, const TreeLimits* limits,
+                          Scratch* scratch) except -1 nogil:
+    """Split a leaf by the best test for it; 0 if there is none."""
+    cdef Split found
+    cdef TrainNode[3] template
+    collect(samples, tree, node, scratch)
+    if tree.n_leaves >= limits.max_leaves or scratch.n_path >= limits.max_depth:
+        return 0
+    find_split(samples, tree, scratch, features, n_features, criterion, weights, limits.min_leaf, &found)
+    if found.feature < 0:
+        return 0
+    memset(template, 0, sizeof(template))
+    template[0].feature = found.feature
+    template[0].threshold = found.threshold
+    template[0].cut = rank_cut(samples, found.feature, found.threshold)
+    template[0].left = 1
+    template[0].right = 2
+    template[1].feature = -1
+    template[2].feature = -1
+    replace(samples, tree, node, template, 0, 3, limits.min_leaf, limits.max_depth, scratch)
+    return 1
+
+
+cdef inline int32_t grow_subtree(const Samples* samples, Tree* tree, int32_t node, int32_t n_splits,
+                                 const int32_t* features, int32_t n_features, const Criterion* criterion,
+                                 const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Replace a leaf by a grown subtree; return the number of splits made."""
+    cdef TrainNode* template
+    cdef int32_t n_nodes
+    n_splits = min(n_splits, limits.max_leaves - tree.n_leaves)
+    if n_splits <= 0:
+        return 0
+    template = <TrainNode*> malloc((2 * n_splits + 1) * sizeof(TrainNode))
+    if template == NULL:
+        with gil:
+            raise MemoryError("not enough memory to grow a tree")
+    try:
+        collect(samples, tree, node, scratch)
+        n_nodes = grow_template(samples, tree, node, n_splits, features, n_features, criterion, weights, limits, scratch,
+                                template)
+        if n_nodes > 1:
+            collect(samples, tree, node, scratch)
+            replace(samples, tree, node, template, 0, n_nodes, limits.min_leaf, limits.max_depth, scratch)
+        return n_nodes // 2
+    finally:
+        free(template)
+
+
+cdef inline int32_t leaves_below(const Tree* tree, int32_t node) noexcept nogil:
+    """Number of leaves of a subtree; a tree that was renumbered lies in pre-order."""
+    cdef int32_t n_open = 1, n_leaves = 0
+    while n_open > 0:
+        if tree.nodes[node].feature >= 0:
+            n_open += 1
+        else:
+            n_open -= 1
+            n_leaves += 1
+        node += 1
+    return n_leaves
+
+
+cdef inline double score_if_pruned(const Samples* samples, const Tree* tree, int32_t node, const Weights* weights,
+                                   const Scratch* scratch) noexcept nogil:
+    """Score of the tree with a collected subtree replaced by a leaf."""
+    cdef int32_t position, entry, sample, label, outside
+    cdef int32_t prediction = known_prediction(tree, &tree.counts[<size_t> node * tree.n_labels])
+    cdef int64_t correct = tree.n_correct, stable = tree.n_stable, robust = tree.n_robust
+    cdef bint is_correct, is_stable
+    for position in range(scratch.n_entries):
+        entry = scratch.entries[position]
+        sample = entry >> 1
+        label = samples.labels[sample]
+        is_correct = tree.own[sample] == label
+        is_stable = tree.joint[sample] != MIXED
+        correct -= is_correct
+        stable -= is_stable
+        robust -= is_correct and is_stable
+        if entry & 1:
+            is_correct = prediction == label
+        outside = scratch.outside[sample]
+        is_stable = outside == NONE or (outside == prediction and outside >= 0)
+        correct += is_correct
+        stable += is_stable
+        robust += is_correct and is_stable
+    return score_of(weights, correct, stable, robust)
+
+
+cdef inline int prune(const Samples* samples, Tree* tree, int32_t node, Scratch* scratch) except -1 nogil:
+    """Replace a subtree by a leaf."""
+    cdef TrainNode leaf
+    memset(&leaf, 0, sizeof(TrainNode))
+    leaf.feature = -1
+    collect(samples, tree, node, scratch)
+    return replace(samples, tree, node, &leaf, 0, 1, 1, scratch.n_path + 1, scratch)
+
+
+cdef inline int move_threshold(const Samples* samples, Tree* tree, int32_t node, const int32_t* features, int32_t n_features,
+                          const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Give an inner node the best test for its present subtrees; 0 if no test is better than the present one."""
+    cdef Split found
+    cdef int32_t n_nodes = tree.n_nodes
+    collect(samples, tree, node, scratch)
+    find_threshold_move(samples, tree, node, scratch, features, n_features, weights, limits.min_leaf, &found)
+    if found.feature < 0 or found.score <= score_of(weights, tree.n_correct, tree.n_stable, tree.n_robust):
+        return 0
+    tree.nodes[node].feature = found.feature
+    tree.nodes[node].threshold = found.threshold
+    tree.nodes[node].cut = rank_cut(samples, found.feature, found.threshold)
+    replace(samples, tree, node, tree.nodes, node, n_nodes, limits.min_leaf, limits.max_depth, scratch)
+    return 1
+
+
+cdef inline int graft(const Samples* samples, Tree* tree, int32_t node, const Tree* donor, int32_t donor_node,
+                      const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Replace a subtree by a subtree of another tree; branches that no sample separates are left out."""
+    collect(samples, tree, node, scratch)
+    return replace(samples, tree, node, donor.nodes, donor_node, donor.n_nodes, limits.min_leaf, limits.max_depth, scratch)
+
+
+cdef inline double entropy_of(const int32_t* counts, int32_t n_labels) noexcept nogil:
+    """Entropy of class counts, scaled to [0, 1]."""
+    cdef double total = 0, mass = 0
+    cdef int32_t label
+    for label in range(n_labels):
+        total += counts[label]
+        if counts[label] > 0:
+            mass += counts[label] * log(<double> counts[label])
+    if total <= 0 or n_labels < 2:
+        return 0
+    return max((log(total) - mass / total) / log(<double> n_labels), 0.0)

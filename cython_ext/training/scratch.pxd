@@ -1,0 +1,130 @@
+# A chapter of evolution.pyx: the memory that one thread of the trainer works in. It holds lists of samples, stacks and
+# counters. Buffers grow as needed and are kept for the next change of a tree.
+
+from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from common.buffer cimport reserve
+from training.tree cimport TrainNode
+
+cdef struct PendingNode:
+    # A node that a walk visits later.
+    int32_t node        # of the tree or template that is walked
+    int32_t parent      # of the tree that is built
+    bint is_right
+    int32_t depth
+    size_t start        # of its list of samples
+    int32_t length
+
+cdef struct Scratch:
+    int32_t n_samples
+    int32_t n_labels
+    # Blocks that hold the arrays of one item per sample.
+    int32_t* int_block
+    uint64_t* key_block
+    double* double_block
+    uint8_t* branched       # by sample: its box reaches leaves outside the present node
+    int32_t* entries        # the list of the present node, see subtree_replacement.pxd
+    int32_t n_entries
+    int32_t* outside        # by sample: merged predictions of the leaves outside the present node
+    # By sample, merged predictions of the leaves of the left or right subtree that its box reaches.
+    int32_t* left_merged
+    int32_t* right_merged
+    # By sample, prediction of the leaf of the left or right subtree that it falls into.
+    int32_t* own_left
+    int32_t* own_right
+    # For the sweeps: a key for each listed sample, and the runs of equal keys in the order of a feature.
+    int32_t* key_of
+    int32_t* key_category
+    int32_t* key_label
+    int32_t* key_own
+    int32_t n_keys
+    uint64_t* keys
+    uint64_t* spare_keys
+    int32_t* run_keys
+    int32_t* run_counts
+    double* lows
+    double* mids
+    double* highs
+    # Buffers that grow.
+    int32_t* cells
+    size_t cells_capacity
+    int32_t* tables         # counters of a sweep
+    size_t tables_capacity
+    int32_t* path           # nodes from the root to the present node
+    size_t path_capacity
+    int32_t n_path
+    int32_t* lists          # lists of samples of a walk; the list of a node lies behind those of its ancestors
+    size_t lists_capacity
+    PendingNode* pending_nodes
+    size_t pending_capacity
+    TrainNode* spare_nodes  # for renumbering
+    int32_t* spare_counts
+    int32_t spare_capacity
+
+
+cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept nogil:
+    cdef size_t n = max(n_samples, 1)
+    cdef Scratch* scratch = <Scratch*> malloc(sizeof(Scratch))
+    cdef int32_t* ints
+    if scratch == NULL:
+        return NULL
+    memset(scratch, 0, sizeof(Scratch))
+    scratch.n_samples = n_samples
+    scratch.n_labels = n_labels
+    scratch.int_block = <int32_t*> malloc(12 * n * sizeof(int32_t))
+    scratch.key_block = <uint64_t*> malloc(2 * n * sizeof(uint64_t))
+    scratch.double_block = <double*> malloc(3 * n * sizeof(double))
+    scratch.branched = <uint8_t*> malloc(n * sizeof(uint8_t))
+    if (scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL
+            or scratch.branched == NULL):
+        free_scratch(scratch)
+        return NULL
+    ints = scratch.int_block
+    scratch.entries, scratch.outside = ints, ints + n
+    scratch.left_merged, scratch.right_merged = ints + 2 * n, ints + 3 * n
+    scratch.own_left, scratch.own_right = ints + 4 * n, ints + 5 * n
+    scratch.key_of, scratch.key_category = ints + 6 * n, ints + 7 * n
+    scratch.key_label, scratch.key_own = ints + 8 * n, ints + 9 * n
+    scratch.run_keys, scratch.run_counts = ints + 10 * n, ints + 11 * n
+    scratch.keys, scratch.spare_keys = scratch.key_block, scratch.key_block + n
+    scratch.lows, scratch.mids = scratch.double_block, scratch.double_block + n
+    scratch.highs = scratch.double_block + 2 * n
+    return scratch
+
+
+cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
+    if scratch != NULL:
+        free(scratch.int_block)
+        free(scratch.key_block)
+        free(scratch.double_block)
+        free(scratch.branched)
+        free(scratch.cells)
+        free(scratch.tables)
+        free(scratch.path)
+        free(scratch.lists)
+        free(scratch.pending_nodes)
+        free(scratch.spare_nodes)
+        free(scratch.spare_counts)
+        free(scratch)
+
+
+cdef inline int reserve_cells(Scratch* scratch, size_t wanted) except -1 nogil:
+    return reserve(<void**> &scratch.cells, &scratch.cells_capacity, wanted, sizeof(int32_t))
+
+
+cdef inline int reserve_tables(Scratch* scratch, size_t wanted) except -1 nogil:
+    return reserve(<void**> &scratch.tables, &scratch.tables_capacity, wanted, sizeof(int32_t))
+
+
+cdef inline int reserve_path(Scratch* scratch, size_t wanted) except -1 nogil:
+    return reserve(<void**> &scratch.path, &scratch.path_capacity, wanted, sizeof(int32_t))
+
+
+cdef inline int reserve_lists(Scratch* scratch, size_t wanted) except -1 nogil:
+    return reserve(<void**> &scratch.lists, &scratch.lists_capacity, wanted, sizeof(int32_t))
+
+
+cdef inline int reserve_pending(Scratch* scratch, size_t wanted) except -1 nogil:
+    return reserve(<void**> &scratch.pending_nodes, &scratch.pending_capacity, wanted, sizeof(PendingNode))

@@ -1,0 +1,316 @@
+# A chapter of evolution.pyx: replacing a subtree. `collect` lists the samples whose box reaches the subtree, with the
+# predictions of the rest of the tree for them; `replace` builds the new subtree and updates the counts of correct, stable
+# and robust samples of the whole tree. Other samples are not visited.
+#
+# A list entry is 2 * sample + 1 for a sample that falls into the node, 2 * sample for one whose box merely reaches it.
+
+from libc.stdint cimport int32_t
+from libc.string cimport memcpy, memset
+
+from common.buffer cimport reserve
+from training.scratch cimport PendingNode, Scratch, reserve_lists, reserve_path, reserve_pending
+from training.tree cimport (
+    MIXED, NONE, Samples, TrainNode, Tree, add_node, merge_predictions, number_prediction, reserve_nodes,
+)
+
+
+cdef inline int _find_path(const Tree* tree, int32_t node, Scratch* scratch) except -1 nogil:
+    """Write the nodes from the root to the parent of a node."""
+    cdef int32_t step = tree.nodes[node].parent, n_path = 0, position
+    while step >= 0:
+        n_path += 1
+        step = tree.nodes[step].parent
+    reserve_path(scratch, n_path + 1)
+    scratch.n_path = n_path
+    scratch.path[n_path] = node
+    step = node
+    for position in range(n_path - 1, -1, -1):
+        step = tree.nodes[step].parent
+        scratch.path[position] = step
+    return 0
+
+
+cdef inline int merge_leaves(const Samples* samples, const TrainNode* nodes, int32_t root, size_t start, int32_t length,
+                             int32_t* merged, Scratch* scratch) except -1 nogil:
+    """Merge the predictions of all leaves below `root` that each sample of a list reaches.
+
+    The list lies in scratch.lists from `start` on.
+    """
+    cdef int32_t top = 1, node, position, entry, code, n_left, n_right
+    cdef size_t left, right
+    cdef const int32_t* codes
+    cdef PendingNode pending
+    reserve_pending(scratch, 1)
+    scratch.pending_nodes[0] = PendingNode(root, -1, False, 0, start, length)
+    while top > 0:
+        top -= 1
+        pending = scratch.pending_nodes[top]
+        node = pending.node
+        if nodes[node].feature < 0:
+            for position in range(pending.length):
+                entry = scratch.lists[pending.start + position] >> 1
+                merged[entry] = merge_predictions(merged[entry], nodes[node].prediction)
+            continue
+        codes = samples.codes + <size_t> nodes[node].feature * samples.n_samples
+        left = pending.start + pending.length
+        right = left + pending.length
+        reserve_lists(scratch, right + pending.length)
+        reserve_pending(scratch, top + 2)
+        n_left = 0
+        n_right = 0
+        for position in range(pending.length):
+            entry = scratch.lists[pending.start + position]
+            if merged[entry >> 1] == MIXED:
+                continue
+            code = codes[entry >> 1]
+            if code <= nodes[node].cut.reach_left:
+                scratch.lists[left + n_left] = entry
+                n_left += 1
+            if code > nodes[node].cut.reach_right:
+                scratch.lists[right + n_right] = entry
+                n_right += 1
+        # The right list moves next to the left one. It is walked first; the memory behind it is free by then.
+        for position in range(n_right):
+            scratch.lists[left + n_left + position] = scratch.lists[right + position]
+        if n_left > 0:
+            scratch.pending_nodes[top] = PendingNode(nodes[node].left, -1, False, 0, left, n_left)
+            top += 1
+        if n_right > 0:
+            scratch.pending_nodes[top] = PendingNode(nodes[node].right, -1, True, 0, left + n_left, n_right)
+            top += 1
+    return 0
+
+
+cdef inline int collect(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch) except -1 nogil:
+    """List the samples whose box reaches a node, and the predictions of the rest of the tree for them."""
+    cdef int32_t n = samples.n_samples
+    cdef int32_t position, entry, sample, code, kept, step, sibling, n_pending
+    cdef bint to_left, also_other
+    cdef const TrainNode* split
+    cdef const int32_t* codes
+    _find_path(tree, node, scratch)
+    memset(scratch.branched, 0, n)
+    for position in range(n):
+        scratch.entries[position] = 2 * position + 1
+    kept = n
+    for step in range(scratch.n_path):
+        split = &tree.nodes[scratch.path[step]]
+        to_left = split.left == scratch.path[step + 1]
+        codes = samples.codes + <size_t> split.feature * n
+        n_pending = kept
+        kept = 0
+        for position in range(n_pending):
+            entry = scratch.entries[position]
+            code = codes[entry >> 1]
+            if to_left:
+                if code > split.cut.reach_left:
+                    continue
+                also_other = code > split.cut.reach_right
+                if code > split.cut.left:
+                    entry &= ~1
+            else:
+                if code <= split.cut.reach_right:
+                    continue
+                also_other = code <= split.cut.reach_left
+                if code <= split.cut.left:
+                    entry &= ~1
+            if also_other:
+                scratch.branched[entry >> 1] = 1
+            scratch.entries[kept] = entry
+            kept += 1
+    scratch.n_entries = kept
+    # Samples whose leaves all agree need no walk, nor do samples that reach this node only.
+    reserve_lists(scratch, 2 * <size_t> kept)
+    n_pending = 0
+    for position in range(kept):
+        sample = scratch.entries[position] >> 1
+        scratch.outside[sample] = NONE
+        if scratch.branched[sample]:
+            if tree.joint[sample] != MIXED:
+                scratch.outside[sample] = tree.joint[sample]
+            else:
+                scratch.lists[n_pending] = scratch.entries[position]
+                n_pending += 1
+    for step in range(scratch.n_path):
+        if n_pending == 0:
+            break
+        split = &tree.nodes[scratch.path[step]]
+        to_left = split.left == scratch.path[step + 1]
+        sibling = split.right if to_left else split.left
+        codes = samples.codes + <size_t> split.feature * n
+        reserve_lists(scratch, 2 * <size_t> n_pending)
+        kept = 0
+        for position in range(n_pending):
+            entry = scratch.lists[position]
+            code = codes[entry >> 1]
+            if scratch.outside[entry >> 1] != MIXED and (
+                    code > split.cut.reach_right if to_left else code <= split.cut.reach_left):
+                scratch.lists[n_pending + kept] = entry
+                kept += 1
+        merge_leaves(samples, tree.nodes, sibling, n_pending, kept, scratch.outside, scratch)
+    return 0
+
+
+cdef inline void _add_to_counts(const Samples* samples, Tree* tree, const Scratch* scratch, int32_t sign) noexcept nogil:
+    cdef int32_t position, sample
+    cdef bint correct, stable
+    for position in range(scratch.n_entries):
+        sample = scratch.entries[position] >> 1
+        correct = tree.own[sample] == samples.labels[sample]
+        stable = tree.joint[sample] != MIXED
+        tree.n_correct += sign * correct
+        tree.n_stable += sign * stable
+        tree.n_robust += sign * (correct and stable)
+
+
+cdef inline int renumber(Tree* tree, Scratch* scratch) except -1 nogil:
+    """Drop nodes that are no longer part of the tree and put the others into pre-order."""
+    cdef int32_t top = 1, n_nodes = 0, node, m = tree.n_labels, n_leaves = 0
+    cdef size_t capacity = scratch.spare_capacity
+    cdef size_t counts_capacity = scratch.spare_capacity * <size_t> m
+    cdef PendingNode pending
+    cdef TrainNode* nodes
+    cdef int32_t* counts
+    reserve(<void**> &scratch.spare_nodes, &capacity, tree.n_nodes, sizeof(TrainNode))
+    reserve(<void**> &scratch.spare_counts, &counts_capacity, <size_t> capacity * m, sizeof(int32_t))
+    scratch.spare_capacity = <int32_t> capacity
+    reserve_pending(scratch, 1)
+    scratch.pending_nodes[0] = PendingNode(0, -1, False, 0, 0, 0)
+    while top > 0:
+        top -= 1
+        pending = scratch.pending_nodes[top]
+        node = pending.node
+        scratch.spare_nodes[n_nodes] = tree.nodes[node]
+        scratch.spare_nodes[n_nodes].parent = pending.parent
+        memcpy(&scratch.spare_counts[<size_t> n_nodes * m], &tree.counts[<size_t> node * m], m * sizeof(int32_t))
+        if pending.parent >= 0:
+            if pending.is_right:
+                scratch.spare_nodes[pending.parent].right = n_nodes
+            else:
+                scratch.spare_nodes[pending.parent].left = n_nodes
+        if tree.nodes[node].feature >= 0:
+            reserve_pending(scratch, top + 2)
+            scratch.pending_nodes[top] = PendingNode(tree.nodes[node].right, n_nodes, True, 0, 0, 0)
+            scratch.pending_nodes[top + 1] = PendingNode(tree.nodes[node].left, n_nodes, False, 0, 0, 0)
+            top += 2
+        else:
+            n_leaves += 1
+        n_nodes += 1
+    nodes = tree.nodes
+    counts = tree.counts
+    tree.nodes = scratch.spare_nodes
+    tree.counts = scratch.spare_counts
+    scratch.spare_nodes = nodes
+    scratch.spare_counts = counts
+    node = tree.capacity
+    tree.capacity = scratch.spare_capacity
+    scratch.spare_capacity = node
+    tree.n_nodes = n_nodes
+    tree.n_leaves = n_leaves
+    return 0
+
+
+cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const TrainNode* template, int32_t root,
+                        int32_t n_template, int32_t min_leaf, int32_t max_depth, Scratch* scratch) except -1 nogil:
+    """Replace the subtree at `node`, which was collected before, by a copy of a template.
+
+    A split that leaves fewer than `min_leaf` samples on a side is replaced by its other side, one at the largest depth by
+    a leaf. `template` may lie in the same tree.
+    """
+    cdef int32_t top = 1, position, entry, code, n_left, n_right, own_left, own_right, new, m = tree.n_labels
+    cdef int32_t first, sample, parent, label
+    cdef bint in_tree = template == tree.nodes
+    cdef size_t left, right
+    cdef const int32_t* codes
+    cdef const TrainNode* split
+    cdef PendingNode pending
+    _add_to_counts(samples, tree, scratch, -1)
+    for position in range(scratch.n_entries):
+        sample = scratch.entries[position] >> 1
+        tree.joint[sample] = scratch.outside[sample]
+    reserve_nodes(tree, tree.n_nodes + n_template + 1)
+    if in_tree:
+        template = tree.nodes
+    reserve_lists(scratch, 3 * <size_t> scratch.n_entries)
+    reserve_pending(scratch, 1)
+    memcpy(scratch.lists, scratch.entries, scratch.n_entries * sizeof(int32_t))
+    first = tree.n_nodes
+    parent = tree.nodes[node].parent
+    scratch.pending_nodes[0] = PendingNode(root, -1, False, scratch.n_path, 0, scratch.n_entries)
+    while top > 0:
+        top -= 1
+        pending = scratch.pending_nodes[top]
+        split = &template[pending.node]
+        while split.feature >= 0 and pending.depth < max_depth:
+            codes = samples.codes + <size_t> split.feature * samples.n_samples
+            own_left = 0
+            own_right = 0
+            for position in range(pending.length):
+                entry = scratch.lists[pending.start + position]
+                if entry & 1:
+                    if codes[entry >> 1] <= split.cut.left:
+                        own_left += 1
+                    else:
+                        own_right += 1
+            if own_left >= min_leaf and own_right >= min_leaf:
+                break
+            split = &template[split.right if own_right >= own_left else split.left]
+        new = add_node(tree, pending.parent)
+        if pending.parent >= 0:
+            if pending.is_right:
+                tree.nodes[pending.parent].right = new
+            else:
+                tree.nodes[pending.parent].left = new
+        if split.feature < 0 or pending.depth >= max_depth:
+            for position in range(pending.length):
+                entry = scratch.lists[pending.start + position]
+                if entry & 1:
+                    tree.counts[<size_t> new * m + samples.labels[entry >> 1]] += 1
+            tree.nodes[new].prediction = number_prediction(tree, &tree.counts[<size_t> new * m])
+            for position in range(pending.length):
+                entry = scratch.lists[pending.start + position]
+                sample = entry >> 1
+                tree.joint[sample] = merge_predictions(tree.joint[sample], tree.nodes[new].prediction)
+                if entry & 1:
+                    tree.own[sample] = tree.nodes[new].prediction
+            continue
+        tree.nodes[new].feature = split.feature
+        tree.nodes[new].threshold = split.threshold
+        tree.nodes[new].cut = split.cut
+        left = pending.start + pending.length
+        right = left + pending.length
+        reserve_lists(scratch, right + pending.length)
+        reserve_pending(scratch, top + 2)
+        n_left = 0
+        n_right = 0
+        for position in range(pending.length):
+            entry = scratch.lists[pending.start + position]
+            code = codes[entry >> 1]
+            if code <= split.cut.reach_left:
+                scratch.lists[left + n_left] = entry if code <= split.cut.left else entry & ~1
+                n_left += 1
+            if code > split.cut.reach_right:
+                scratch.lists[right + n_right] = entry if code > split.cut.left else entry & ~1
+                n_right += 1
+        for position in range(n_right):
+            scratch.lists[left + n_left + position] = scratch.lists[right + position]
+        scratch.pending_nodes[top] = PendingNode(split.left, new, False, pending.depth + 1, left, n_left)
+        scratch.pending_nodes[top + 1] = PendingNode(split.right, new, True, pending.depth + 1, left + n_left, n_right)
+        top += 2
+    # Children lie behind their parents in the array.
+    for new in range(tree.n_nodes - 1, first, -1):
+        for label in range(m):
+            tree.counts[<size_t> tree.nodes[new].parent * m + label] += tree.counts[<size_t> new * m + label]
+    tree.nodes[first].parent = parent
+    if parent < 0:
+        tree.nodes[node] = tree.nodes[first]
+        memcpy(&tree.counts[<size_t> node * m], &tree.counts[<size_t> first * m], m * sizeof(int32_t))
+        if tree.nodes[node].feature >= 0:
+            tree.nodes[tree.nodes[node].left].parent = node
+            tree.nodes[tree.nodes[node].right].parent = node
+    elif tree.nodes[parent].left == node:
+        tree.nodes[parent].left = first
+    else:
+        tree.nodes[parent].right = first
+    _add_to_counts(samples, tree, scratch, 1)
+    return renumber(tree, scratch)

@@ -1,0 +1,463 @@
+# A chapter of evolution.pyx: the best split of a leaf. One sweep over each feature scores the tree with every possible
+# split.
+#
+# The chapters of the trainer are headers so that one unit is compiled: helpers of a few instructions (criteria, merging
+# predictions, buffers) are inlined into loops over samples across chapters, and a compiled unit for each chapter would
+# add a second or more to every build.
+#
+# Everything that depends on the threshold is kept in counters that an event changes (see below). The score of the whole
+# candidate tree follows from the counters.
+
+from libc.math cimport log
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from common.box cimport lower_bound, upper_bound
+from training.tree cimport MIXED, NONE, Samples, Tree, known_tie
+from training.scratch cimport Scratch, reserve_cells, reserve_tables
+
+
+# What a split is worth: the score of the whole tree, the decrease of impurity, the width of the interval of thresholds.
+
+cdef enum Impurity:
+    GINI
+    ENTROPY
+
+cdef struct Weights:
+    # The score of a tree is correct * its correct samples + stable * its stable samples + robust * its robust samples.
+    double correct
+    double stable
+    double robust
+
+cdef struct Criterion:
+    bint by_score       # the score of the whole tree decides, impurity breaks ties; else the other way round
+    double reach        # weight of the impurity of reach sets against that of the samples themselves
+    Impurity impurity
+
+cdef struct Split:
+    int32_t feature     # < 0: none found
+    double threshold
+    double score        # of the whole tree with this split
+    double gain         # decrease of the blended impurity, in samples
+    double width        # of the interval of equivalent thresholds, as a fraction of the feature's range
+
+
+cdef inline double score_of(const Weights* weights, int64_t correct, int64_t stable, int64_t robust) noexcept nogil:
+    return weights.correct * correct + weights.stable * stable + weights.robust * robust
+
+
+cdef inline bint is_better(const Criterion* criterion, const Split* a, const Split* b) noexcept nogil:
+    if b.feature < 0:
+        return True
+    if criterion.by_score:
+        if a.score != b.score:
+            return a.score > b.score
+        if a.gain != b.gain:
+            return a.gain > b.gain
+    else:
+        if a.gain != b.gain:
+            return a.gain > b.gain
+        if a.score != b.score:
+            return a.score > b.score
+    return a.width > b.width
+
+
+cdef inline double mass_of(Impurity impurity, double count) noexcept nogil:
+    """What a class of this size subtracts from the impurity of a node; see impurity_of."""
+    if impurity == GINI:
+        return count * count
+    return count * log(count) if count > 0 else 0.0
+
+
+cdef inline double mass_change(Impurity impurity, int32_t size, int32_t more) noexcept nogil:
+    """Change of mass_of when a class of this size gets `more` samples."""
+    if impurity == GINI:
+        return <double> more * (2.0 * size + more)
+    return mass_of(impurity, size + more) - mass_of(impurity, size)
+
+
+cdef inline double impurity_of(Impurity impurity, double total, double mass, double unit) noexcept nogil:
+    """Impurity of a node times its number of samples; `unit` scales entropy to the base of the number of labels."""
+    if total <= 0:
+        return 0.0
+    if impurity == GINI:
+        return total - mass / total
+    return (total * log(total) - mass) * unit
+
+
+cdef inline double blend(const Criterion* criterion, double own, double reach) noexcept nogil:
+    return (1 - criterion.reach) * own + criterion.reach * reach
+
+
+# Events: the samples of a node in the order of a feature, as runs of samples that behave alike.
+#
+# Between two neighbouring events (a sample's value x, or an end of its box) all thresholds are equivalent on the training
+# data. Going upwards, a sample passes its three events in this order:
+#
+#     threshold   ----------- low ----------- x ----------- high ----------->
+#     the box     right only   |          both sides         |   left only
+#     the sample  on the right ............... | on the left ...............
+#
+# The three lists of events have the same order, so three cursors over one list sorted by x suffice.
+
+cdef inline double threshold_between(double low, double high) noexcept nogil:
+    """The middle of [low, high), in float64: low <= k < high."""
+    cdef double middle = low + (high - low) / 2
+    return middle if low <= middle < high else low
+
+
+cdef inline double range_of(const Samples* samples, int32_t feature) noexcept nogil:
+    return (samples.values[samples.value_starts[feature + 1] - 1] - samples.values[samples.value_starts[feature]])
+
+
+# Categories of a listed sample: the common prediction of the leaves outside the node that its box reaches.
+cdef enum:
+    FREE = 0            # it reaches none
+    LOST = 1            # they differ: the sample is unstable whatever happens in this node
+    FIRST_PREDICTION = 2    # from here on one category for each prediction
+
+
+cdef enum:
+    MOST_KEY_CELLS = 65536
+
+
+cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* scratch, int32_t n_categories) except -1 nogil:
+    """Number the combinations of category, label and membership that occur among the listed samples.
+
+    With very many labels each sample has a number of its own.
+    """
+    cdef int32_t m = samples.n_labels, position, entry, label, prediction, category, n_keys = 0
+    cdef int64_t n_cells = <int64_t> n_categories * 2 * m, cell
+    cdef bint is_dense = n_cells <= MOST_KEY_CELLS
+    if is_dense:
+        reserve_cells(scratch, n_cells)
+        for cell in range(n_cells):
+            scratch.cells[cell] = -1
+    for position in range(scratch.n_entries):
+        entry = scratch.entries[position]
+        label = samples.labels[entry >> 1]
+        prediction = scratch.outside[entry >> 1]
+        category = FREE if prediction == NONE else LOST if prediction == MIXED else FIRST_PREDICTION + prediction
+        cell = (<int64_t> category * m + label) * 2 + (entry & 1)
+        if is_dense and scratch.cells[cell] >= 0:
+            scratch.key_of[position] = scratch.cells[cell]
+            continue
+        if is_dense:
+            scratch.cells[cell] = n_keys
+        scratch.key_of[position] = n_keys
+        scratch.key_category[n_keys] = category
+        scratch.key_label[n_keys] = label
+        scratch.key_own[n_keys] = entry & 1
+        n_keys += 1
+    scratch.n_keys = n_keys
+    return 0
+
+
+cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch* scratch) except -1 nogil:
+    """Bring the listed samples into the order of a feature; return the number of runs, 0 if all have the same value.
+
+    Samples with the same value and the same key (scratch.key_of) behave alike in the sweep and form a run: run_keys and
+    run_counts say how many of which key, lows, mids, highs where its three events are. A feature with few distinct values
+    (pixels) is counted, any other one sorted by radix.
+    """
+    cdef int32_t n = scratch.n_entries, n_keys = scratch.n_keys, position, code, smallest, largest, shift, digit, total, count
+    cdef int32_t n_runs = 0, key_number
+    cdef const int32_t* codes = samples.codes + <size_t> feature * samples.n_samples
+    cdef const double* values = samples.values + samples.value_starts[feature]
+    cdef uint64_t key
+    cdef uint64_t* source = scratch.keys
+    cdef uint64_t* target = scratch.spare_keys
+    cdef int32_t[256] counters
+    cdef int32_t* cells
+    cdef double value, low, high
+    cdef double down = samples.radius_down[feature], up = samples.radius_up[feature]
+    cdef double minimum = samples.minimum[feature], maximum = samples.maximum[feature]
+    cdef int64_t n_cells = (samples.value_starts[feature + 1] - samples.value_starts[feature]) * n_keys
+    if n_cells <= 2 * <int64_t> n:
+        reserve_cells(scratch, n_cells)
+        cells = scratch.cells
+        memset(cells, 0, n_cells * sizeof(int32_t))
+        for position in range(n):
+            cells[codes[scratch.entries[position] >> 1] * n_keys + scratch.key_of[position]] += 1
+        for code in range(<int32_t> (n_cells // n_keys)):
+            value = values[code]
+            low = lower_bound(value, down, minimum)
+            high = upper_bound(value, up, maximum)
+            for key_number in range(n_keys):
+                if cells[code * n_keys + key_number] > 0:
+                    scratch.run_keys[n_runs] = key_number
+                    scratch.run_counts[n_runs] = cells[code * n_keys + key_number]
+                    scratch.lows[n_runs] = low
+                    scratch.mids[n_runs] = value
+                    scratch.highs[n_runs] = high
+                    n_runs += 1
+        return n_runs if scratch.mids[0] < scratch.mids[n_runs - 1] else 0
+    smallest = codes[scratch.entries[0] >> 1]
+    largest = smallest
+    for position in range(n):
+        code = codes[scratch.entries[position] >> 1]
+        source[position] = (<uint64_t> code << 32) | <uint64_t> scratch.key_of[position]
+        if code < smallest:
+            smallest = code
+        elif code > largest:
+            largest = code
+    if smallest == largest:
+        return 0
+    if n <= 40:
+        for position in range(1, n):
+            key = source[position]
+            count = position
+            while count > 0 and source[count - 1] > key:
+                source[count] = source[count - 1]
+                count -= 1
+            source[count] = key
+    else:
+        shift = 32
+        while (largest >> (shift - 32)) > 0:
+            memset(counters, 0, sizeof(counters))
+            for position in range(n):
+                counters[(source[position] >> shift) & 255] += 1
+            total = 0
+            for digit in range(256):
+                count = counters[digit]
+                counters[digit] = total
+                total += count
+            for position in range(n):
+                key = source[position]
+                digit = <int32_t> ((key >> shift) & 255)
+                target[counters[digit]] = key
+                counters[digit] += 1
+            source, target = target, source
+            shift += 8
+    scratch.keys = source
+    scratch.spare_keys = target
+    for position in range(n):
+        value = values[source[position] >> 32]
+        scratch.run_keys[position] = <int32_t> <uint32_t> source[position]
+        scratch.run_counts[position] = 1
+        scratch.lows[position] = lower_bound(value, down, minimum)
+        scratch.mids[position] = value
+        scratch.highs[position] = upper_bound(value, up, maximum)
+    return n
+
+
+cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, int32_t high,
+                              int32_t n_runs) noexcept nogil:
+    """The smallest event at or after three cursors, of which `high` has not reached the end."""
+    cdef double event = scratch.highs[high]
+    if mid < n_runs and scratch.mids[mid] < event:
+        event = scratch.mids[mid]
+    if low < n_runs and scratch.lows[low] < event:
+        event = scratch.lows[low]
+    return event
+
+
+cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* scratch, const int32_t* features,
+                           int32_t n_features, const Criterion* criterion, const Weights* weights, int32_t min_leaf,
+                           Split* best) except -1 nogil:
+    """The best split of the leaf that was collected, over the given features.
+
+    Exact: `score` is that of the whole tree with the leaf split in two.
+    """
+    cdef int32_t m = samples.n_labels, n = scratch.n_entries
+    cdef int32_t n_categories = FIRST_PREDICTION + m + tree.n_ties
+    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count
+    cdef int32_t low, mid, high, category
+    cdef int32_t* own_total
+    cdef int32_t* reach_total
+    cdef int32_t* own_left
+    cdef int32_t* own_right
+    cdef int32_t* reach_left
+    cdef int32_t* reach_right
+    cdef int32_t* sure_left
+    cdef int32_t* sure_both
+    cdef int32_t* sure_right
+    cdef int32_t* only_left
+    cdef int32_t* both
+    cdef int32_t* only_right
+    cdef int32_t left_size, right_size, n_own = 0, left_reach, right_reach
+    cdef int32_t left_max, left_ties, left_label, right_max, right_ties, right_label, left_prediction, right_prediction
+    cdef int64_t base_correct = tree.n_correct, base_stable = tree.n_stable, base_robust = tree.n_robust
+    cdef int64_t correct, stable, robust
+    cdef bint same
+    cdef double event, event_after, before
+    cdef double left_mass, right_mass, reach_left_mass, reach_right_mass, total_mass, reach_total_mass
+    cdef double unit = 1.0 / log(m) if m > 1 else 1.0
+    cdef Impurity impurity = criterion.impurity
+    cdef Split candidate
+    best.feature = -1
+    if n == 0:
+        return 0
+    reserve_tables(scratch, 9 * <size_t> m + 3 * <size_t> n_categories)
+    own_total = scratch.tables
+    reach_total = own_total + m
+    own_left = reach_total + m
+    own_right = own_left + m
+    reach_left = own_right + m
+    reach_right = reach_left + m
+    sure_left = reach_right + m
+    sure_both = sure_left + m
+    sure_right = sure_both + m
+    only_left = sure_right + m
+    both = only_left + n_categories
+    only_right = both + n_categories
+    memset(own_total, 0, 2 * m * sizeof(int32_t))
+    for position in range(n):
+        entry = scratch.entries[position]
+        sample = entry >> 1
+        label = samples.labels[sample]
+        reach_total[label] += 1
+        if entry & 1:
+            own_total[label] += 1
+            n_own += 1
+        # Subtract the listed samples from the counts; the sweep adds them again.
+        if entry & 1:
+            base_correct -= tree.own[sample] == label
+        base_stable -= tree.joint[sample] != MIXED
+        base_robust -= tree.joint[sample] != MIXED and tree.own[sample] == label
+    if n_own < 2 * min_leaf:
+        return 0
+    assign_keys(samples, tree, scratch, n_categories)
+    total_mass = 0
+    reach_total_mass = 0
+    for label in range(m):
+        total_mass += mass_of(impurity, own_total[label])
+        reach_total_mass += mass_of(impurity, reach_total[label])
+    before = blend(criterion, impurity_of(impurity, n_own, total_mass, unit),
+                   impurity_of(impurity, n, reach_total_mass, unit))
+    for item in range(n_features):
+        feature = features[item]
+        n_runs = list_events(samples, feature, scratch)
+        if n_runs == 0:
+            continue
+        memset(own_left, 0, m * sizeof(int32_t))
+        memset(reach_left, 0, m * sizeof(int32_t))
+        memset(sure_left, 0, 3 * m * sizeof(int32_t))
+        memset(only_left, 0, 3 * n_categories * sizeof(int32_t))
+        for label in range(m):
+            own_right[label] = own_total[label]
+            reach_right[label] = reach_total[label]
+        for run in range(n_runs):
+            key = scratch.run_keys[run]
+            label = scratch.key_label[key]
+            category = scratch.key_category[key]
+            only_right[category] += scratch.run_counts[run]
+            if category == FREE or category == FIRST_PREDICTION + label:
+                sure_right[label] += scratch.run_counts[run]
+        left_mass, reach_left_mass = 0, 0
+        right_mass, reach_right_mass = total_mass, reach_total_mass
+        left_size, right_size, left_reach, right_reach = 0, n_own, 0, n
+        left_max, left_ties, left_label = 0, 0, 0
+        right_max, right_ties, right_label = -1, 0, 0
+        low, mid, high = 0, 0, 0
+        while True:
+            event = next_event(scratch, low, mid, high, n_runs)
+            while low < n_runs and scratch.lows[low] <= event:
+                key = scratch.run_keys[low]
+                count = scratch.run_counts[low]
+                label = scratch.key_label[key]
+                category = scratch.key_category[key]
+                only_right[category] -= count
+                both[category] += count
+                if category == FREE or category == FIRST_PREDICTION + label:
+                    sure_right[label] -= count
+                    sure_both[label] += count
+                reach_left_mass += mass_change(impurity, reach_left[label], count)
+                reach_left[label] += count
+                left_reach += count
+                low += 1
+            while mid < n_runs and scratch.mids[mid] <= event:
+                key = scratch.run_keys[mid]
+                count = scratch.run_counts[mid]
+                mid += 1
+                if not scratch.key_own[key]:
+                    continue
+                label = scratch.key_label[key]
+                left_mass += mass_change(impurity, own_left[label], count)
+                right_mass += mass_change(impurity, own_right[label], -count)
+                if own_right[label] == right_max:
+                    right_ties -= 1
+                    if right_ties <= 1:
+                        right_max = -1      # to be computed again, with its label
+                own_left[label] += count
+                own_right[label] -= count
+                left_size += count
+                right_size -= count
+                if own_left[label] > left_max:
+                    left_max = own_left[label]
+                    left_label = label
+                    left_ties = 1
+                elif own_left[label] == left_max:
+                    left_ties += 1
+            while high < n_runs and scratch.highs[high] <= event:
+                key = scratch.run_keys[high]
+                count = scratch.run_counts[high]
+                label = scratch.key_label[key]
+                category = scratch.key_category[key]
+                both[category] -= count
+                only_left[category] += count
+                if category == FREE or category == FIRST_PREDICTION + label:
+                    sure_both[label] -= count
+                    sure_left[label] += count
+                reach_right_mass += mass_change(impurity, reach_right[label], -count)
+                reach_right[label] -= count
+                right_reach -= count
+                high += 1
+            if right_size < min_leaf or high == n_runs:
+                break
+            if left_size < min_leaf:
+                continue
+            event_after = next_event(scratch, low, mid, high, n_runs)
+            if right_max < 0:
+                right_ties = 0
+                for label in range(m):
+                    if own_right[label] > right_max:
+                        right_max = own_right[label]
+                        right_label = label
+                        right_ties = 1
+                    elif own_right[label] == right_max:
+                        right_ties += 1
+            # No leaf outside predicts a tie that is new to the tree, so such a tie has no category.
+            left_prediction = left_label if left_ties == 1 else known_tie(tree, own_left, left_max)
+            right_prediction = right_label if right_ties == 1 else known_tie(tree, own_right, right_max)
+            same = left_prediction == right_prediction
+            if left_prediction < 0 and right_prediction < 0:
+                same = left_ties == right_ties
+                label = 0
+                while same and label < m:
+                    same = (own_left[label] == left_max) == (own_right[label] == right_max)
+                    label += 1
+            correct = base_correct
+            stable = base_stable + only_left[FREE] + only_right[FREE]
+            robust = base_robust
+            if left_prediction >= 0:
+                stable += only_left[FIRST_PREDICTION + left_prediction]
+            if right_prediction >= 0:
+                stable += only_right[FIRST_PREDICTION + right_prediction]
+            if left_ties == 1:
+                correct += left_max
+                robust += sure_left[left_label]
+            if right_ties == 1:
+                correct += right_max
+                robust += sure_right[right_label]
+            if same:
+                stable += both[FREE]
+                if left_prediction >= 0:
+                    stable += both[FIRST_PREDICTION + left_prediction]
+                if left_ties == 1:
+                    robust += sure_both[left_label]
+            candidate.score = score_of(weights, correct, stable, robust)
+            if criterion.by_score and best.feature >= 0 and candidate.score < best.score:
+                continue
+            candidate.gain = before - blend(
+                criterion,
+                impurity_of(impurity, left_size, left_mass, unit) + impurity_of(impurity, right_size, right_mass, unit),
+                impurity_of(impurity, left_reach, reach_left_mass, unit)
+                + impurity_of(impurity, right_reach, reach_right_mass, unit),
+            )
+            candidate.feature = feature
+            candidate.width = (event_after - event) / range_of(samples, feature)
+            if is_better(criterion, &candidate, best):
+                candidate.threshold = threshold_between(event, event_after)
+                best[0] = candidate
+    return 0

@@ -1,0 +1,138 @@
+# A chapter of evolution.pyx: the best test for an inner node whose subtrees stay as they are, by the sweep of sweep.pxd.
+
+from libc.stdint cimport int32_t, int64_t
+
+from training.scratch cimport Scratch, reserve_lists
+from training.subtree_replacement cimport merge_leaves
+from training.sweep cimport (
+    GINI, Criterion, Split, Weights, is_better, list_events, next_event, range_of, score_of, threshold_between,
+)
+from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions
+
+
+cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32_t root, const Scratch* scratch,
+                           int32_t* own) noexcept nogil:
+    """Write the prediction of the leaf below `root` into which each listed sample of the node falls."""
+    cdef int32_t position, entry, node, code
+    for position in range(scratch.n_entries):
+        entry = scratch.entries[position]
+        if entry & 1:
+            node = root
+            while nodes[node].feature >= 0:
+                code = samples.codes[<size_t> nodes[node].feature * samples.n_samples + (entry >> 1)]
+                node = nodes[node].left if code <= nodes[node].cut.left else nodes[node].right
+            own[entry >> 1] = nodes[node].prediction
+
+
+cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch,
+                          const int32_t* features, int32_t n_features, const Weights* weights, int32_t min_leaf,
+                          Split* best) except -1 nogil:
+    """The best test for an inner node that was collected, with the subtrees below it left as they are.
+
+    Exact as long as the subtrees keep their leaves: where a leaf loses all its samples, or its prediction changes, the
+    score of the resulting tree is computed when the test is moved.
+    """
+    cdef int32_t n = scratch.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
+    cdef int32_t low, mid, high, before, after, key, n_runs, change
+    cdef int64_t correct, stable, robust
+    cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
+    cdef int32_t label
+    cdef int32_t[64] numbers
+    cdef bint is_correct
+    cdef double event, event_after
+    cdef Criterion by_score
+    cdef Split candidate
+    by_score.by_score = True
+    by_score.reach = 0
+    by_score.impurity = GINI
+    best.feature = -1
+    candidate.gain = 0
+    if n == 0:
+        return 0
+    for position in range(n):
+        sample = scratch.entries[position] >> 1
+        scratch.left_merged[sample] = NONE
+        scratch.right_merged[sample] = NONE
+    reserve_lists(scratch, n)
+    for position in range(n):
+        scratch.lists[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, scratch.left_merged, scratch)
+    for position in range(n):
+        scratch.lists[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
+    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
+    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
+    # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left only,
+    # on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
+    scratch.n_keys = 0
+    for key in range(64):
+        numbers[key] = -1
+    for position in range(n):
+        entry = scratch.entries[position]
+        sample = entry >> 1
+        label = samples.labels[sample]
+        is_correct = tree.own[sample] == label
+        start_stable -= tree.joint[sample] != MIXED
+        start_robust -= is_correct and tree.joint[sample] != MIXED
+        before = merge_predictions(scratch.outside[sample], scratch.left_merged[sample])
+        after = merge_predictions(scratch.outside[sample], scratch.right_merged[sample])
+        key = (before != MIXED) | ((merge_predictions(before, scratch.right_merged[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
+        if entry & 1:
+            n_own += 1
+            start_correct -= is_correct
+            is_correct = scratch.own_right[sample] == label
+            start_correct += is_correct
+            key |= ((scratch.own_left[sample] == label) << 3) | (is_correct << 4) | 32
+        else:
+            key |= (is_correct << 3) | (is_correct << 4)
+        if numbers[key] < 0:
+            numbers[key] = scratch.n_keys
+            scratch.key_category[scratch.n_keys] = key
+            scratch.n_keys += 1
+        scratch.key_of[position] = numbers[key]
+        start_stable += after != MIXED
+        start_robust += is_correct and after != MIXED
+    for item in range(n_features):
+        feature = features[item]
+        n_runs = list_events(samples, feature, scratch)
+        if n_runs == 0:
+            continue
+        correct, stable, robust = start_correct, start_stable, start_robust
+        left_size = 0
+        low, mid, high = 0, 0, 0
+        while True:
+            event = next_event(scratch, low, mid, high, n_runs)
+            while low < n_runs and scratch.lows[low] <= event:
+                key = scratch.key_category[scratch.run_keys[low]]
+                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_counts[low]
+                stable += change
+                robust += ((key >> 4) & 1) * change
+                low += 1
+            while mid < n_runs and scratch.mids[mid] <= event:
+                key = scratch.key_category[scratch.run_keys[mid]]
+                if key & 32:
+                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * scratch.run_counts[mid]
+                    correct += change
+                    robust += ((key >> 1) & 1) * change
+                    left_size += scratch.run_counts[mid]
+                mid += 1
+            while high < n_runs and scratch.highs[high] <= event:
+                key = scratch.key_category[scratch.run_keys[high]]
+                change = ((key & 1) - ((key >> 1) & 1)) * scratch.run_counts[high]
+                stable += change
+                robust += ((key >> 3) & 1) * change
+                high += 1
+            if n_own - left_size < min_leaf or high == n_runs:
+                break
+            if left_size < min_leaf:
+                continue
+            candidate.score = score_of(weights, correct, stable, robust)
+            if best.feature >= 0 and candidate.score < best.score:
+                continue
+            event_after = next_event(scratch, low, mid, high, n_runs)
+            candidate.feature = feature
+            candidate.width = (event_after - event) / range_of(samples, feature)
+            if is_better(&by_score, &candidate, best):
+                candidate.threshold = threshold_between(event, event_after)
+                best[0] = candidate
+    return 0

@@ -1,0 +1,287 @@
+"""The smallest radius at which a box reaches a leaf of one tree with another prediction, and critical radii in general.
+
+Every function expects a tree without contradictory branches (`metasilvae.model.Model.feasible`). The box of row i with
+radius r is, for each feature f,
+
+    [ max(X[i, f] - r * weight_down[f], minimum[f]),  min(X[i, f] + r * weight_up[f], maximum[f]) ]
+
+computed in float64 exactly like this. Products are rounded down where the feature takes whole numbers; they are 0 for
+r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there are
+groups. Forests are left to metasilvae.forest_radius, the check of samples to metasilvae.radius.
+"""
+
+from libc.float cimport DBL_MAX
+from libc.math cimport INFINITY, fabs, floor, nextafter
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from common.box cimport BoxVisit, just_above, lower_bound, push_sides, set_bounds, upper_bound
+from common.node cimport Node, goes_left, reaches_left, reaches_right
+
+
+# Critical radii: the smallest radius at which a box passes a test. Bounds of boxes are rounded sums (box.pxd); they are
+# monotone in the radius, so a binary search over all float64 numbers finds the exact radius.
+
+cdef inline int64_t order_of(double radius) noexcept nogil:
+    """Position of a number that is not negative among all of them."""
+    cdef int64_t position
+    memcpy(&position, &radius, sizeof(double))
+    return position
+
+
+cdef inline double number_at(int64_t position) noexcept nogil:
+    cdef double radius
+    memcpy(&radius, &position, sizeof(double))
+    return radius
+
+
+cdef inline double stretched(double radius, double weight, bint is_whole) noexcept nogil:
+    """How far a box with this radius extends; 0 times anything is 0, and whole numbers are moved by whole numbers."""
+    cdef double distance = radius * weight if radius > 0.0 else 0.0
+    return floor(distance) if is_whole else distance
+
+
+cdef inline bint passes(double radius, double center, double weight, double limit, bint is_whole, double threshold,
+                        bint is_left) noexcept nogil:
+    """Whether the box with this radius reaches the left (right) side of a threshold; limit is its minimum (maximum)."""
+    if is_left:
+        return reaches_left(lower_bound(center, stretched(radius, weight, is_whole), limit), threshold)
+    return reaches_right(upper_bound(center, stretched(radius, weight, is_whole), limit), threshold)
+
+
+cdef inline double critical_radius(double center, double weight, double limit, bint is_whole, double threshold,
+                                   bint is_left) noexcept nogil:
+    """The smallest radius at which the box reaches one side of a threshold, INFINITY if no finite one does."""
+    cdef int64_t low, high, middle, step = 1
+    cdef double guess
+    if passes(0.0, center, weight, limit, is_whole, threshold, is_left):
+        return 0.0
+    if not passes(DBL_MAX, center, weight, limit, is_whole, threshold, is_left):
+        return INFINITY
+    # Invariant: low does not pass, high does. The exact radius is usually within a few roundings of the guess.
+    low, high = 0, order_of(DBL_MAX)
+    if is_whole:
+        guess = 0.0 if is_left else 1.0
+    else:
+        guess = 0.5 * (nextafter(threshold, INFINITY) - threshold)
+    guess = fabs((center - threshold if is_left else threshold - center) + (-guess if is_left else guess)) / weight
+    if guess < DBL_MAX:
+        middle = order_of(guess)
+        if low < middle < high:
+            if passes(guess, center, weight, limit, is_whole, threshold, is_left):
+                high = middle
+                while high - step > low:
+                    if not passes(number_at(high - step), center, weight, limit, is_whole, threshold, is_left):
+                        low = high - step
+                        break
+                    high -= step
+                    step *= 2
+            else:
+                low = middle
+                while low + step < high:
+                    if passes(number_at(low + step), center, weight, limit, is_whole, threshold, is_left):
+                        high = low + step
+                        break
+                    low += step
+                    step *= 2
+    while high - low > 1:
+        middle = low + (high - low) // 2
+        if passes(number_at(middle), center, weight, limit, is_whole, threshold, is_left):
+            high = middle
+        else:
+            low = middle
+    return number_at(high)
+
+
+cdef inline double radius_to_value(double center, double weight, double minimum, double maximum,
+                                   double value) noexcept nogil:
+    """The smallest radius at which the box holds a value, for a center that lies between the limits."""
+    if value < center:
+        return critical_radius(center, weight, minimum, False, value, True)
+    if value > center:
+        return critical_radius(center, weight, maximum, False, nextafter(value, -INFINITY), False)
+    return 0.0
+
+
+# Radii of rows.
+
+
+cdef double _group_radius(const int32_t[::1] members, Py_ssize_t first, Py_ssize_t last, const double* sample,
+                          const double[::1] weight_down, const double[::1] weight_up,
+                          const double[::1] minimum, const double[::1] maximum,
+                          const double* low, const double* high) noexcept nogil:
+    """The smallest radius at which the box holds a point with this group one-hot between low and high."""
+    cdef Py_ssize_t place
+    cdef int32_t f
+    # Radii at which members may be 0: the largest two, and the member with the largest.
+    cdef double largest = -1.0, second = -1.0, best = INFINITY, radius
+    cdef int32_t farthest = -1
+    for place in range(first, last):
+        f = members[place]
+        radius = INFINITY
+        if low[f] <= 0.0 <= high[f]:
+            radius = radius_to_value(sample[f], weight_down[f], minimum[f], maximum[f], 0.0)
+        if radius > largest:
+            second, largest, farthest = largest, radius, f
+        elif radius > second:
+            second = radius
+    for place in range(first, last):
+        f = members[place]
+        if low[f] <= 1.0 <= high[f]:
+            radius = radius_to_value(sample[f], weight_up[f], minimum[f], maximum[f], 1.0)
+            best = min(best, max(radius, second if f == farthest else largest))
+    return best
+
+
+def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
+                        const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
+                        const double[::1] minimum, const double[::1] maximum, const uint8_t[::1] is_whole,
+                        const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] group_of,
+                        const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, double[::1] radii):
+    """Write for the rows start..stop-1 the smallest radius at which a prediction other than the expected one is possible.
+
+    Parameters
+    ----------
+    members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    group_of : group of each feature, -1 for none
+    radii : receives the radii, infinite where no finite one is large enough
+    """
+    cdef Py_ssize_t n_features = X.shape[1]
+    # Bounds that the path sets for members of groups.
+    cdef double* low = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
+    cdef double* high = low + n_features
+    cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
+    # For each visit the smallest radius at which the box passes the tests above the node.
+    cdef double* path_radii = <double*> malloc((3 * max_depth + 4) * sizeof(double))
+    cdef Py_ssize_t row, top, f, group
+    cdef int32_t node, far
+    cdef double best, largest_better, path_radius, radius, threshold, weight, limit
+    cdef bint far_is_left
+    if low == NULL or stack == NULL or path_radii == NULL:
+        free(low)
+        free(stack)
+        free(path_radii)
+        raise MemoryError()
+    try:
+        with nogil:
+            for f in range(n_features):
+                low[f] = -INFINITY
+                high[f] = INFINITY
+            for row in range(start, stop):
+                best = INFINITY
+                largest_better = DBL_MAX    # the largest radius that would improve the best one
+                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
+                path_radii[0] = 0.0
+                top = 1
+                while top > 0:
+                    top -= 1
+                    set_bounds(&stack[top], low, high)
+                    node = stack[top].node
+                    if node < 0 or path_radii[top] > largest_better:
+                        continue
+                    path_radius = path_radii[top]
+                    f = nodes[node].feature
+                    if f < 0:
+                        if leaf_predictions[nodes[node].leaf] == expected[row]:
+                            continue
+                        radius = path_radius
+                        for group in range(group_starts.shape[0] - 1):
+                            radius = max(radius, _group_radius(
+                                members, group_starts[group], group_starts[group + 1], &X[row, 0],
+                                weight_down, weight_up, minimum, maximum, low, high))
+                        if radius < best:
+                            best = radius
+                            largest_better = nextafter(best, 0.0)
+                        continue
+                    threshold = nodes[node].threshold
+                    if group_of[f] >= 0:
+                        push_sides(stack, top, <int32_t> f, threshold, just_above(threshold), nodes[node].left,
+                                   nodes[node].right, low, high)
+                        path_radii[top + 1] = path_radii[top + 2] = path_radius
+                        top += 3
+                        continue
+                    far_is_left = not goes_left(X[row, f], threshold)
+                    weight = weight_down[f] if far_is_left else weight_up[f]
+                    limit = minimum[f] if far_is_left else maximum[f]
+                    if passes(largest_better, X[row, f], weight, limit, is_whole[f], threshold, far_is_left):
+                        far = nodes[node].left if far_is_left else nodes[node].right
+                        radius = critical_radius(X[row, f], weight, limit, is_whole[f], threshold, far_is_left)
+                        stack[top] = BoxVisit(far, -1, 0.0, 0.0)
+                        path_radii[top] = max(path_radius, radius)
+                        top += 1
+                    stack[top] = BoxVisit(nodes[node].right if far_is_left else nodes[node].left, -1, 0.0, 0.0)
+                    path_radii[top] = path_radius
+                    top += 1
+                radii[row] = best
+    finally:
+        free(low)
+        free(stack)
+        free(path_radii)
+
+
+def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] features,
+                        const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
+                        const double[::1] minimum, const double[::1] maximum,
+                        const uint8_t[::1] is_whole, Py_ssize_t row, double[::1] radii):
+    """Write for each threshold of a feature the smallest radius at which the box of the row lies on both sides of it."""
+    cdef Py_ssize_t item, f
+    cdef bint is_left
+    with nogil:
+        for item in range(thresholds.shape[0]):
+            f = features[item]
+            is_left = not goes_left(X[row, f], thresholds[item])
+            radii[item] = critical_radius(
+                X[row, f], weight_down[f] if is_left else weight_up[f], minimum[f] if is_left else maximum[f],
+                is_whole[f], thresholds[item], is_left)
+
+
+def find_radius_of_leaves(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
+                          const int32_t[::1] leaves, const double[:, ::1] X,
+                          const double[::1] weight_down, const double[::1] weight_up,
+                          const double[::1] minimum, const double[::1] maximum,
+                          const uint8_t[::1] is_whole, Py_ssize_t row):
+    """The smallest radius at which the box of a row reaches the intersection of the given leaves of a forest.
+
+    Parameters
+    ----------
+    parents : parent of each node, -1 for roots
+    leaf_nodes : node of each leaf
+    leaves : one leaf of each tree; some sample falls into all of them
+    """
+    cdef Py_ssize_t tree, f
+    cdef int32_t node, parent
+    cdef bint is_left
+    cdef double weight, limit, radius = 0.0
+    with nogil:
+        for tree in range(leaves.shape[0]):
+            node = leaf_nodes[leaves[tree]]
+            parent = parents[node]
+            while parent >= 0:
+                f = nodes[parent].feature
+                is_left = nodes[parent].left == node
+                weight = weight_down[f] if is_left else weight_up[f]
+                limit = minimum[f] if is_left else maximum[f]
+                if not passes(radius, X[row, f], weight, limit, is_whole[f], nodes[parent].threshold, is_left):
+                    radius = critical_radius(X[row, f], weight, limit, is_whole[f], nodes[parent].threshold, is_left)
+                    if radius == INFINITY:
+                        break
+                node = parent
+                parent = parents[node]
+            if radius == INFINITY:
+                break
+    return radius
+
+
+def fill_member_radii(const int32_t[::1] members, const double[:, ::1] X,
+                      const double[::1] weight_down, const double[::1] weight_up,
+                      const double[::1] minimum, const double[::1] maximum, Py_ssize_t row, double[::1] radii):
+    """Write for each member of a one-hot group the smallest radius at which it may take the other value of 0 and 1."""
+    cdef Py_ssize_t item, f
+    with nogil:
+        for item in range(members.shape[0]):
+            f = members[item]
+            if X[row, f] > 0.0:
+                radii[item] = radius_to_value(X[row, f], weight_down[f], minimum[f], maximum[f], 0.0)
+            else:
+                radii[item] = radius_to_value(X[row, f], weight_up[f], minimum[f], maximum[f], 1.0)

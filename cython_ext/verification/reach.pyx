@@ -1,0 +1,299 @@
+"""Which leaves of one tree a box reaches, and hence whether a perturbation can change the prediction.
+
+Every function expects a tree without contradictory branches (`metasilvae.model.Model.feasible`): there a box reaches a
+leaf if and only if it passes each test on the path by itself. The box of row i is, for each feature f,
+
+    [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
+
+and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that single
+trees can predict mean for a forest is left to metasilvae.ensemble_votes.
+"""
+
+from libc.math cimport fabs
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from common.box cimport BoxVisit, RowBox, lower_bound, push_sides, set_bounds, upper_bound
+from common.descent cimport first_leaf_of_row, next_leaf_of_row
+from common.node cimport Node, reaches_left, reaches_right
+from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
+
+
+def find_empty_box(const double[:, ::1] low_center, const double[:, ::1] high_center,
+                   const double[::1] radius_down, const double[::1] radius_up,
+                   const double[::1] minimum, const double[::1] maximum):
+    """First (row, feature) whose interval is empty or not a number, or None."""
+    cdef Py_ssize_t row, f
+    cdef Py_ssize_t found_row = -1, found_feature = -1
+    with nogil:
+        for row in range(low_center.shape[0]):
+            for f in range(low_center.shape[1]):
+                if not (lower_bound(low_center[row, f], radius_down[f], minimum[f])
+                        <= upper_bound(high_center[row, f], radius_up[f], maximum[f])):
+                    found_row = row
+                    found_feature = f
+                    break
+            if found_row >= 0:
+                break
+    return None if found_row < 0 else (found_row, found_feature)
+
+
+# Leaves that a box reaches.
+
+
+cdef int32_t* _new_waiting(Py_ssize_t max_depth) except NULL:
+    """A buffer for the right children that wait during a walk: at most one for each split on the path."""
+    cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
+    if waiting == NULL:
+        raise MemoryError()
+    return waiting
+
+
+def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
+                    const double[:, ::1] low_center, const double[:, ::1] high_center,
+                    const double[::1] radius_down, const double[::1] radius_up,
+                    const double[::1] minimum, const double[::1] maximum,
+                    const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
+    """Write STABLE for the rows start..stop-1 where every leaf that the box reaches predicts as expected, else UNSTABLE.
+
+    Stops at the first leaf that predicts otherwise.
+    """
+    cdef Py_ssize_t row, top
+    cdef int32_t node
+    cdef RowBox box
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    try:
+        with nogil:
+            for row in range(start, stop):
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                top = 0
+                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
+                while node >= 0 and leaf_predictions[nodes[node].leaf] == expected[row]:
+                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+                stability[row] = STABLE if node < 0 else UNSTABLE
+    finally:
+        free(waiting)
+
+
+def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes, Py_ssize_t max_depth,
+                        const double[:, ::1] low_center, const double[:, ::1] high_center,
+                        const double[::1] radius_down, const double[::1] radius_up,
+                        const double[::1] minimum, const double[::1] maximum,
+                        Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
+    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
+    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
+    cdef int32_t node, leaf
+    cdef RowBox box
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    try:
+        with nogil:
+            for row in range(start, stop):
+                memset(&reached[row, 0], 0, n_labels)
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                top = 0
+                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
+                while node >= 0:
+                    leaf = nodes[node].leaf
+                    for label in range(n_labels):
+                        reached[row, label] |= leaf_votes[leaf, label]
+                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+    finally:
+        free(waiting)
+
+
+# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists of
+# members[group_starts[g]:group_starts[g+1]].
+
+
+cdef bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
+                       const double* low, const double* high) noexcept nogil:
+    """Whether a box contains a point in which every group is one-hot."""
+    cdef Py_ssize_t group, position
+    cdef int32_t f
+    cdef int n_not_zero
+    cdef bint some_one, forced_one
+    for group in range(group_starts.shape[0] - 1):
+        n_not_zero = 0
+        some_one = False
+        forced_one = False
+        for position in range(group_starts[group], group_starts[group + 1]):
+            f = members[position]
+            if low[f] <= 1.0 <= high[f]:
+                some_one = True
+                if not (low[f] <= 0.0 <= high[f]):
+                    forced_one = True
+            if not (low[f] <= 0.0 <= high[f]):
+                n_not_zero += 1
+        if n_not_zero > 1 or not some_one or (n_not_zero == 1 and not forced_one):
+            return False
+    return True
+
+
+cdef inline double _clamp(double value, double low, double high) noexcept nogil:
+    if value < low:
+        return low
+    return high if value > high else value
+
+
+cdef void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
+                       const double* low, const double* high, Py_ssize_t n_features, double* point) noexcept nogil:
+    """Write the point of an admissible box that is nearest to the sample, with one-hot groups."""
+    cdef Py_ssize_t f, group, position
+    cdef int32_t chosen, member
+    for f in range(n_features):
+        point[f] = _clamp(sample[f], low[f], high[f])
+    for group in range(group_starts.shape[0] - 1):
+        chosen = -1
+        for position in range(group_starts[group], group_starts[group + 1]):
+            member = members[position]
+            if not (low[member] <= 0.0 <= high[member]):
+                chosen = member         # cannot be 0, so it is the one
+                break
+            if low[member] <= 1.0 <= high[member] and (chosen < 0 or sample[member] > sample[chosen]):
+                chosen = member
+        for position in range(group_starts[group], group_starts[group + 1]):
+            point[members[position]] = 1.0 if members[position] == chosen else 0.0
+
+
+# Witnesses: points of a box with another prediction.
+
+
+def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
+                   const double[:, ::1] low_center, const double[:, ::1] high_center,
+                   const double[::1] radius_down, const double[::1] radius_up,
+                   const double[::1] minimum, const double[::1] maximum,
+                   const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
+                   const double[:, ::1] X, const int32_t[::1] expected, const int64_t[::1] rows,
+                   Py_ssize_t start, Py_ssize_t stop,
+                   uint8_t[::1] found, double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
+    """Search the boxes of the given rows for the nearest admissible point with an unexpected prediction.
+
+    Parameters
+    ----------
+    members, group_starts : one-hot groups
+    right_starts : for each node the smallest value that its test sends to the right
+    rows : the rows to search; outputs are indexed by position in this list, start..stop-1 are filled
+    found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box has one-hot groups
+    points : receives the witness, nearest to the sample in the maximum norm among all leaves
+    lowers, uppers : receive the part of the box that falls into the leaf of the witness
+
+    `points`, `lowers` and `uppers` may have no rows if only `found` is wanted.
+    """
+    cdef Py_ssize_t n_features = X.shape[1]
+    cdef bint wants_points = points.shape[0] > 0
+    cdef double* low = <double*> malloc(max(3 * n_features, 1) * sizeof(double))
+    cdef double* high = low + n_features
+    cdef double* point = low + 2 * n_features
+    cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
+    cdef Py_ssize_t item, row, top, f
+    cdef int32_t node, feature
+    cdef double threshold, distance, best
+    cdef bint admissible
+    if low == NULL or stack == NULL:
+        free(low)
+        free(stack)
+        raise MemoryError()
+    try:
+        with nogil:
+            for item in range(start, stop):
+                row = rows[item]
+                for f in range(n_features):
+                    low[f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
+                    high[f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
+                found[item] = INADMISSIBLE
+                best = -1.0
+                admissible = False
+                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
+                top = 1
+                while top > 0:
+                    top -= 1
+                    set_bounds(&stack[top], low, high)
+                    node = stack[top].node
+                    if node < 0:
+                        continue
+                    feature = nodes[node].feature
+                    if feature >= 0:
+                        threshold = nodes[node].threshold
+                        if not reaches_right(high[feature], threshold):
+                            stack[top] = BoxVisit(nodes[node].left, -1, 0.0, 0.0)
+                            top += 1
+                        elif not reaches_left(low[feature], threshold):
+                            stack[top] = BoxVisit(nodes[node].right, -1, 0.0, 0.0)
+                            top += 1
+                        else:
+                            push_sides(stack, top, feature, threshold, right_starts[node], nodes[node].left,
+                                       nodes[node].right, low, high)
+                            top += 3
+                        continue
+                    if group_starts.shape[0] > 1:
+                        if not groups_admit(members, group_starts, low, high):
+                            continue
+                    admissible = True
+                    if leaf_predictions[nodes[node].leaf] == expected[row]:
+                        continue
+                    found[item] = FOUND
+                    if not wants_points:
+                        break
+                    fill_nearest(members, group_starts, &X[row, 0], low, high, n_features, point)
+                    distance = 0.0
+                    for f in range(n_features):
+                        distance = max(distance, fabs(point[f] - X[row, f]))
+                    if best < 0.0 or distance < best:
+                        best = distance
+                        for f in range(n_features):
+                            points[item, f] = point[f]
+                            lowers[item, f] = low[f]
+                            uppers[item, f] = high[f]
+                if found[item] == INADMISSIBLE and admissible:
+                    found[item] = ABSENT
+    finally:
+        free(low)
+        free(stack)
+
+
+def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
+                 const double[:, ::1] low_center, const double[:, ::1] high_center,
+                 const double[::1] radius_down, const double[::1] radius_up,
+                 const double[::1] minimum, const double[::1] maximum,
+                 const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
+                 const double[:, ::1] X, const int32_t[:, ::1] leaves, const int64_t[::1] rows,
+                 Py_ssize_t start, Py_ssize_t stop,
+                 double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
+    """Write the part of a row's box that falls into given leaves of a forest, and its point nearest to the row.
+
+    The leaves have a point of the box in common (forest_search.pyx finds such leaves).
+
+    Parameters
+    ----------
+    parents : parent of each node, -1 for roots
+    leaf_nodes : node of each leaf
+    right_starts : for each node the smallest value that its test sends to the right
+    leaves : shape (n_samples, n_trees), leaf of each tree for each row of the data
+    rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
+    points : receives the point nearest to the row, with one-hot groups
+    lowers, uppers : receive the bounds of the part
+    """
+    cdef Py_ssize_t item, row, f, tree
+    cdef int32_t node, parent
+    with nogil:
+        for item in range(start, stop):
+            row = rows[item]
+            for f in range(X.shape[1]):
+                lowers[item, f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
+                uppers[item, f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
+            for tree in range(leaves.shape[1]):
+                node = leaf_nodes[leaves[row, tree]]
+                parent = parents[node]
+                while parent >= 0:
+                    f = nodes[parent].feature
+                    if node == nodes[parent].left:
+                        uppers[item, f] = min(uppers[item, f], nodes[parent].threshold)
+                    else:
+                        lowers[item, f] = max(lowers[item, f], right_starts[parent])
+                    node = parent
+                    parent = parents[node]
+            fill_nearest(members, group_starts, &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],
+                         &points[item, 0])

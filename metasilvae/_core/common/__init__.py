@@ -1,0 +1,1 @@
+"""Kernels that several packages need: ranks of values, status codes."""

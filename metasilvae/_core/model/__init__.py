@@ -1,0 +1,1 @@
+"""Kernels that evaluate and compare models."""

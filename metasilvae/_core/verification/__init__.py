@@ -1,0 +1,1 @@
+"""Kernels that prove which predictions a perturbation can change."""
