@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.interop.imports.imported import name_classes
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import PRESETS, ForestOptions, TrainingOptions, forest_options_for, options_for
@@ -188,7 +188,7 @@ def _options_of(
     return choose_options(**choices) if options is None else options
 
 
-def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None) -> AnswerTable:
+def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None) -> PredictionTable:
     """Answer of the model for each sample: a set of labels, because votes and counts can tie.
 
     Parameters
@@ -257,8 +257,8 @@ def find_witnesses(
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that gets another answer."""
     _expect(model=model, dataset=dataset, limits=limits)
-    question = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
-    return _find_witnesses(question, _verify(question, jobs, limits=limits), jobs)
+    query = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
+    return _find_witnesses(query, _verify(query, jobs, limits=limits), jobs)
 
 
 def find_radii(

@@ -44,7 +44,7 @@ def name_kind(is_forest: bool, n_trees: int) -> str:
 
 
 @dataclass(frozen=True)
-class AnswerTable:
+class PredictionTable:
     """Label sets numbered from 0.
 
     Attributes
@@ -59,7 +59,7 @@ class AnswerTable:
     ids: NDArray[np.int32]
 
     @classmethod
-    def of_best(cls, is_best: NDArray[np.bool_]) -> AnswerTable:
+    def of_best(cls, is_best: NDArray[np.bool_]) -> PredictionTable:
         """Number the label sets given as rows of a membership matrix, shape (n_items, n_labels)."""
         packed, first, inverse = np.unique(np.packbits(is_best, axis=1), axis=0, return_index=True, return_inverse=True)
         del packed
@@ -126,10 +126,10 @@ class Model:
         return len(self.leaf_values)
 
     @cached_property
-    def leaf_answers(self) -> AnswerTable:
+    def leaf_predictions(self) -> PredictionTable:
         """Answer of each leaf: the set of labels with the largest value."""
         values = self.leaf_values
-        return AnswerTable.of_best(values == values.max(axis=1, keepdims=True))
+        return PredictionTable.of_best(values == values.max(axis=1, keepdims=True))
 
     @cached_property
     def parents(self) -> NDArray[np.int32]:

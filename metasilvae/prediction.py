@@ -14,7 +14,7 @@ from metasilvae._core.model import predict as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.execution.threads import over_rows
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.voting import choose_voting, count_votes
 
 
@@ -25,7 +25,7 @@ def find_leaves(model: Model, X: NDArray[np.float64], jobs: int | None = 1) -> N
     return leaves
 
 
-def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, jobs: int | None = 1) -> AnswerTable:
+def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, jobs: int | None = 1) -> PredictionTable:
     """Answer of the model for each sample: a set of labels, because votes and counts can tie.
 
     Parameters
@@ -40,9 +40,9 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
     voting = choose_voting(model, voting)
     leaves = find_leaves(model, X, jobs)
     if model.n_trees == 1:
-        answers = model.leaf_answers
-        return AnswerTable(answers.sets, answers.ids[leaves[:, 0]])
-    return AnswerTable.of_best(count_votes(model, leaves, voting))
+        predictions = model.leaf_predictions
+        return PredictionTable(predictions.sets, predictions.ids[leaves[:, 0]])
+    return PredictionTable.of_best(count_votes(model, leaves, voting))
 
 
 def check_width(model: Model, dataset: Dataset) -> None:

@@ -98,9 +98,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The class of each sample; of tied classes the first one."""
         values = self._check(X)
-        answers = predict(self.model_, values, jobs=effective_n_jobs(self.n_jobs))
-        firsts = [min(self._class_of_label[label] for label in label_set) for label_set in answers.sets]
-        return np.asarray(self.classes_[np.array(firsts, dtype=np.intp)[answers.ids]])
+        predictions = predict(self.model_, values, jobs=effective_n_jobs(self.n_jobs))
+        firsts = [min(self._class_of_label[label] for label in label_set) for label_set in predictions.sets]
+        return np.asarray(self.classes_[np.array(firsts, dtype=np.intp)[predictions.ids]])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Shares of the classes: in the leaf of a tree, or in the votes of a forest; shape (n_samples, n_classes)."""
@@ -159,12 +159,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         points : float64 array, shape (n_samples, n_features); only with `witnesses`
             For an unstable sample a perturbed one with another answer, else NaN.
         """
-        question, outcome = self._decide(X, epsilon, limits)
+        query, outcome = self._decide(X, epsilon, limits)
         is_stable = np.asarray(outcome.stability == Stability.STABLE)
         if not witnesses:
             return is_stable
-        points = np.full(question.dataset.X.shape, np.nan)
-        for witness in find_witnesses(question, outcome, effective_n_jobs(self.n_jobs)):
+        points = np.full(query.dataset.X.shape, np.nan)
+        for witness in find_witnesses(query, outcome, effective_n_jobs(self.n_jobs)):
             points[witness.row] = witness.point
         return is_stable, points
 
@@ -200,11 +200,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         limits: Limits | None = None,
     ) -> tuple[float, float, float]:
         """Shares of samples that are right, provably stable, and both; tied classes do not count as right."""
-        question, outcome = self._decide(X, epsilon, limits)
+        query, outcome = self._decide(X, epsilon, limits)
         targets = np.asarray(y)
-        if targets.shape != (question.dataset.n_samples,):
-            raise ValueError(f"X holds {question.dataset.n_samples} samples, y has the shape {targets.shape}")
-        only = outcome.answers.only_label[outcome.answers.ids]
+        if targets.shape != (query.dataset.n_samples,):
+            raise ValueError(f"X holds {query.dataset.n_samples} samples, y has the shape {targets.shape}")
+        only = outcome.predictions.only_label[outcome.predictions.ids]
         is_right = (only >= 0) & (self.classes_[self._class_of_label[only]] == targets)
         is_stable = outcome.stability == Stability.STABLE
         return float(is_right.mean()), float(is_stable.mean()), float((is_right & is_stable).mean())
@@ -241,8 +241,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _decide(
         self, X: ArrayLike, epsilon: float | Perturbation | None, limits: Limits | None
     ) -> tuple[VerificationQuery, Outcome]:
-        question = self._ask(X, epsilon)
-        return question, verify(question, effective_n_jobs(self.n_jobs), limits=limits)
+        query = self._ask(X, epsilon)
+        return query, verify(query, effective_n_jobs(self.n_jobs), limits=limits)
 
     def _ask(self, X: ArrayLike, epsilon: float | Perturbation | None) -> VerificationQuery:
         """A question about samples whose labels do not matter."""
@@ -256,8 +256,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _shared_choices(self) -> dict[str, Any]:
         """Parameters that trees and forests have in common, by the names of the options."""
         names = (
-            "max_depth", "max_leaves", "min_samples_leaf", "leaf_cost", "radius_factor", "caution", "rehearse",
-            "time_limit", "validation",
+            "max_depth", "max_leaves", "min_samples_leaf", "leaf_penalty", "training_epsilon_factor",
+            "robust_weight", "tune", "time_limit", "validation",
         )  # fmt: skip
         choices = {name: getattr(self, name) for name in names}
         return {**choices, "preset": self.preset, "weights": self.weights, "seed": self._seed(), **(self.options or {})}
@@ -299,9 +299,9 @@ class MetaSilvaeClassifier(RobustClassifier):
     weights : dict or None
         What the tree is trained for; None means ``{"accuracy": 0.9, "stability": 0.1}``.
     max_depth, max_leaves, min_samples_leaf : int or None
-    leaf_cost, radius_factor, caution : float or None
-        How careful to be. Whoever sets one of them wants no rehearsal.
-    rehearse : bool or None
+    leaf_penalty, training_epsilon_factor, robust_weight : float or None
+        How careful to be. Whoever sets one of them wants no tuning.
+    tune : bool or None
         Choose these three by training in small on parts of the samples first.
     max_iteration, patience : int or None
         Generations of the genetic search, and generations without improvement after which it ends.
@@ -336,10 +336,10 @@ class MetaSilvaeClassifier(RobustClassifier):
         max_depth: int | None = None,
         max_leaves: int | None = None,
         min_samples_leaf: int | None = None,
-        leaf_cost: float | None = None,
-        radius_factor: float | None = None,
-        caution: float | None = None,
-        rehearse: bool | None = None,
+        leaf_penalty: float | None = None,
+        training_epsilon_factor: float | None = None,
+        robust_weight: float | None = None,
+        tune: bool | None = None,
         max_iteration: int | None = None,
         patience: int | None = None,
         time_limit: float | None = None,
@@ -370,8 +370,8 @@ class RobustForestClassifier(RobustClassifier):
         ``auto``, ``reweighted`` or ``independent``.
     row_sample : float or None
         Share of the samples drawn for each tree.
-    perturbation, preset, weights, max_depth, max_leaves, min_samples_leaf, leaf_cost, radius_factor, caution,
-    rehearse, time_limit, validation, options, n_jobs, random_state
+    perturbation, preset, weights, max_depth, max_leaves, min_samples_leaf, leaf_penalty, training_epsilon_factor,
+    robust_weight, tune, time_limit, validation, options, n_jobs, random_state
         As for `MetaSilvaeClassifier`; limits are those of each tree.
 
     Attributes
@@ -397,10 +397,10 @@ class RobustForestClassifier(RobustClassifier):
         max_depth: int | None = None,
         max_leaves: int | None = None,
         min_samples_leaf: int | None = None,
-        leaf_cost: float | None = None,
-        radius_factor: float | None = None,
-        caution: float | None = None,
-        rehearse: bool | None = None,
+        leaf_penalty: float | None = None,
+        training_epsilon_factor: float | None = None,
+        robust_weight: float | None = None,
+        tune: bool | None = None,
         time_limit: float | None = None,
         validation: float | None = None,
         options: dict[str, Any] | None = None,
@@ -450,8 +450,8 @@ class RobustScorer:
         outcome = api.verify(
             imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, limits=self.limits
         )
-        tally = outcome.tally
-        return self.fitness.value(float(tally.accuracy), float(tally.stability), float(tally.robustness))
+        counts = outcome.counts
+        return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robustness))
 
 
 def robust_accuracy_scorer(epsilon: float | Perturbation | None = None, limits: Limits | None = None) -> RobustScorer:

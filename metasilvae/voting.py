@@ -46,15 +46,15 @@ class Scores:
 
 def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree gives one vote to each label of its answer."""
-    is_member = model.leaf_answers.memberships(model.n_labels)
+    is_member = model.leaf_predictions.memberships(model.n_labels)
     votes = np.zeros((len(leaves), model.n_labels), dtype=np.int32)
     for tree in range(leaves.shape[1]):
-        votes += is_member[model.leaf_answers.ids[leaves[:, tree]]]
+        votes += is_member[model.leaf_predictions.ids[leaves[:, tree]]]
     return np.asarray(votes == votes.max(axis=1, keepdims=True))
 
 
 def _score_votes(model: Model) -> Scores:
-    units = model.leaf_answers.memberships(model.n_labels)[model.leaf_answers.ids].astype(np.int64)
+    units = model.leaf_predictions.memberships(model.n_labels)[model.leaf_predictions.ids].astype(np.int64)
     return Scores(units, 0, lambda leaf, label: Fraction(int(units[leaf, label])))
 
 

@@ -30,20 +30,20 @@ from metasilvae.verification.metrics import evaluate
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 EPSILONS = {"breast-cancer": 3.0, "wine": 0.1, "ionosphere": 0.2, "diabetes": 0.05, "sensorless-10k": 0.01}
 SMALL = 3000
-FIXED = {"rehearse": False}
+FIXED = {"tune": False}
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
-    "no rehearsal": FIXED,
-    "no rehearsal, no genetic search": {**FIXED, "generations": 0},
-    "no rehearsal, no moved tests": {**FIXED, "polish": 0, "mutation": "grow-or-prune"},
-    "no rehearsal, no crossover": {**FIXED, "crossover": 0.0},
-    "no rehearsal, no reach-set impurity": {**FIXED, "blends": (0.0,)},
-    "no rehearsal, reach-set impurity only": {**FIXED, "blends": (1.0,)},
-    "no rehearsal, no larger radius": {**FIXED, "radius_factor": 1.0},
-    "no rehearsal, no caution": {**FIXED, "caution": 0.0},
-    "no rehearsal, no leaf cost": {**FIXED, "leaf_cost": 0.0},
-    "no rehearsal, leaves of one sample": {**FIXED, "min_samples_leaf": 1},
-    "no rehearsal, start from a single leaf": {**FIXED, "greedy": False},
+    "no tuning": FIXED,
+    "no tuning, no genetic search": {**FIXED, "generations": 0},
+    "no tuning, no moved tests": {**FIXED, "polish": 0, "mutation": "grow-or-prune"},
+    "no tuning, no crossover": {**FIXED, "crossover": 0.0},
+    "no tuning, no reach-set impurity": {**FIXED, "blends": (0.0,)},
+    "no tuning, reach-set impurity only": {**FIXED, "blends": (1.0,)},
+    "no tuning, no larger radius": {**FIXED, "training_epsilon_factor": 1.0},
+    "no tuning, no robust weight": {**FIXED, "robust_weight": 0.0},
+    "no tuning, no leaf penalty": {**FIXED, "leaf_penalty": 0.0},
+    "no tuning, leaves of one sample": {**FIXED, "min_samples_leaf": 1},
+    "no tuning, start from a single leaf": {**FIXED, "greedy": False},
 }
 
 

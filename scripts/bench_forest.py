@@ -66,7 +66,7 @@ class Case:
     voting: str = "max"
 
     @cached_property
-    def answers(self) -> list[tuple[int, ...]]:
+    def predictions(self) -> list[tuple[int, ...]]:
         table = predict(self.model, self.dataset.X, self.voting)
         return [table.sets[number] for number in table.ids]
 
@@ -155,9 +155,9 @@ def golden_cases(golden: Path, data: Path) -> Iterator[Case]:
 
 
 def run_metasilvae(case: Case, limit: float) -> Run:
-    question = make_query(case.model, case.dataset, Ball(case.epsilon), voting=case.voting)
+    query = make_query(case.model, case.dataset, Ball(case.epsilon), voting=case.voting)
     start = time.process_time()
-    outcome = verify(question, jobs=1, limits=Limits(seconds=limit))
+    outcome = verify(query, jobs=1, limits=Limits(seconds=limit))
     return Run(time.process_time() - start, outcome.stability.tolist())
 
 
@@ -185,8 +185,8 @@ class VeritasSums:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._sums: dict[tuple[int, int], Any] = {}
-        sets = model.leaf_answers.sets
-        self._votes = [sets[number] for number in model.leaf_answers.ids]
+        sets = model.leaf_predictions.sets
+        self._votes = [sets[number] for number in model.leaf_predictions.ids]
 
     def __getitem__(self, contest: tuple[int, int]) -> Any:
         if contest not in self._sums:
@@ -218,11 +218,11 @@ def run_veritas(case: Case, limit: float) -> Run:
     boxes = Ball(case.epsilon).boxes(case.dataset)
     sums = VeritasSums(case.model)
     run = Run(0.0)
-    for row, answer in enumerate(case.answers):
+    for row, prediction in enumerate(case.predictions):
         lower, upper = boxes.bounds(row)
         box = [veritas.Interval(a, math.nextafter(b, math.inf)) for a, b in zip(lower, upper, strict=True)]
-        one, *others = answer
-        outside = [label for label in range(case.model.n_labels) if label not in answer]
+        one, *others = prediction
+        outside = [label for label in range(case.model.n_labels) if label not in prediction]
         # Leads are whole numbers, so that halves tell `level or ahead` from `ahead`.
         contests = [((label, one), -0.5) for label in outside]
         contests += [(pair, 0.5) for label in others for pair in ((label, one), (one, label))]

@@ -9,9 +9,9 @@ differs from set to set, and no row that is judged on has a say in training. The
     acc / st / rob  decided exactly; a row that is not decided within a second counts as unstable
     phi             0.9 accuracy + 0.1 stability
     leaves          of all trees together
-    seconds         for one training, inside the process, and of them for the rehearsal
-    single tree     a tree trained by the default options, with its rehearsal and its genetic search (with --single)
-    setting         what the rehearsal chose (on the last fold)
+    seconds         for one training, inside the process, and of them for the tuning
+    single tree     a tree trained by the default options, with its tuning and its genetic search (with --single)
+    setting         what the tuning chose (on the last fold)
 
 With --models each forest is written into a folder.
 """
@@ -54,7 +54,7 @@ class Run:
     single: tuple[float, float, float] | None
     leaves: int
     seconds: float
-    rehearsed: float
+    tuned: float
 
 
 def figures_of(model: Model, test: Dataset, ball: Ball, jobs: int) -> tuple[float, float, float]:
@@ -63,12 +63,12 @@ def figures_of(model: Model, test: Dataset, ball: Ball, jobs: int) -> tuple[floa
 
 
 def train_both(train: Dataset, test: Dataset, ball: Ball, arguments: argparse.Namespace) -> tuple[Run, ForestTrainer]:
-    start, rehearsed = time.perf_counter(), 0.0
+    start, tuned = time.perf_counter(), 0.0
     options = forest_options_for("default", arguments.trees, arguments.method, seed=SEED)
     trainer = ForestTrainer(train, ball, options, arguments.jobs)
     for progress in trainer.run():
         if progress.phase != "tree":
-            rehearsed = progress.seconds
+            tuned = progress.seconds
     model, seconds = trainer.model, time.perf_counter() - start
     single = None
     if arguments.single:
@@ -76,7 +76,7 @@ def train_both(train: Dataset, test: Dataset, ball: Ball, arguments: argparse.Na
         for _ in tree.run():
             pass
         single = figures_of(tree.model, test, ball, arguments.jobs)
-    return Run(figures_of(model, test, ball, arguments.jobs), single, model.n_leaves, seconds, rehearsed), trainer
+    return Run(figures_of(model, test, ball, arguments.jobs), single, model.n_leaves, seconds, tuned), trainer
 
 
 def splits_of(folder: Path) -> Iterator[tuple[Dataset, Dataset]]:
@@ -105,7 +105,7 @@ def main() -> int:
     warnings.simplefilter("ignore", MetasilvaeWarning)
     machine = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}"
     print(f"{machine}; {arguments.trees} trees, method {arguments.method}, {arguments.jobs} thread(s)\n")
-    names = ("set", "acc / st / rob", "phi", "leaves", "seconds", "rehearsal", "single tree: acc / st / rob", "setting")
+    names = ("set", "acc / st / rob", "phi", "leaves", "seconds", "tuning", "single tree: acc / st / rob", "setting")
     print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}")
     for name in arguments.sets.split(","):
         folder, ball = arguments.data / name, Ball(FOREST_EPSILONS[name])
@@ -125,7 +125,7 @@ def main() -> int:
             f"{0.9 * accuracy + 0.1 * stability:.4f}",
             f"{np.mean([run.leaves for run in runs]):.0f}",
             f"{np.mean([run.seconds for run in runs]):.1f}",
-            f"{np.mean([run.rehearsed for run in runs]):.1f}",
+            f"{np.mean([run.tuned for run in runs]):.1f}",
             " / ".join(f"{figure:.4f}" for figure in single),
             " ".join(f"{key}={value}" for key, value in (trainer.setting or {}).items()),
         )

@@ -35,7 +35,7 @@ def make_data(n_samples: int, n_features: int) -> Dataset:
 def time_generation(n_samples: int, n_features: int, n_leaves: int, repeat: int, jobs: int = 1) -> float:
     """Seconds of one generation of 32 trees of about the given size, the best of several runs."""
     options = options_for(
-        "default", rehearse=False, generations=GENERATIONS, patience=0, polish=0, blends=(0.0,), leaf_cost=0.0,
+        "default", tune=False, generations=GENERATIONS, patience=0, polish=0, blends=(0.0,), leaf_penalty=0.0,
         population=POPULATION, elitism=0, seed_leaves=n_leaves, max_leaves=n_leaves,
     )  # fmt: skip
     best = np.inf

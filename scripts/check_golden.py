@@ -106,8 +106,8 @@ def compare(recording: Recording) -> Comparison:
         model = read_model(str(recording.model))
         dataset = read_dataset(str(recording.data))
         dataset = widen(dataset.subset(np.arange(recording.rows)), model)
-        question = make_query(model, dataset, Ball(recording.epsilon), voting=recording.voting)
-        outcome = verify(question)
+        query = make_query(model, dataset, Ball(recording.epsilon), voting=recording.voting)
+        outcome = verify(query)
     comparison = Comparison([], [])
     with recording.verdicts.open() as lines:
         recorded = list(csv.DictReader(lines, delimiter="\t"))
@@ -115,25 +115,25 @@ def compare(recording: Recording) -> Comparison:
         return Comparison([], [f"{len(recorded)} rows recorded, {recording.rows} expected"])
     differing = {}
     for row, theirs in enumerate(recorded):
-        answer = outcome.answers.sets[outcome.answers.ids[row]]
+        prediction = outcome.predictions.sets[outcome.predictions.ids[row]]
         ours = {
             "row": str(row),
             "label": dataset.labels[dataset.y[row]],
-            "predicted": ",".join(model.labels[label] for label in answer),
+            "predicted": ",".join(model.labels[label] for label in prediction),
             "verdict": Verdict(outcome.verdicts[row]).word,
         }
         if ours != theirs:
             differing[row] = f"row {row}: ours {list(ours.values())}, silva's {list(theirs.values())}"
-    points = {w.row: w.point.tolist() for w in find_witnesses(question, outcome) if w.row in differing}
+    points = {w.row: w.point.tolist() for w in find_witnesses(query, outcome) if w.row in differing}
     for row, description in differing.items():
-        answer, theirs = elect(model, dataset.X[row].tolist(), recording.voting), recorded[row]
+        prediction, theirs = elect(model, dataset.X[row].tolist(), recording.voting), recorded[row]
         is_proved = (
-            len(answer) > 1
-            and theirs["predicted"] == ",".join(model.labels[label] for label in answer)
+            len(prediction) > 1
+            and theirs["predicted"] == ",".join(model.labels[label] for label in prediction)
             and theirs["verdict"] in ("ROBUST", "VULNERABLE")
             and row in points
             and bool((np.abs(np.array(points[row]) - dataset.X[row]) <= recording.epsilon).all())
-            and elect(model, points[row], recording.voting) != answer
+            and elect(model, points[row], recording.voting) != prediction
         )
         (comparison.proved if is_proved else comparison.unexplained).append(description)
     return comparison

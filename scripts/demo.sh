@@ -51,8 +51,8 @@ run report "$OUT/cancer.silva" builtin:breast-cancer/train builtin:breast-cancer
 
 say "The illustration of the paper: is a point inside a circle? An ordinary tree, and ours"
 run train builtin:circle/train "$OUT/circle-cart.silva" --epsilon 0.02 --preset cart > /dev/null
-run train builtin:circle/train "$OUT/circle.silva" --epsilon 0.02 --leaf-cost 0.2 --min-samples-leaf 1 \
-    --radius-factor 1 > /dev/null
+run train builtin:circle/train "$OUT/circle.silva" --epsilon 0.02 --leaf-penalty 0.2 --min-samples-leaf 1 \
+    --training-epsilon-factor 1 > /dev/null
 run evaluate "$OUT/circle-cart.silva" "$OUT/circle.silva" builtin:circle/train --epsilon 0.02
 run evaluate "$OUT/circle-cart.silva" "$OUT/circle.silva" builtin:circle/test --epsilon 0.02
 run export "$OUT/circle.silva" --to text --data builtin:circle/test

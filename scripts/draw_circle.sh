@@ -4,6 +4,6 @@
 set -eu
 metasilvae=${BIN:+$BIN/}metasilvae
 "$metasilvae" train builtin:circle/train cart.silva --epsilon 0.02 --preset cart > /dev/null
-"$metasilvae" train builtin:circle/train metasilvae.silva --epsilon 0.02 --leaf-cost 0.2 --min-samples-leaf 1 \
-    --radius-factor 1 > /dev/null
+"$metasilvae" train builtin:circle/train metasilvae.silva --epsilon 0.02 --leaf-penalty 0.2 --min-samples-leaf 1 \
+    --training-epsilon-factor 1 > /dev/null
 "$metasilvae" plot regions cart.silva metasilvae.silva builtin:circle/train --epsilon 0.02 -o "${OUT:-circle.svg}"

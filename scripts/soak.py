@@ -31,7 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.oracles import elect, forest_answers, random_model
+from support.oracles import elect, forest_predictions, random_model
 
 from metasilvae.cli import main as command_line
 from metasilvae.formats.silva_models import read_model, write_model
@@ -88,12 +88,12 @@ def expect_verdicts(model: Model, rows: list[tuple[str, list[float]]], epsilon: 
     """Compare a report in JSON lines with the enumeration of all answers inside each box."""
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()][: len(rows)]
     for (label, x), line in zip(rows, lines, strict=True):
-        answer = elect(model, x, voting)
-        answers = forest_answers(model, [v - epsilon for v in x], [v + epsilon for v in x], voting)
-        names = [model.labels[code] for code in answer]
-        is_correct, is_stable = names == [label], answers == {answer}
+        prediction = elect(model, x, voting)
+        predictions = forest_predictions(model, [v - epsilon for v in x], [v + epsilon for v in x], voting)
+        names = [model.labels[code] for code in prediction]
+        is_correct, is_stable = names == [label], predictions == {prediction}
         verdict = {(1, 1): "ROBUST", (1, 0): "FRAGILE", (0, 1): "VULNERABLE", (0, 0): "BROKEN"}[is_correct, is_stable]
-        require(line["answer"] == names, f"answer {line['answer']} for {x}, expected {names}")
+        require(line["prediction"] == names, f"answer {line['prediction']} for {x}, expected {names}")
         require(line["verdict"] == verdict, f"verdict {line['verdict']} for {x}, expected {verdict}")
 
 

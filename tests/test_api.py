@@ -179,8 +179,8 @@ def test_archives() -> None:
     accuracies = [figures.accuracy for figures, _ in archive]
     assert accuracies == sorted(accuracies, reverse=True)
     for figures, model in archive:
-        tally = metasilvae.verify(model, rows, 0.3).tally
-        assert (figures.correct, figures.stable, figures.leaves) == (tally.correct, tally.stable, model.n_leaves)
+        counts = metasilvae.verify(model, rows, 0.3).counts
+        assert (figures.correct, figures.stable, figures.leaves) == (counts.correct, counts.stable, model.n_leaves)
         assert not any(other.covers(figures) for other, _ in archive if other is not figures)
     with pytest.raises(RequestError, match="leave the number of trees out"):
         metasilvae.train_pareto(rows, 0.1, trees=3)

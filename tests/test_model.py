@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.oracles import (
-    answer_of,
     feasible_leaves,
     leaf_of,
     make_model,
     models,
     nest,
     points,
+    prediction_of,
     random_model,
     whole_space,
 )
@@ -21,7 +21,7 @@ from support.oracles import (
 from metasilvae._core.model import structure
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import same_model
-from metasilvae.model import NODE_DTYPE, AnswerTable, LeafKind, join_trees, name_kind
+from metasilvae.model import NODE_DTYPE, LeafKind, PredictionTable, join_trees, name_kind
 
 
 def test_a_node_is_the_same_record_for_numpy_and_c():
@@ -119,12 +119,12 @@ def test_feasible_of_a_long_chain():
 
 
 @given(models())
-def test_answers_of_leaves_are_all_labels_with_the_largest_value(model):
-    answers = model.leaf_answers
-    expected = [answer_of(row) for row in model.leaf_values.tolist()]
-    assert [answers.sets[number] for number in answers.ids] == expected
-    assert len(set(answers.sets)) == len(answers.sets)
-    assert [(s[0] if len(s) == 1 else -1) for s in answers.sets] == answers.only_label.tolist()
+def test_predictions_of_leaves_are_all_labels_with_the_largest_value(model):
+    predictions = model.leaf_predictions
+    expected = [prediction_of(row) for row in model.leaf_values.tolist()]
+    assert [predictions.sets[number] for number in predictions.ids] == expected
+    assert len(set(predictions.sets)) == len(predictions.sets)
+    assert [(s[0] if len(s) == 1 else -1) for s in predictions.sets] == predictions.only_label.tolist()
 
 
 def test_ties_among_more_than_64_labels():
@@ -135,13 +135,13 @@ def test_ties_among_more_than_64_labels():
     model = make_model(
         [(0, 1.0, rows[0].tolist(), (0, 2.0, rows[1].tolist(), rows[2].tolist()))], 1, list(map(str, range(200)))
     )
-    answers = model.leaf_answers
-    assert [answers.sets[number] for number in answers.ids] == [(3, 150), (150,), (3, 150)]
-    assert answers.ids[0] == answers.ids[2] != answers.ids[1]
+    predictions = model.leaf_predictions
+    assert [predictions.sets[number] for number in predictions.ids] == [(3, 150), (150,), (3, 150)]
+    assert predictions.ids[0] == predictions.ids[2] != predictions.ids[1]
 
 
-def test_answer_table_of_nothing():
-    table = AnswerTable.of_best(np.zeros((0, 3), dtype=bool))
+def test_prediction_table_of_nothing():
+    table = PredictionTable.of_best(np.zeros((0, 3), dtype=bool))
     assert table.sets == ()
     assert table.ids.tolist() == []
 

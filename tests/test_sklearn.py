@@ -83,8 +83,9 @@ class TestParameters:
     def test_every_parameter_has_an_effect(self) -> None:
         changes: dict[str, Any] = {
             "epsilon": 0.3, "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
-            "max_depth": 1, "max_leaves": 2, "min_samples_leaf": 45, "leaf_cost": 50.0, "radius_factor": 5.0,
-            "caution": 1.0, "rehearse": True, "max_iteration": 1, "patience": 1, "time_limit": 1.0, "validation": 0.5,
+            "max_depth": 1, "max_leaves": 2, "min_samples_leaf": 45, "leaf_penalty": 50.0,
+            "training_epsilon_factor": 5.0, "robust_weight": 1.0, "tune": True, "max_iteration": 1, "patience": 1,
+            "time_limit": 1.0, "validation": 0.5,
             "options": {"population": 5}, "random_state": 8,
         }  # fmt: skip
         assert set(changes) | {"n_jobs"} == set(TREE.get_params())
@@ -129,8 +130,8 @@ class TestAnswers:
             outcome = metasilvae.verify(fitted.model_, TEST, epsilon)
             assert np.array_equal(fitted.certify(X_TEST, epsilon), outcome.stability == 1)
             figures = fitted.shares(X_TEST, Y_TEST, epsilon)
-            tally = outcome.tally
-            assert figures == (float(tally.accuracy), float(tally.stability), float(tally.robustness))
+            counts = outcome.counts
+            assert figures == (float(counts.accuracy), float(counts.stability), float(counts.robustness))
             assert fitted.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
 
     @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
@@ -258,9 +259,9 @@ class TestSelection:
         other = DecisionTreeClassifier(max_leaf_nodes=4, random_state=0).fit(X, y)
         assert fitness_scorer(0.1, 1.0, 0.0)(other, X_TEST, Y_TEST) == other.score(X_TEST, Y_TEST)
         model = import_object(other).model
-        tally = metasilvae.verify(model, TEST, 0.1).tally
-        assert robust_accuracy_scorer(0.1)(other, X_TEST, Y_TEST) == tally.robust / tally.size
-        assert 0 < tally.robust < tally.size
+        counts = metasilvae.verify(model, TEST, 0.1).counts
+        assert robust_accuracy_scorer(0.1)(other, X_TEST, Y_TEST) == counts.robust / counts.size
+        assert 0 < counts.robust < counts.size
         with pytest.raises(TypeError, match="trained for no epsilon"):
             robust_accuracy_scorer()(other, X, y)
         with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):

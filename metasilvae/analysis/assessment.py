@@ -56,7 +56,7 @@ class Attribution:
         self.frozen += part.frozen_features
         self.crossed += part.crossed_tests
         self.crossed_nodes += part.crossed_nodes
-        candidates = Explanation(part.question, part.outcome, self.most_fragile + part.rows)
+        candidates = Explanation(part.query, part.outcome, self.most_fragile + part.rows)
         self.most_fragile = candidates.most_fragile(n_fragile)
 
 
@@ -72,7 +72,7 @@ class Assessment:
         Why there is no curve.
     """
 
-    question: VerificationQuery
+    query: VerificationQuery
     perturbation: Perturbation
     outcome: Outcome
     curve: Curve | None
@@ -86,17 +86,17 @@ class Assessment:
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        tally = self.outcome.tally
-        return Evaluation(self.question.model, self.question.dataset, tally.correct, self.perturbation, tally)
+        counts = self.outcome.counts
+        return Evaluation(self.query.model, self.query.dataset, counts.correct, self.perturbation, counts)
 
     @cached_property
     def confusion(self) -> dict[tuple[str, str], int]:
         """Number of rows for each pair of true label and answer."""
-        return confusion(self.question.model, self.question.dataset, self.outcome.answers)
+        return confusion(self.query.model, self.query.dataset, self.outcome.predictions)
 
 
 def assess(
-    question: VerificationQuery,
+    query: VerificationQuery,
     perturbation: Perturbation,
     jobs: int | None = None,
     *,
@@ -118,25 +118,25 @@ def assess(
     watch : function
         Called at the start of each part of the work.
     """
-    n_rows = question.dataset.n_samples
+    n_rows = query.dataset.n_samples
     with watch("verify", n_rows) as on_rows:
-        outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        outcome = verify(query, jobs, limits=limits, stop=stop, on_rows=on_rows)
     radii: Radii | None = None
     no_curve = ""
     try:
-        check_radii(question)
+        check_radii(query)
     except MetasilvaeError as error:
         no_curve = str(error)
     else:
-        in_unit = in_common_unit(question) if isinstance(perturbation, Ball) else question
+        in_unit = in_common_unit(query) if isinstance(perturbation, Ball) else query
         with watch("radii", n_rows) as on_rows:
             radii = find_radii(in_unit, jobs, limits=limits, stop=stop, on_rows=on_rows)
         size = perturbation.epsilon if isinstance(perturbation, Ball) else 1.0
         proved = np.where(outcome.stability == Stability.STABLE, size, 0.0)
         radii = replace(radii, lower=np.minimum(np.maximum(radii.lower, proved), radii.upper))
     attribution = Attribution()
-    with watch("explain", outcome.tally.unstable) as on_rows:
-        for rows in explain_in_batches(question, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows):
-            attribution.add(Explanation(question, outcome, rows), n_fragile)
+    with watch("explain", outcome.counts.unstable) as on_rows:
+        for rows in explain_in_batches(query, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows):
+            attribution.add(Explanation(query, outcome, rows), n_fragile)
     curve = None if radii is None else Curve(radii)
-    return Assessment(question, perturbation, outcome, curve, no_curve, attribution)
+    return Assessment(query, perturbation, outcome, curve, no_curve, attribution)

@@ -316,7 +316,7 @@ def compare(
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
         n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
-        regions = _answer_in(first, second, votings, lowers, uppers)
+        regions = _prediction_in(first, second, votings, lowers, uppers)
         return ModelDifference(first, second, domain, Result.DIFFERENT if n_found else Result.EQUAL, n_found, regions)
 
     equal: set[int] = set()
@@ -327,19 +327,21 @@ def compare(
             n_found, lowers, uppers = find_regions((first, second), position, classes, domain, TRIED_REGIONS)
             if n_found == 0:
                 equal.add(position)
-            regions += _answer_in(first, second, votings, lowers, uppers)
+            regions += _prediction_in(first, second, votings, lowers, uppers)
     if first.n_trees == second.n_trees == len(equal):
         return ModelDifference(first, second, domain, Result.EQUAL, None, [])
     if samples is not None:
         inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
-        regions += _answer_in(first, second, votings, inside, inside)
+        regions += _prediction_in(first, second, votings, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
         return ModelDifference(first, second, domain, Result.DIFFERENT, None, regions[:max_regions])
 
     def look_at(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> list[Region]:
         return [
-            region for region in _answer_in(first, second, votings, lower[None], upper[None]) if region.is_difference
+            region
+            for region in _prediction_in(first, second, votings, lower[None], upper[None])
+            if region.is_difference
         ]
 
     found = search_difference(
@@ -385,9 +387,9 @@ def number_classes(models: Sequence[Model], voting: str) -> list[NDArray[np.int3
     found = []
     for model in models:
         if voting == "max":
-            answers = [_named(model, label_set) for label_set in model.leaf_answers.sets]
-            of_answer = [numbers.setdefault(frozenset(answer), len(numbers)) for answer in answers]
-            found.append(np.array(of_answer, dtype=np.int32)[model.leaf_answers.ids])
+            predictions = [_named(model, label_set) for label_set in model.leaf_predictions.sets]
+            of_prediction = [numbers.setdefault(frozenset(prediction), len(numbers)) for prediction in predictions]
+            found.append(np.array(of_prediction, dtype=np.int32)[model.leaf_predictions.ids])
             continue
         contributions = []
         for values in model.leaf_values.tolist():
@@ -403,17 +405,17 @@ def _named(model: Model, label_set: Sequence[int]) -> tuple[str, ...]:
     return tuple(model.labels[label] for label in label_set)
 
 
-def _answer_in(
+def _prediction_in(
     first: Model, second: Model, votings: tuple[str, str], lowers: NDArray[np.float64], uppers: NDArray[np.float64]
 ) -> list[Region]:
     points = choose_points(lowers, uppers)
-    answers = [
+    predictions = [
         [_named(model, table.sets[number]) for number in table.ids]
         for model, table in (
             (model, predict(model, points, voting)) for model, voting in zip((first, second), votings, strict=True)
         )
     ]
-    return [Region(*parts) for parts in zip(lowers, uppers, points, *answers, strict=True)]
+    return [Region(*parts) for parts in zip(lowers, uppers, points, *predictions, strict=True)]
 
 
 def choose_points(lowers: NDArray[np.float64], uppers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -157,7 +157,7 @@ class UnstableRow:
 class Explanation:
     """What makes the rows of a question unstable."""
 
-    question: VerificationQuery
+    query: VerificationQuery
     outcome: Outcome
     rows: list[UnstableRow]
 
@@ -184,7 +184,7 @@ class Explanation:
     @cached_property
     def crossed_nodes(self) -> Counter[int]:
         """For each node of the model the number of unstable rows whose witness comes by and crosses its test."""
-        model, X = self.question.model, self.question.dataset.X
+        model, X = self.query.model, self.query.dataset.X
         if not self.rows:
             return Counter()
         samples = X[[row.row for row in self.rows]]
@@ -204,7 +204,7 @@ class Explanation:
 
     def most_fragile(self, count: int) -> list[UnstableRow]:
         """The rows with the smallest radii, or with the nearest witnesses where there are no radii."""
-        X = self.question.dataset.X
+        X = self.query.dataset.X
 
         def distance(row: UnstableRow) -> float:
             return float(np.abs(row.witness.point - X[row.row]).max()) if row.radius is None else row.radius
@@ -212,7 +212,7 @@ class Explanation:
         return sorted(self.rows, key=lambda row: (distance(row), row.row))[:count]
 
 
-def explain(question: VerificationQuery, jobs: int | None = None, *, limits: Limits | None = None) -> Explanation:
+def explain(query: VerificationQuery, jobs: int | None = None, *, limits: Limits | None = None) -> Explanation:
     """Find out which rows are unstable, and what makes each of them so.
 
     Parameters
@@ -222,11 +222,11 @@ def explain(question: VerificationQuery, jobs: int | None = None, *, limits: Lim
     limits : Limits or None
         What may be spent on each question about a row of a forest; None means whatever it takes.
     """
-    return explain_outcome(question, verify(question, jobs, limits=limits), jobs, limits=limits)
+    return explain_outcome(query, verify(query, jobs, limits=limits), jobs, limits=limits)
 
 
 def explain_outcome(
-    question: VerificationQuery,
+    query: VerificationQuery,
     outcome: Outcome,
     jobs: int | None = None,
     *,
@@ -245,12 +245,12 @@ def explain_outcome(
         how many there will be.
     """
     verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
-    batches = _explain_batches(question, outcome, verifier, None, on_searches, on_searches)
-    return Explanation(question, outcome, [row for batch in batches for row in batch])
+    batches = _explain_batches(query, outcome, verifier, None, on_searches, on_searches)
+    return Explanation(query, outcome, [row for batch in batches for row in batch])
 
 
 def explain_in_batches(
-    question: VerificationQuery,
+    query: VerificationQuery,
     outcome: Outcome,
     jobs: int | None = None,
     *,
@@ -273,14 +273,14 @@ def explain_in_batches(
         Called with the number of unstable rows that are done since the last call.
     """
     verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
-    for batch in _explain_batches(question, outcome, verifier, radii, lambda count: None, on_rows):
+    for batch in _explain_batches(query, outcome, verifier, radii, lambda count: None, on_rows):
         yield [row for row in batch if row.is_complete]
         if verifier.stop.is_set():
             return
 
 
 def _explain_batches(
-    question: VerificationQuery,
+    query: VerificationQuery,
     outcome: Outcome,
     verifier: _Verifier,
     radii: Radii | None,
@@ -290,13 +290,13 @@ def _explain_batches(
     unstable = _find_unstable(outcome)
     for start in range(0, len(unstable), ROWS_AT_A_TIME):
         rows = unstable[start : start + ROWS_AT_A_TIME]
-        known = _radii(question, rows, verifier, on_radii) if radii is None else radii.subset(rows)
-        yield _explain_rows(question, outcome, rows, known, verifier, on_frozen)
+        known = _radii(query, rows, verifier, on_radii) if radii is None else radii.subset(rows)
+        yield _explain_rows(query, outcome, rows, known, verifier, on_frozen)
 
 
-def count_searches(question: VerificationQuery, outcome: Outcome) -> int:
+def count_searches(query: VerificationQuery, outcome: Outcome) -> int:
     """How many searches it takes to explain: one for the frozen set of each unstable row, one for its radius."""
-    return len(_find_unstable(outcome)) * (2 if has_radii(question) else 1)
+    return len(_find_unstable(outcome)) * (2 if has_radii(query) else 1)
 
 
 def _find_unstable(outcome: Outcome) -> NDArray[np.intp]:
@@ -311,16 +311,16 @@ class _Verifier:
     limits: Limits | None
     stop: threading.Event
 
-    def find_witnesses(self, question: VerificationQuery) -> tuple[Outcome, list[Witness]]:
-        outcome = verify(question, self.jobs, limits=self.limits, stop=self.stop)
-        return outcome, list(find_witnesses(question, outcome, self.jobs))
+    def find_witnesses(self, query: VerificationQuery) -> tuple[Outcome, list[Witness]]:
+        outcome = verify(query, self.jobs, limits=self.limits, stop=self.stop)
+        return outcome, list(find_witnesses(query, outcome, self.jobs))
 
-    def find_radii(self, question: VerificationQuery, on_rows: Callable[[int], object]) -> Radii:
-        return find_radii(question, self.jobs, limits=self.limits, stop=self.stop, on_rows=on_rows)
+    def find_radii(self, query: VerificationQuery, on_rows: Callable[[int], object]) -> Radii:
+        return find_radii(query, self.jobs, limits=self.limits, stop=self.stop, on_rows=on_rows)
 
 
 def _explain_rows(
-    question: VerificationQuery,
+    query: VerificationQuery,
     outcome: Outcome,
     rows: NDArray[np.intp],
     radii: Radii | None,
@@ -328,14 +328,14 @@ def _explain_rows(
     on_frozen: Callable[[int], object],
 ) -> list[UnstableRow]:
     """Explain unstable rows; `radii` are theirs."""
-    part = question.subset(rows)
+    part = query.subset(rows)
     first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
     boxes = _explicit(part)
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
     sets = _freeze(part, start, first, verifier, on_frozen)
     reasons = {} if radii is None else radii.reasons
-    model = question.model.feasible
+    model = query.model.feasible
     return [
         UnstableRow(
             replace(witness, row=int(rows[item])),
@@ -350,11 +350,11 @@ def _explain_rows(
     ]
 
 
-def _explicit(question: VerificationQuery) -> Boxes:
+def _explicit(query: VerificationQuery) -> Boxes:
     """The same boxes as absolute bounds."""
-    bounds = [question.boxes.bounds(row) for row in range(question.dataset.n_samples)]
+    bounds = [query.boxes.bounds(row) for row in range(query.dataset.n_samples)]
     lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
-    return question.boxes.with_bounds(lower, upper)
+    return query.boxes.with_bounds(lower, upper)
 
 
 def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
@@ -363,7 +363,7 @@ def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
 
 
 def _freeze(
-    question: VerificationQuery,
+    query: VerificationQuery,
     start: NDArray[np.float64],
     first: dict[int, Witness],
     verifier: _Verifier,
@@ -376,7 +376,7 @@ def _freeze(
     grown: dict[int, frozenset[int]] = {}
     active = [item for item in seen if item not in found]
     on_searches(len(found))
-    for turn in range(MAX_TURNS + question.dataset.n_features):
+    for turn in range(MAX_TURNS + query.dataset.n_features):
         if not active or verifier.stop.is_set():
             break
         trial: dict[int, tuple[frozenset[int], bool]] = {}
@@ -386,7 +386,7 @@ def _freeze(
             else:
                 grown[item] = grown.get(item, find_smallest_hitting_set(seen[item])[0]) | seen[item][-1]
                 trial[item] = grown[item], False
-        part = question.subset(np.array(active))
+        part = query.subset(np.array(active))
         lower, upper = part.boxes.low_center.copy(), part.boxes.high_center.copy()
         for place, item in enumerate(active):
             frozen = sorted(trial[item][0])
@@ -441,12 +441,12 @@ def _find_crossings(
 
 
 def _radii(
-    question: VerificationQuery, rows: NDArray[np.intp], verifier: _Verifier, on_searches: Callable[[int], object]
+    query: VerificationQuery, rows: NDArray[np.intp], verifier: _Verifier, on_searches: Callable[[int], object]
 ) -> Radii | None:
     """Radii of some rows; in multiples of the radii of the question unless they are the same for all features."""
-    boxes, X = question.boxes, question.dataset.X
-    if not has_radii(question):
+    boxes, X = query.boxes, query.dataset.X
+    if not has_radii(query):
         return None
     if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
         return None
-    return verifier.find_radii(in_common_unit(question).subset(rows), on_searches)
+    return verifier.find_radii(in_common_unit(query).subset(rows), on_searches)

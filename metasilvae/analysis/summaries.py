@@ -105,7 +105,7 @@ def label_entropy(counts: NDArray[np.float64], totals: NDArray[np.float64]) -> N
     return entropies
 
 
-def count_equal_answers(
+def count_equal_predictions(
     models: Sequence[Model], dataset: Dataset, *, voting: str | None = None, jobs: int | None = None
 ) -> NDArray[np.int64]:
     """Number of rows on which each pair of models answers the same set of labels, shape (n_models, n_models).
@@ -113,13 +113,13 @@ def count_equal_answers(
     Labels are compared by name, because models may order them differently.
     """
     number_of: dict[frozenset[str], int] = {}
-    answers = np.empty((len(models), dataset.n_samples), dtype=np.int32)
-    for row, model in zip(answers, models, strict=True):
+    predictions = np.empty((len(models), dataset.n_samples), dtype=np.int32)
+    for row, model in zip(predictions, models, strict=True):
         table = classify(model, dataset, voting=voting, jobs=jobs)
         named = [frozenset(model.labels[label] for label in labels) for labels in table.sets]
         common = np.array([number_of.setdefault(labels, len(number_of)) for labels in named], dtype=np.int32)
         row[:] = common[table.ids]
     equal = np.empty((len(models), len(models)), dtype=np.int64)
     for first in range(len(models)):
-        equal[first] = (answers == answers[first]).sum(axis=1)
+        equal[first] = (predictions == predictions[first]).sum(axis=1)
     return equal

@@ -25,9 +25,9 @@ from metasilvae.io.storage import write_output
 from metasilvae.output.plots.canvas import choose_plot_format, render
 from metasilvae.output.plots.curves import draw_curves
 from metasilvae.output.text.evaluations import (
-    ANSWER_FORMATS,
     CURVE_FORMATS,
     EVALUATION_FORMATS,
+    PREDICTION_FORMATS,
     ConfusionTable,
     EvaluationReport,
 )
@@ -137,8 +137,8 @@ def evaluate(
                 break
     if wants_confusion:
         for model in loaded:
-            answers = classify(model, dataset, voting=voting, jobs=jobs)
-            tables.append(ConfusionTable(model, dataset, confusion(model, dataset, answers)))
+            predictions = classify(model, dataset, voting=voting, jobs=jobs)
+            tables.append(ConfusionTable(model, dataset, confusion(model, dataset, predictions)))
     n_wanted = len(loaded) * max(len(perturbations), 1)
     if work.is_interrupted:
         n_complete = sum(not each.is_interrupted for each in evaluations)
@@ -154,8 +154,8 @@ def evaluate(
 @voting_option
 @click.option(
     "--format",
-    "answer_format",
-    type=click.Choice(list(ANSWER_FORMATS)),
+    "prediction_format",
+    type=click.Choice(list(PREDICTION_FORMATS)),
     default="text",
     help="text: one answer a line; csv and jsonl: with row number and, where there is one, true label.",
 )
@@ -166,7 +166,7 @@ def predict(
     model: str,
     data: str,
     voting: str | None,
-    answer_format: str,
+    prediction_format: str,
     output: str,
     jobs: int | None,
     **data_options: Any,
@@ -183,5 +183,5 @@ def predict(
     refuse_two_pipes(model, data)
     check_outputs([output], [model, data])
     loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=False)
-    answers = classify(loaded, dataset, voting=voting, jobs=jobs)
-    write_output(output, ANSWER_FORMATS[answer_format](loaded, dataset, answers))
+    predictions = classify(loaded, dataset, voting=voting, jobs=jobs)
+    write_output(output, PREDICTION_FORMATS[prediction_format](loaded, dataset, predictions))

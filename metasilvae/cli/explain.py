@@ -85,14 +85,14 @@ def explain(
     loaded, dataset = load_model_and_data(model, data, data_options)
     allowed = fit_perturbation(chosen, dataset)
     limits = Limits(sample_timeout, sample_steps)
-    question = make_query(loaded, dataset, allowed, voting=voting)
+    query = make_query(loaded, dataset, allowed, voting=voting)
     with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1) as verifying:
-        outcome = verify(question, jobs, limits=limits, stop=verifying.stop, on_rows=verifying.advance)
-    with follow_rows(count_searches(question, outcome), limits, name="explain", unit="search") as explaining:
+        outcome = verify(query, jobs, limits=limits, stop=verifying.stop, on_rows=verifying.advance)
+    with follow_rows(count_searches(query, outcome), limits, name="explain", unit="search") as explaining:
         if verifying.is_interrupted:
             explaining.stop.set()
         explanation = explain_outcome(
-            question, outcome, jobs, limits=limits, stop=explaining.stop, on_searches=explaining.advance
+            query, outcome, jobs, limits=limits, stop=explaining.stop, on_searches=explaining.advance
         )
     report = ExplanationReport(explanation, allowed.describe(), n_fragile)
     if verifying.is_interrupted or explaining.is_interrupted:

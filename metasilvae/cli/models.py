@@ -21,7 +21,7 @@ import click
 
 from metasilvae.analysis.difference import Result, compare, count_unequal_rows
 from metasilvae.analysis.simplification import simplify as simplify_model
-from metasilvae.analysis.summaries import count_equal_answers, summarize
+from metasilvae.analysis.summaries import count_equal_predictions, summarize
 from metasilvae.cli.inputs import load_data_for, load_feature_names
 from metasilvae.cli.parameters import (
     PositiveNumber,
@@ -249,7 +249,7 @@ def similarity(
     loaded = [read_model(model) for model in models]
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
-    equal = count_equal_answers(loaded, dataset, voting=voting, jobs=jobs)
+    equal = count_equal_predictions(loaded, dataset, voting=voting, jobs=jobs)
     write_output(output, SIMILARITY_FORMATS[similarity_format](loaded, dataset, equal))
 
 

@@ -282,7 +282,7 @@ def convergence(logs: tuple[str, ...], x_axis: str, output: str, plot_format: st
 
     LOG is a file of `train --log`; several ones, or several seeds, are drawn over each other. The figures are those of
     the training rows, with the boxes of the training. The phases of the training are grey bands, or marks where they
-    start. Phi of the best tree may fall from one phase to the next: after the rehearsal boxes are larger, and leaves
+    start. Phi of the best tree may fall from one phase to the next: after the tuning boxes are larger, and leaves
     cost something.
 
     \b

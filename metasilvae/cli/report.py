@@ -86,19 +86,19 @@ def report(
         refuse_two_pipes(*inputs)
     check_outputs([output], inputs)
     loaded = read_model(model)
-    questions = []
+    queries = []
     for source in data:
         dataset = load_data_for(loaded, source, data_options)
         allowed = fit_perturbation(chosen, dataset)
-        questions.append((make_query(loaded, dataset, allowed, voting=voting), allowed))
+        queries.append((make_query(loaded, dataset, allowed, voting=voting), allowed))
 
     limits, stop = Limits(sample_timeout, sample_steps), threading.Event()
     assessments: list[Assessment] = []
     with Interrupts() as interrupts:
         interrupts.stop = stop.set
-        for question, allowed in questions:
+        for query, allowed in queries:
             assessments.append(
-                assess(question, allowed, jobs, n_fragile=n_fragile, limits=limits, stop=stop, watch=_watch)
+                assess(query, allowed, jobs, n_fragile=n_fragile, limits=limits, stop=stop, watch=_watch)
             )
     content = PageContent(loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received))
     write_output(output, write_page(content))
@@ -112,11 +112,11 @@ def report(
 
 
 def _summarize(assessment: Assessment) -> str:
-    tally = assessment.outcome.tally
-    shares = {"accuracy": tally.accuracy, "stability": tally.stability, "robustness": tally.robustness}
+    counts = assessment.outcome.counts
+    shares = {"accuracy": counts.accuracy, "stability": counts.stability, "robustness": counts.robustness}
     listed = ", ".join(f"{name} {100 * float(share):.2f} %" for name, share in shares.items())
-    undecided = f" ({tally.no_info} rows undecided)" if tally.no_info else ""
-    return f"{assessment.question.dataset.source}: {listed}{undecided}"
+    undecided = f" ({counts.no_info} rows undecided)" if counts.no_info else ""
+    return f"{assessment.query.dataset.source}: {listed}{undecided}"
 
 
 @contextmanager

@@ -573,7 +573,7 @@ def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) 
         assert run.training.perturbation is not None
         part = again if len(runs) == 1 else again.tree(position)
         figures = judge(part, run.training.dataset, run.training.perturbation, jobs)
-        if figures.tally != run.training.tally:
+        if figures.counts != run.training.counts:
             raise OutputError(f"{output}: what was written does not score as it did in training; do not use it")
 
 

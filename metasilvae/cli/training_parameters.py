@@ -24,8 +24,8 @@ from metasilvae.training.options import (
     MUTATION_PROBABILITIES,
     MUTATIONS,
     PRESETS,
-    REHEARSED,
     SELECTIONS,
+    TUNED,
     ForestOptions,
     TrainingOptions,
     forest_options_for,
@@ -113,7 +113,7 @@ training_options = shared_options(
         "--forest-method",
         type=click.Choice(METHODS),
         help="reweighted: trees look at rows on which the forest so far is wrong or unstable; independent: each by "
-        "itself.  [default: auto, which rehearses both; presets paper and cart: independent]",
+        "itself.  [default: auto, which tunes both; presets paper and cart: independent]",
     ),
     click.option(
         "--row-sample",
@@ -140,14 +140,20 @@ training_options = shared_options(
     click.option("--max-leaves", type=_SIZE, help="Most leaves of the tree.  [default: no limit]"),
     _option("--min-samples-leaf", "min_samples_leaf", _SIZE, "Fewest training rows in a leaf."),
     click.option(
-        "--rehearse/--no-rehearse",
+        "--tune/--no-tune",
         default=None,
-        help="Choose leaf cost, radius factor and caution by training in small first.  [default: unless one of them is "
-        "given; greedy populations only]",
+        help="Tune leaf penalty, training-epsilon factor and robust weight by cross-validation on subsamples first.  "
+        "[default: tune, unless one of them is given; greedy populations only]",
     ),
-    _option("--leaf-cost", "leaf_cost", click.FloatRange(min=0), "How many rows a leaf must gain."),
-    _option("--radius-factor", "radius_factor", click.FloatRange(min=0), "Train with boxes larger by this factor."),
-    _option("--caution", "caution", _PROBABILITY, "Share of the weight of correct rows that goes to robust ones."),
+    _option("--leaf-penalty", "leaf_penalty", click.FloatRange(min=0), "How many rows a leaf must gain."),
+    _option(
+        "--training-epsilon-factor", "training_epsilon_factor", click.FloatRange(min=0),
+        "Train with epsilon multiplied by this factor.",
+    ),
+    _option(
+        "--robust-weight", "robust_weight", _PROBABILITY,
+        "Fraction of the accuracy weight that moves to robust accuracy.",
+    ),
     _option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity that growth lowers."),
     click.option(
         "--population-generator",
@@ -240,7 +246,7 @@ def read_request(
     crossover_kind: str,
     mutation: str | None,
     allowed_features: tuple[str, ...] | None,
-    rehearse: bool | None,
+    tune: bool | None,
     trees: int | None,
     forest_method: str | None,
     row_sample: float | None,
@@ -251,11 +257,11 @@ def read_request(
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
     to_withstand, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
     generator, *path = population_generator or (None,)
-    fixed = [f"--{name.replace('_', '-')}" for name in sorted(REHEARSED) if changes[name] is not None]
+    fixed = [f"--{name.replace('_', '-')}" for name in sorted(TUNED) if changes[name] is not None]
     if generator not in (None, "greedy"):
         fixed.append(f"--population-generator {generator}")
-    if rehearse and fixed:
-        raise click.UsageError(f"--rehearse and {fixed[0]} exclude each other; leave one of them out")
+    if tune and fixed:
+        raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     if trees is None:
         for name, value in (("--forest-method", forest_method), ("--row-sample", row_sample)):
             if value is not None:
@@ -269,7 +275,7 @@ def read_request(
         mutation=MUTATION_ALIASES.get(mutation, mutation) if mutation else None,
         greedy=None if generator is None else generator == "greedy",
         allowed_features=None if allowed_features is None else _read_allowed(allowed_features),
-        rehearse=False if fixed else rehearse,
+        tune=False if fixed else tune,
         **changes,
     )
     return TrainingRequest(

@@ -78,7 +78,7 @@ def choose_radius_format(wanted: str | None, path: str, shard: Shard | None = No
 
 def report_radii(
     ctx: click.Context,
-    question: VerificationQuery,
+    query: VerificationQuery,
     perturbation: str,
     report_format: str,
     path: str,
@@ -91,17 +91,17 @@ def report_radii(
     """Find the radii of all rows or of a shard, write the nearest counterexamples and the report."""
     note = None
     if shard is not None:
-        note = ShardNote.of(question, shard, limits.as_dict(), RADII)
-        question = question.subset(shard.take_rows(question.dataset.n_samples))
-    with follow_rows(question.dataset.n_samples, limits, is_long=question.model.n_trees > 1, name="radius") as work:
-        radii = find_radii(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+        note = ShardNote.of(query, shard, limits.as_dict(), RADII)
+        query = query.subset(shard.take_rows(query.dataset.n_samples))
+    with follow_rows(query.dataset.n_samples, limits, is_long=query.model.n_trees > 1, name="radius") as work:
+        radii = find_radii(query, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
     if work.is_interrupted:
         tell(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact")
-    report = RadiusReport(question, perturbation, radii, note)
+    report = RadiusReport(query, perturbation, radii, note)
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
-        witnesses = find_nearest_witnesses(question, radii, jobs)
-        write_output(counterexamples, write(question.model, question.dataset, witnesses))
+        witnesses = find_nearest_witnesses(query, radii, jobs)
+        write_output(counterexamples, write(query.model, query.dataset, witnesses))
     write_radii(report, report_format, path, is_stdout_taken=counterexamples == STANDARD_STREAM)
     ctx.exit(work.exit_code)
 
@@ -277,40 +277,40 @@ def verify(
     allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
     if weights is not None:
         allowed = Weighted(allowed, read_weights(weights), display_name(weights))
-    question = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
+    query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
     limits = Limits(sample_timeout, sample_steps)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
         report_radii(
-            ctx, question, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs,
+            ctx, query, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs,
             shard,
         )  # fmt: skip
     note = None
     if shard is not None:
-        note = ShardNote.of(question, shard, limits.as_dict())
-        question = question.subset(shard.take_rows(dataset.n_samples))
-        dataset = question.dataset
+        note = ShardNote.of(query, shard, limits.as_dict())
+        query = query.subset(shard.take_rows(dataset.n_samples))
+        dataset = query.dataset
     # A tree is decided at once; there is nothing to keep when it is interrupted.
     with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
-        outcome = _verify_rows(question, jobs, scheduler, limits, work)
+        outcome = _verify_rows(query, jobs, scheduler, limits, work)
     if work.is_interrupted:
-        n_decided = outcome.n_samples - outcome.tally.no_info
+        n_decided = outcome.n_samples - outcome.counts.no_info
         tell(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided")
     checked = [(gate, gate.check(outcome)) for gate in gates]
-    report = VerificationReport(question, described, outcome, checked, max_print_length, note)
+    report = VerificationReport(query, described, outcome, checked, max_print_length, note)
 
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
-        write_output(counterexamples, write(loaded, dataset, find_witnesses(question, outcome, jobs)))
+        write_output(counterexamples, write(loaded, dataset, find_witnesses(query, outcome, jobs)))
     write_verdicts(report, report_format, report_path, is_stdout_taken=counterexamples == STANDARD_STREAM)
     ctx.exit(work.exit_code or combine(result for _, result in checked))
 
 
 def _verify_rows(
-    question: VerificationQuery, jobs: int | None, scheduler: str | None, limits: Limits, work: RowWork
+    query: VerificationQuery, jobs: int | None, scheduler: str | None, limits: Limits, work: RowWork
 ) -> Outcome:
     if scheduler is None:
-        return verify_rows(question, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+        return verify_rows(query, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
     from metasilvae.execution.executors import open_executor
     from metasilvae.verification.shards import verify_in_pieces
 
@@ -318,7 +318,7 @@ def _verify_rows(
         work.on_stop = executor.stop
         if work.is_interrupted:
             executor.stop()
-        return verify_in_pieces(question, executor, limits, work.advance)
+        return verify_in_pieces(query, executor, limits, work.advance)
 
 
 @click.command()
@@ -354,11 +354,11 @@ def merge(
     else:
         report_format = choose_format(report_format, path)
 
-    question, perturbation, outcome = merge_shards(files)
+    query, perturbation, outcome = merge_shards(files)
     if isinstance(outcome, Radii):
-        write_radii(RadiusReport(question, perturbation, outcome), report_format, path)
+        write_radii(RadiusReport(query, perturbation, outcome), report_format, path)
         return
     checked = [(gate, gate.check(outcome)) for gate in gates]
-    report = VerificationReport(question, perturbation, outcome, checked, max_print_length)
+    report = VerificationReport(query, perturbation, outcome, checked, max_print_length)
     write_verdicts(report, report_format, path)
     ctx.exit(combine(result for _, result in checked))

@@ -150,16 +150,16 @@ def _receive(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
     if start > (MOST_BYTES if file.size is None else file.size):
         part.unlink()
         start = 0
-    answer, start = _open_at(url, start)
-    with contextlib.closing(answer):
-        length = answer.headers.get("Content-Length", "")
+    prediction, start = _open_at(url, start)
+    with contextlib.closing(prediction):
+        length = prediction.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else file.size
         if file.size is not None and total != file.size:
             raise TransferError(f"{url}: the server offers {total} bytes, the file expected there has {file.size}")
         with _writing(part), part.open("ab" if start else "wb") as stream:
             received = start
             yield Received(received, total)
-            while piece := _read(answer, url):
+            while piece := _read(prediction, url):
                 received += len(piece)
                 if received > (MOST_BYTES if total is None else total):
                     raise TransferError(f"{url}: more bytes come than the server announced")
@@ -188,20 +188,20 @@ def _open(url: str, start: int) -> Any:
 
 def _open_at(url: str, start: int) -> tuple[Any, int]:
     """The server's answer and the place in the file where it begins: `start` if the server can do that, else 0."""
-    answer = _open(url, start)
-    if answer is not None and answer.status != _PARTIAL_CONTENT:
-        return answer, 0
-    if answer is not None:
-        if answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            return answer, start
-        answer.close()
+    prediction = _open(url, start)
+    if prediction is not None and prediction.status != _PARTIAL_CONTENT:
+        return prediction, 0
+    if prediction is not None:
+        if prediction.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            return prediction, start
+        prediction.close()
     return _open(url, 0), 0
 
 
-def _read(answer: Any, url: str) -> bytes:
+def _read(prediction: Any, url: str) -> bytes:
     try:
         # What is there at once, so that nothing which has arrived is lost with the connection.
-        piece: bytes = answer.read1(CHUNK)
+        piece: bytes = prediction.read1(CHUNK)
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenConnection(f"{url}: the connection broke ({error})") from None
     return piece

@@ -52,7 +52,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
         rng = np.random.default_rng([options.seed, 1])
         features = np.sort(rng.choice(features, options.allowed_features, replace=False)).astype(np.int32)
     correct, stable, robust = options.fitness.weights
-    moved = options.caution * max(correct, 0.0)
+    moved = options.robust_weight * max(correct, 0.0)
     correct, robust = correct - moved, robust + moved
     return kernel.Objective(
         correct / n,
@@ -245,7 +245,7 @@ class TreeTrainer:
         if options.validation > 0:
             self._learned, self.held_out = split_dataset(dataset, options.validation, HOLDING_SEED)
         self.n_samples = self._learned.n_samples
-        self._boxes = Enlarged(perturbation, options.radius_factor)
+        self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
         limits = self._boxes.boxes(self._learned).arrays[2:]
         if like is None or like.options.validation != options.validation:
             self._samples = kernel.TrainingSet(self._learned.X, self._learned.y, dataset.n_labels, *limits)
@@ -296,7 +296,7 @@ class TreeTrainer:
             pool.shutdown(cancel_futures=True)
         if self.stop_reason is None:
             self.stop_reason = StopReason.ITERATIONS if self._is_patient else StopReason.PATIENCE
-        self._check_tallies()
+        self._check_counts()
 
     def stop(self) -> None:
         """End the run soon; may be called at any time, from a signal handler or from another thread too."""
@@ -501,11 +501,11 @@ class TreeTrainer:
         figures = evaluate(as_model(tree, self.dataset), self.held_out, [self.perturbation], jobs=1)[0]
         return figures.phi(self.options.fitness)
 
-    def _check_tallies(self) -> None:
+    def _check_counts(self) -> None:
         """The verifier, which knows nothing of increments, must find the figures that the search went by."""
         model = as_model(self._best, self._learned)
-        tally = verify(make_query(model, self._learned, self._boxes), self._jobs).tally
-        if (tally.correct, tally.stable, tally.robust) != self._best.counts:
+        counts = verify(make_query(model, self._learned, self._boxes), self._jobs).counts
+        if (counts.correct, counts.stable, counts.robust) != self._best.counts:
             raise AssertionError("the trainer and the verifier disagree about the best tree")
 
     def _shares(self, tree: Any) -> tuple[float, float, float]:

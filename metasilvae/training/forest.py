@@ -126,7 +126,7 @@ def plan_tree(
     n_rows = max(1, round(options.share_of_rows * len(rows)))
     order = rng.permutation(len(rows))
     drawn = order[:n_rows] if weights is None else order[draw_evenly(weights[order], n_rows, rng.random())]
-    fixed: dict[str, Any] = {"rehearse": False, "validation": 0.0, "allowed_features": 0, "target": np.inf}
+    fixed: dict[str, Any] = {"tune": False, "validation": 0.0, "allowed_features": 0, "target": np.inf}
     tree = replace(options.tree, seed=seed, time_limit=time_limit, **fixed)
     return TreeTask(tree, np.sort(rows[drawn]), features)
 
@@ -193,7 +193,7 @@ def grow_forest(
         Does the tasks of a batch and gives the trees in their order; fewer if it was stopped.
     """
     learned = dataset if len(rows) == dataset.n_samples else dataset.subset(rows)
-    forest = GrowingForest(learned, Enlarged(perturbation, options.tree.radius_factor), jobs)
+    forest = GrowingForest(learned, Enlarged(perturbation, options.tree.training_epsilon_factor), jobs)
     weights = None
     for batch in split_into_batches(numbers, options.is_reweighted):
         tasks = [plan_tree(options, number, rows, weights, dataset.n_features, seconds_left()) for number in batch]
@@ -210,19 +210,19 @@ def grow_forest(
 # What is chosen among; each was the best one on some of the paper's sets. All by validation on parts of the training
 # splits.
 CANDIDATES: tuple[dict[str, Any], ...] = (
-    {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "focus": 1.0, "strength": 0.2},
-    {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.5, "focus": 1.0, "strength": 0.5},
-    {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "focus": 0.5, "strength": 0.1},
-    {"blends": (0.1,), "radius_factor": 1.0, "caution": 0.1, "focus": 0.1, "strength": 0.2},
-    {"blends": (0.02,), "radius_factor": 1.15, "caution": 0.1, "focus": 0.5, "strength": 0.1},
-    {"blends": (0.0,), "radius_factor": 1.0, "caution": 0.0, "focus": 0.1, "strength": 0.5},
-    {"blends": (0.3,), "radius_factor": 1.15, "caution": 0.2, "method": "independent"},
+    {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2},
+    {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.5, "focus": 1.0, "strength": 0.5},
+    {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 0.5, "strength": 0.1},
+    {"blends": (0.1,), "training_epsilon_factor": 1.0, "robust_weight": 0.1, "focus": 0.1, "strength": 0.2},
+    {"blends": (0.02,), "training_epsilon_factor": 1.15, "robust_weight": 0.1, "focus": 0.5, "strength": 0.1},
+    {"blends": (0.0,), "training_epsilon_factor": 1.0, "robust_weight": 0.0, "focus": 0.1, "strength": 0.5},
+    {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
 )
 # The same for few samples. Independent trees, together, are more accurate and more stable than the best single one;
 # those that look at each other give up stability and must be clearly better to be chosen.
 CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
-    {"radius_factor": 1.15, "caution": 0.2, "method": "independent"},
-    {"radius_factor": 1.15, "caution": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
+    {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
+    {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
 )
 # Of many samples so many are grown on and so many are tested on, which is cheap; growing more trees, or on more
 # samples, would tell the settings apart no better. Fewer samples are split again and again.
@@ -277,8 +277,8 @@ def score_candidate(
 
 # Has a function called with the data set, the perturbation and the given arguments, somewhere.
 Submit = Callable[..., "futures.Future[Any]"]
-# Of a time limit, for the rehearsal.
-REHEARSAL_SHARE = 0.3
+# Of a time limit, for the tuning.
+TUNING_FRACTION = 0.3
 # A time limit must be more than 0.
 TINY = 1e-9
 
@@ -286,7 +286,7 @@ TINY = 1e-9
 class ForestTrainer:
     """Training of a forest that can be watched and stopped; used as `metasilvae.training.evolution.TreeTrainer`.
 
-    Phases: a first tree at once ("warm-up") and the choice ("rehearsal"), if the options ask for one, then "tree".
+    Phases: a first tree at once ("warm-up") and the choice ("tuning"), if the options ask for one, then "tree".
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class ForestTrainer:
     options : TrainingOptions
         Of the trees, with the seed of the forest.
     setting : dict or None
-        What the rehearsal chose.
+        What the tuning chose.
     stop_reason : StopReason or None
         Why the run ended; None before.
     """
@@ -346,8 +346,8 @@ class ForestTrainer:
         self._n_told = 0
         self._pending: list[futures.Future[Any]] = []
         self.forest_options = options.for_samples(len(self._rows))
-        is_rehearsed = options.tree.rehearse and options.tree.greedy
-        self._settings = list_candidates(self.forest_options, len(self._rows)) if is_rehearsed else []
+        is_tuned = options.tree.tune and options.tree.greedy
+        self._settings = list_candidates(self.forest_options, len(self._rows)) if is_tuned else []
         if len(self._settings) == 1:
             self._apply(self._settings.pop())
         self._splits = plan_tuning_splits(dataset.y, self._rows, options.tree.seed) if self._settings else []
@@ -357,8 +357,8 @@ class ForestTrainer:
     @property
     def n_steps(self) -> int:
         """Number of progress records of a run that nothing ends early."""
-        n_rehearsed = len(self._settings) * len(self._splits)
-        return (1 if self._settings else 0) + n_rehearsed + len(self._numbers)
+        n_tuned = len(self._settings) * len(self._splits)
+        return (1 if self._settings else 0) + n_tuned + len(self._numbers)
 
     def run(self) -> Iterator[Progress]:
         """Train; yield after each tree. Leaving the loop early keeps the trees so far."""
@@ -446,14 +446,14 @@ class ForestTrainer:
         ]
         n_known = len(self._figures)
         is_whole, n_cut = True, 0
-        for step, figure in enumerate(self._do(work[n_known:], REHEARSAL_SHARE), n_known):
+        for step, figure in enumerate(self._do(work[n_known:], TUNING_FRACTION), n_known):
             # A trial that was cut short has no figure, and those after it may be missing.
             is_whole = is_whole and math.isfinite(figure) and not self._stoppable.is_stopped
             if is_whole:
                 self._figures.append(figure)
             self._n_told += is_whole
             n_cut += not is_whole
-            yield self._progress("rehearsal", step, self._spare, votes)
+            yield self._progress("tuning", step, self._spare, votes)
         self._stoppable = Stoppable()
         if not self._is_over():
             self._n_told += n_cut

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.execution.threads import over_rows
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, Perturbation
 from metasilvae.prediction import find_leaves, match_labels
 from metasilvae.verification.verdicts import Outcome, Stability
@@ -125,15 +125,15 @@ class GrowingForest:
         return _margins(self._sure, self._possible, self._dataset.y)
 
     @property
-    def answers(self) -> AnswerTable:
+    def predictions(self) -> PredictionTable:
         """Labels with most votes."""
-        return AnswerTable.of_best(self._cast == self._cast.max(axis=1, keepdims=True))
+        return PredictionTable.of_best(self._cast == self._cast.max(axis=1, keepdims=True))
 
     @property
     def certainty(self) -> Certainty:
-        answers = self._cast.argmax(axis=1).astype(np.int32)
+        predictions = self._cast.argmax(axis=1).astype(np.int32)
         # A sure vote is a cast vote, so a margin that is sure makes the answer the only one.
-        return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, answers) > 0)
+        return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, predictions) > 0)
 
 
 def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:
@@ -149,7 +149,7 @@ def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
     found = votes.certainty
     stability = np.where(found.is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
     is_correct = found.is_correct & (true_labels >= 0)
-    return Outcome(votes.answers, is_correct, stability, time.perf_counter() - start)
+    return Outcome(votes.predictions, is_correct, stability, time.perf_counter() - start)
 
 
 def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:

@@ -47,12 +47,12 @@ class TrainingOptions:
         What the tree is trained for.
     seed : int
         The same seed gives the same tree, byte for byte, for any number of jobs.
-    rehearse : bool
-        Choose radius_factor, caution and leaf_cost by held-out samples first, see metasilvae.training.tuning; the
-        values given here are not used then.
-    radius_factor : float
+    tune : bool
+        Choose training_epsilon_factor, robust_weight and leaf_penalty by cross-validation first, see
+        metasilvae.training.tuning; the values given here are not used then.
+    training_epsilon_factor : float
         The boxes of training are larger by this factor than those to be certified.
-    caution : float
+    robust_weight : float
         Share of the weight of correct samples that the search gives to robust ones instead: a sample that is correct
         with its whole box says more about new samples than one that is just correct.
     greedy : bool
@@ -61,7 +61,7 @@ class TrainingOptions:
         Criteria of growth, see `BLENDS`.
     seed_leaves : int
         Leaves of the largest greedily grown tree; 0 chooses by the number of samples.
-    leaf_cost : float
+    leaf_penalty : float
         What a leaf must gain, in samples.
     min_samples_leaf, max_leaves, max_depth : int
     allowed_features : int
@@ -86,13 +86,13 @@ class TrainingOptions:
 
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
-    rehearse: bool = True
-    radius_factor: float = 1.15
-    caution: float = 0.2
+    tune: bool = True
+    training_epsilon_factor: float = 1.15
+    robust_weight: float = 0.2
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
     seed_leaves: int = 0
-    leaf_cost: float = 1.0
+    leaf_penalty: float = 1.0
     min_samples_leaf: int = 3
     max_leaves: int = NO_LIMIT
     max_depth: int = NO_LIMIT
@@ -120,7 +120,7 @@ class TrainingOptions:
     def price_of_leaf(self, n_samples: int) -> float:
         """What a leaf takes off the fitness."""
         correct, stable, robust = self.fitness.weights
-        return self.leaf_cost * max(correct + robust, stable, 0.0) / n_samples
+        return self.leaf_penalty * max(correct + robust, stable, 0.0) / n_samples
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
@@ -148,9 +148,9 @@ class TrainingOptions:
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
-    ("radius_factor", 0, LARGEST),
-    ("leaf_cost", 0, LARGEST),
-    ("caution", 0, 1),
+    ("training_epsilon_factor", 0, LARGEST),
+    ("leaf_penalty", 0, LARGEST),
+    ("robust_weight", 0, 1),
     ("crossover", 0, 1),
     ("mutation_probability", 0, 1),
     ("validation", 0, 0.9),
@@ -177,20 +177,20 @@ _CHOICES = (
 )
 
 
-# Values that a rehearsal chooses.
-REHEARSED = frozenset({"radius_factor", "caution", "leaf_cost"})
+# Values that a tuning chooses.
+TUNED = frozenset({"training_epsilon_factor", "robust_weight", "leaf_penalty"})
 # What each preset changes against the defaults above.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "fast": {"rehearse": False, "generations": 0, "blends": BLENDS[:4], "polish": 1},
+    "fast": {"tune": False, "generations": 0, "blends": BLENDS[:4], "polish": 1},
     "best": {"generations": 400, "patience": 100, "population": 64, "initial_population": 64},
     # The genetic algorithm of the paper, with the parameters of the authors' program.
     "paper": {
-        "rehearse": False,
+        "tune": False,
         "greedy": False,
-        "radius_factor": 1.0,
-        "caution": 0.0,
-        "leaf_cost": 0.0,
+        "training_epsilon_factor": 1.0,
+        "robust_weight": 0.0,
+        "leaf_penalty": 0.0,
         "min_samples_leaf": 1,
         "generations": 64,
         "elitism": 1,
@@ -204,13 +204,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # A plain decision tree for comparison: grown by Gini until nothing is gained, whatever becomes of stability.
     "cart": {
-        "rehearse": False,
+        "tune": False,
         # Without boxes every sample is stable, so that accuracy alone decides.
-        "radius_factor": 0.0,
-        "caution": 0.0,
+        "training_epsilon_factor": 0.0,
+        "robust_weight": 0.0,
         "blends": (0.0,),
         "seed_leaves": LARGEST,
-        "leaf_cost": 0.0,
+        "leaf_penalty": 0.0,
         "min_samples_leaf": 1,
         "generations": 0,
         "polish": 0,
@@ -221,11 +221,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 def options_for(preset: str, **changes: Any) -> TrainingOptions:
     """Options of a preset with changes; a change that is None is left out.
 
-    Whoever sets a value that a rehearsal would choose wants no rehearsal, unless it is asked for too.
+    Whoever sets a value that a tuning would choose wants no tuning, unless it is asked for too.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
-    if REHEARSED & set(chosen):
-        chosen.setdefault("rehearse", False)
+    if TUNED & set(chosen):
+        chosen.setdefault("tune", False)
     unknown = set(chosen) - {field.name for field in fields(TrainingOptions)}
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
@@ -239,14 +239,14 @@ ALWAYS_ALL_FEATURES = 16
 # Independent trees differ by their rows too.
 INDEPENDENT_ROW_SAMPLE = 0.7
 # What a preset changes for a tree in a forest. Many cheap trees beat few elaborate ones.
-_CHEAP: dict[str, Any] = {"rehearse": True, "generations": 0, "polish": 1, "blends": (0.3,), "caution": 0.2}
+_CHEAP: dict[str, Any] = {"tune": True, "generations": 0, "polish": 1, "blends": (0.3,), "robust_weight": 0.2}
 # Where samples are few, a short search for each tree costs little and pays.
 FEW_SAMPLES = 3000
 _SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
 _SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
-    "fast": {**_CHEAP, "rehearse": False, "polish": 0},
+    "fast": {**_CHEAP, "tune": False, "polish": 0},
     "best": {**_CHEAP, "generations": 30, "polish": 2, "population": 16, "initial_population": 16},
 }
 
@@ -258,7 +258,7 @@ class ForestOptions:
     Attributes
     ----------
     tree : TrainingOptions
-        Of each tree; its seed is that of the forest, and `rehearse` asks for the rehearsal of the forest, which chooses
+        Of each tree; its seed is that of the forest, and `tune` asks for the tuning of the forest, which chooses
         what metasilvae.training.forest.SETTINGS lists.
     n_trees : int
     numbers : tuple of int or None
@@ -266,7 +266,7 @@ class ForestOptions:
         own run only.
     method : str
         "reweighted": each tree is grown on rows drawn with regard to the forest before it, see `strength` and `focus`.
-        "independent": no tree knows of another one. "auto": what the rehearsal chooses, else "reweighted".
+        "independent": no tree knows of another one. "auto": what the tuning chooses, else "reweighted".
     row_sample : float
         Rows drawn for each tree, as a share of all; 0 chooses by the method.
     strength : float
@@ -338,12 +338,12 @@ def forest_options_for(
 ) -> ForestOptions:
     """Options of a forest by the name of a preset, with changes for its trees; a change that is None is left out.
 
-    Whoever sets a value that the rehearsal would choose wants no rehearsal, unless it is asked for too.
+    Whoever sets a value that the tuning would choose wants no tuning, unless it is asked for too.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
-    if REHEARSED & set(chosen):
-        chosen.setdefault("rehearse", False)
-    tree = options_for(preset, **{**FOREST_PRESETS.get(preset, {}), "rehearse": PRESETS[preset].get("rehearse", True),
+    if TUNED & set(chosen):
+        chosen.setdefault("tune", False)
+    tree = options_for(preset, **{**FOREST_PRESETS.get(preset, {}), "tune": PRESETS[preset].get("tune", True),
                                   **FOREST_PRESETS.get(preset, {}), **chosen})  # fmt: skip
     usual = "auto" if preset in FOREST_PRESETS else "independent"
     searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}

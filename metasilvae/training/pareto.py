@@ -105,9 +105,9 @@ class TreeMetrics:
 
 def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> TreeMetrics:
     """The exact figures of a tree; unless it is large and the rows are many, more threads make it slower."""
-    tally = evaluate(model, dataset, [perturbation], jobs=jobs)[0].tally
-    assert tally is not None
-    return TreeMetrics(tally.size, tally.correct, tally.stable, tally.robust, model.n_leaves, model.max_depth)
+    counts = evaluate(model, dataset, [perturbation], jobs=jobs)[0].counts
+    assert counts is not None
+    return TreeMetrics(counts.size, counts.correct, counts.stable, counts.robust, model.n_leaves, model.max_depth)
 
 
 # Archives

@@ -43,7 +43,7 @@ class Progress:
     mean_fitness : float
         Of the population.
     score : float
-        What the search maximizes: fitness with caution and the cost of leaves. It never falls.
+        What the search maximizes: fitness with robust weight and the leaf penalty. It never falls.
     """
 
     phase: str

@@ -97,8 +97,8 @@ def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
     """Exact figures of a tree; of a forest those that a bound proves, because deciding every row may take long."""
     if not model.is_forest:
         return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
-    tally = bound(model, dataset, perturbation, jobs).tally
-    return Evaluation(model, dataset, tally.correct, perturbation, tally)
+    counts = bound(model, dataset, perturbation, jobs).counts
+    return Evaluation(model, dataset, counts.correct, perturbation, counts)
 
 
 def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
@@ -118,7 +118,7 @@ def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluati
         return evaluation
     stability = proved.stability.copy()
     stability[rows] = verify(make_query(model, dataset, perturbation).subset(rows), jobs, **control).stability
-    return replace(evaluation, tally=replace(proved, stability=stability).tally)
+    return replace(evaluation, counts=replace(proved, stability=stability).counts)
 
 
 def finish(

@@ -1,8 +1,8 @@
-"""Choosing how careful to be, by training in small on parts of the samples and testing on the others.
+"""Tuning by cross-validation: choosing how strongly to regularize a tree.
 
-How much a tree should be regularized depends on the data: where few samples can be stable, caution costs accuracy and
-buys nothing; where samples are few, it is what makes a tree hold on new ones. A rehearsal trains quickly under each of
-a few settings, on some parts of the samples, and keeps the setting with the best mean fitness on the samples left out.
+How much regularization a tree needs depends on the data. Where few samples can be stable, a robust weight costs
+accuracy and gains nothing; where samples are few, it is what makes a tree generalize. Tuning trains a quick tree for
+each candidate on each split of the samples, and keeps the candidate with the best mean fitness on the samples left out.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ from metasilvae.verification.metrics import evaluate
 # What is chosen among. The first one is the best for few samples; each of the others was the best one on some of the
 # paper's larger sets. All by cross-validation of the training splits.
 SETTINGS: tuple[dict[str, Any], ...] = (
-    {"radius_factor": 1.15, "caution": 0.2, "leaf_cost": 1.0},
-    {"radius_factor": 1.0, "caution": 0.0, "leaf_cost": 2.0},
-    {"radius_factor": 1.15, "caution": 0.1, "leaf_cost": 1.0},
-    {"radius_factor": 1.15, "caution": 0.0, "leaf_cost": 1.0},
-    {"radius_factor": 1.3, "caution": 0.1, "leaf_cost": 0.5},
+    {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "leaf_penalty": 1.0},
+    {"training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 2.0},
+    {"training_epsilon_factor": 1.15, "robust_weight": 0.1, "leaf_penalty": 1.0},
+    {"training_epsilon_factor": 1.15, "robust_weight": 0.0, "leaf_penalty": 1.0},
+    {"training_epsilon_factor": 1.3, "robust_weight": 0.1, "leaf_penalty": 0.5},
 )
 # A gain over the first setting counts if it exceeds so many standard errors.
 ERRORS = 2.0
 # Training in small.
 QUICK: dict[str, Any] = {
-    "rehearse": False, "validation": 0.0, "generations": 0, "polish": 2, "blends": (0.3, 0.1, 0.0, 1.0),
+    "tune": False, "validation": 0.0, "generations": 0, "polish": 2, "blends": (0.3, 0.1, 0.0, 1.0),
 }  # fmt: skip
 # The first tree is there at once, without regard to new samples, for a user who stops the run early.
 WARM_UP: dict[str, Any] = {
-    **QUICK, "radius_factor": 1.0, "caution": 0.0, "leaf_cost": 0.0, "polish": 1, "blends": (0.3, 0.1, 0.0),
+    **QUICK, "training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 0.0,
+    "polish": 1, "blends": (0.3, 0.1, 0.0),
 }  # fmt: skip
 # With few samples they take a moment.
 WARM_UP_GENERATIONS = 20
@@ -99,16 +100,16 @@ def choose_candidate(figures: NDArray[np.float64]) -> int:
 
 
 class TunedTrainer:
-    """A training run with a rehearsal before it; to its user the same as `metasilvae.training.evolution.Trainer`.
+    """A training run with a tuning before it; to its user the same as `metasilvae.training.evolution.Trainer`.
 
-    Phases: a first tree at once ("warm-up"), the choice ("rehearsal"), then those of a Trainer with the chosen setting.
+    Phases: a first tree at once ("warm-up"), the choice ("tuning"), then those of a Trainer with the chosen setting.
 
     Attributes
     ----------
     setting : dict or None
-        The chosen values of radius_factor, caution and leaf_cost; None before.
+        The chosen values of training_epsilon_factor, robust weight and leaf_penalty; None before.
     observe, observed : function
-        As in a Trainer. The observer does not see trees of the rehearsal, nor those of a warm-up that knows the
+        As in a Trainer. The observer does not see trees of the tuning, nor those of a warm-up that knows the
         held-out rows.
     """
 
@@ -175,8 +176,8 @@ class TunedTrainer:
             return
         self._warm_up_state = self._warm_up.state
         assert self._latest is not None
-        for step in self._rehearse():
-            yield replace(self._latest, phase="rehearsal", step=step, seconds=time.perf_counter() - self._started)
+        for step in self._tune():
+            yield replace(self._latest, phase="tuning", step=step, seconds=time.perf_counter() - self._started)
             if self._is_over():
                 return
         if not self._is_over():
@@ -185,7 +186,7 @@ class TunedTrainer:
     def _make_main(self) -> TreeTrainer:
         assert self.setting is not None
         left = max(self.options.time_limit - self._begun, TINY)
-        main = self._make_trainer(replace(self.options, rehearse=False, time_limit=left, **self.setting))
+        main = self._make_trainer(replace(self.options, tune=False, time_limit=left, **self.setting))
         self._watch(main)
         if self._main_state is not None:
             main.resume(self._main_state)
@@ -238,7 +239,7 @@ class TunedTrainer:
             self._latest = read_progress(take(document, "latest", dict))
         figures = take_array(document, "figures", "<f8")
         if figures.size != self._figures.size:
-            raise damaged("the rehearsal has another size")
+            raise damaged("the tuning has another size")
         self._figures[:] = figures.reshape(self._figures.shape)
         if document.get("setting") is not None:
             position = take(document, "setting", int)
@@ -276,7 +277,7 @@ class TunedTrainer:
         self._running.append(trainer)
         return trainer
 
-    def _rehearse(self) -> Iterator[int]:
+    def _tune(self) -> Iterator[int]:
         """Try every setting on every split, then choose; yields the number of each trial."""
 
         def figure(setting: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
@@ -332,7 +333,7 @@ def make_trainer(
     forest: Model | None = None,
 ) -> TreeTrainer | TunedTrainer:
     """The trainer that the options ask for."""
-    if options.rehearse and options.greedy and forest is None:
+    if options.tune and options.greedy and forest is None:
         return TunedTrainer(dataset, perturbation, options, jobs)
     return TreeTrainer(dataset, perturbation, options, jobs, forest)
 

@@ -86,5 +86,5 @@ def trace_curve(
     perturbation : Perturbation or None
         Whose radii epsilon multiplies; None means balls, whose radius is epsilon.
     """
-    question = make_query(model, dataset, Ball(1.0) if perturbation is None else perturbation, voting=voting)
-    return Curve(find_radii(question, jobs, limits=limits, stop=stop, on_rows=on_rows))
+    query = make_query(model, dataset, Ball(1.0) if perturbation is None else perturbation, voting=voting)
+    return Curve(find_radii(query, jobs, limits=limits, stop=stop, on_rows=on_rows))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.verification.verdicts import Stability
 from metasilvae.voting import VOTINGS, Scores
@@ -82,7 +82,7 @@ def decide_rows(
     boxes: Boxes,
     groups: OneHotGroups,
     voting: str,
-    answers: AnswerTable,
+    predictions: PredictionTable,
     *,
     limits: Limits,
     jobs: int | None = None,
@@ -109,7 +109,7 @@ def decide_rows(
         np.zeros(n_samples),
         {},
     )
-    is_member = answers.memberships(model.n_labels).astype(np.uint8)
+    is_member = predictions.memberships(model.n_labels).astype(np.uint8)
     scores = VOTINGS[voting].score(model)
     tables = number_thresholds(model, n_features)
     found = np.zeros(n_samples, dtype=np.uint8)
@@ -118,7 +118,7 @@ def decide_rows(
     def work() -> None:
         search = forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, *tables, scores.units, scores.error,
-            groups.members, groups.starts, *boxes.arrays, answers.ids, is_member, Referee(scores),
+            groups.members, groups.starts, *boxes.arrays, predictions.ids, is_member, Referee(scores),
         )  # fmt: skip
         for first in map(ROWS_PER_CHUNK.__mul__, numbers):
             if first >= n_samples:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import check_width, match_labels, predict
 from metasilvae.verification.forest import INTERRUPTED, Limits
@@ -25,7 +25,7 @@ class Evaluation:
     Attributes
     ----------
     n_correct : int
-    tally : Tally or None
+    counts : Tally or None
         Verdict counts, where there was a perturbation.
     is_interrupted : bool
         Whether rows are undecided only because the work was ended early.
@@ -35,7 +35,7 @@ class Evaluation:
     dataset: Dataset
     n_correct: int
     perturbation: Perturbation | None = None
-    tally: VerdictCounts | None = None
+    counts: VerdictCounts | None = None
     is_interrupted: bool = False
 
     @property
@@ -44,11 +44,11 @@ class Evaluation:
 
     @property
     def stability(self) -> float | None:
-        return None if self.tally is None else float(self.tally.stability)
+        return None if self.counts is None else float(self.counts.stability)
 
     @property
     def robustness(self) -> float | None:
-        return None if self.tally is None else float(self.tally.robustness)
+        return None if self.counts is None else float(self.counts.robustness)
 
     def phi(self, fitness: Fitness) -> float:
         """What the figures are worth; there must be a perturbation."""
@@ -90,32 +90,32 @@ def evaluate(
         Called with the number of rows that were done under a perturbation since the last call, by any thread.
     """
     if not perturbations:
-        answers = classify(model, dataset, voting=voting, jobs=jobs)
+        predictions = classify(model, dataset, voting=voting, jobs=jobs)
         true_labels = match_labels(model, dataset)
-        is_correct = (true_labels >= 0) & (answers.only_label[answers.ids] == true_labels)
+        is_correct = (true_labels >= 0) & (predictions.only_label[predictions.ids] == true_labels)
         return [Evaluation(model, dataset, int(is_correct.sum()))]
     evaluations = []
     for perturbation in perturbations:
         if stop is not None and stop.is_set():
             break
-        question = make_query(model, dataset, perturbation, voting=voting)
-        outcome = verify(question, jobs, limits=limits, stop=stop, on_rows=on_rows)
-        tally, is_interrupted = outcome.tally, INTERRUPTED in outcome.reasons.values()
-        evaluations.append(Evaluation(model, dataset, tally.correct, perturbation, tally, is_interrupted))
+        query = make_query(model, dataset, perturbation, voting=voting)
+        outcome = verify(query, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
+        evaluations.append(Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted))
     return evaluations
 
 
-def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> AnswerTable:
+def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> PredictionTable:
     """Answers for the rows of a data set that belongs to the model."""
     check_width(model, dataset)
     return predict(model, dataset.X, voting, jobs)
 
 
-def confusion(model: Model, dataset: Dataset, answers: AnswerTable) -> dict[tuple[str, str], int]:
+def confusion(model: Model, dataset: Dataset, predictions: PredictionTable) -> dict[tuple[str, str], int]:
     """Number of rows for each pair of true label and answer; the labels of a tied answer are joined by commas."""
-    named = [",".join(model.labels[label] for label in label_set) for label_set in answers.sets]
-    pairs, counts = np.unique(np.stack([dataset.y, answers.ids]), axis=1, return_counts=True)
+    named = [",".join(model.labels[label] for label in label_set) for label_set in predictions.sets]
+    pairs, counts = np.unique(np.stack([dataset.y, predictions.ids]), axis=1, return_counts=True)
     return {
-        (dataset.labels[label], named[answer]): int(count)
-        for (label, answer), count in zip(pairs.T, counts, strict=True)
+        (dataset.labels[label], named[prediction]): int(count)
+        for (label, prediction), count in zip(pairs.T, counts, strict=True)
     }

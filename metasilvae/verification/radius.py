@@ -32,7 +32,7 @@ from metasilvae._core.verification import forest_search, reach
 from metasilvae._core.verification import radius as kernel
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.execution.threads import over_rows, run_workers
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.prediction import predict
 from metasilvae.verification.forest import (
@@ -104,7 +104,7 @@ def find_breaking_radii(
     weights: Boxes,
     groups: OneHotGroups,
     voting: str,
-    answers: AnswerTable,
+    predictions: PredictionTable,
     *,
     limits: Limits,
     jobs: int | None = None,
@@ -134,7 +134,7 @@ def find_breaking_radii(
     numbers = itertools.count()
 
     def work() -> None:
-        searcher = _Searcher(model, X, weights, groups, voting, answers, found)
+        searcher = _Searcher(model, X, weights, groups, voting, predictions, found)
         for row in numbers:
             if row >= n_samples:
                 return
@@ -155,16 +155,16 @@ class _Searcher:
         weights: Boxes,
         groups: OneHotGroups,
         voting: str,
-        answers: AnswerTable,
+        predictions: PredictionTable,
         found: BreakingRadii,
     ) -> None:
         n_features = X.shape[1]
-        self.model, self.X, self.groups, self.answers, self.found = model, X, groups, answers, found
+        self.model, self.X, self.groups, self.predictions, self.found = model, X, groups, predictions, found
         self.weights, self.scale = weights, weights.scale
         thresholds, starts, numbers = number_thresholds(model, n_features)
         self.thresholds = thresholds
         self.features = np.repeat(np.arange(n_features, dtype=np.int32), np.diff(starts))
-        is_member = answers.memberships(model.n_labels).astype(np.uint8)
+        is_member = predictions.memberships(model.n_labels).astype(np.uint8)
         # The box that is looked at, and the answer that is expected there; the search reads them when it begins.
         self.lower, self.upper = np.zeros((1, n_features)), np.zeros((1, n_features))
         self.expected = np.zeros(1, dtype=np.int32)
@@ -225,7 +225,7 @@ class _Searcher:
     def _decide(self, row: int, radius: float, budget: Budget) -> bool | None:
         """Whether a row is stable at a radius; None if that takes too much of what is left."""
         self.lower[0], self.upper[0] = self.weights.bounds_times(row, radius)
-        self.expected[0] = self.answers.ids[row]
+        self.expected[0] = self.predictions.ids[row]
         part = budget.half()
         self.forest.begin(0)
         while True:
@@ -280,7 +280,7 @@ class Radii:
         For rows of a forest with a finite upper bound, leaves that meet just beyond it.
     """
 
-    answers: AnswerTable
+    predictions: PredictionTable
     is_correct: NDArray[np.bool_]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -296,7 +296,7 @@ class Radii:
         """The radii of some rows."""
         return replace(
             self,
-            answers=AnswerTable(self.answers.sets, self.answers.ids[rows]),
+            predictions=PredictionTable(self.predictions.sets, self.predictions.ids[rows]),
             is_correct=self.is_correct[rows],
             lower=self.lower[rows],
             upper=self.upper[rows],
@@ -310,7 +310,7 @@ class Radii:
 
 
 def find_radii(
-    question: VerificationQuery,
+    query: VerificationQuery,
     jobs: int | None = None,
     *,
     limits: Limits | None = None,
@@ -332,42 +332,42 @@ def find_radii(
     on_rows : function
         Called with the number of rows that are done since the last call, by any thread.
     """
-    check_radii(question)
-    model, X = question.searched, question.dataset.X
+    check_radii(query)
+    model, X = query.searched, query.dataset.X
     start = time.perf_counter()
-    answers = predict(model, X, question.voting, jobs)
-    is_correct = (question.true_labels >= 0) & (answers.only_label[answers.ids] == question.true_labels)
+    predictions = predict(model, X, query.voting, jobs)
+    is_correct = (query.true_labels >= 0) & (predictions.only_label[predictions.ids] == query.true_labels)
     if model.n_trees > 1:
         found = find_breaking_radii(
-            model, X, question.boxes, question.groups, question.voting, answers,
+            model, X, query.boxes, query.groups, query.voting, predictions,
             limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
         )  # fmt: skip
         return Radii(
-            answers, is_correct, _just_below(found.at_least), _just_below(found.at_most), time.perf_counter() - start,
-            found.reasons, found.leaves,
+            predictions, is_correct, _just_below(found.at_least), _just_below(found.at_most),
+            time.perf_counter() - start, found.reasons, found.leaves,
         )  # fmt: skip
     breaking = np.empty(len(X))
-    groups = question.groups
+    groups = query.groups
     group_of = np.full(X.shape[1], -1, dtype=np.int32)
     group_of[groups.members] = np.repeat(np.arange(groups.n_groups, dtype=np.int32), np.diff(groups.starts))
 
     def fill(first: int, last: int) -> None:
         kernel.fill_breaking_radii(
-            model.nodes, model.leaf_answers.ids, model.max_depth, X, *question.boxes.scale,
-            groups.members, groups.starts, group_of, answers.ids, first, last, breaking,
+            model.nodes, model.leaf_predictions.ids, model.max_depth, X, *query.boxes.scale,
+            groups.members, groups.starts, group_of, predictions.ids, first, last, breaking,
         )  # fmt: skip
 
     over_rows(fill, len(X), jobs)
     on_rows(len(X))
     radii = _just_below(breaking)
-    return Radii(answers, is_correct, radii, radii, time.perf_counter() - start)
+    return Radii(predictions, is_correct, radii, radii, time.perf_counter() - start)
 
 
 def _just_below(breaking: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isinf(breaking), np.inf, np.nextafter(breaking, 0.0))
 
 
-def find_nearest_witnesses(question: VerificationQuery, radii: Radii, jobs: int | None = None) -> Iterator[Witness]:
+def find_nearest_witnesses(query: VerificationQuery, radii: Radii, jobs: int | None = None) -> Iterator[Witness]:
     """For each row whose answer can change a nearest known perturbed sample with another answer, in order.
 
     It lies in the box with the smallest radius at which the row was found unstable, and is classified again before it
@@ -376,9 +376,9 @@ def find_nearest_witnesses(question: VerificationQuery, radii: Radii, jobs: int 
     finite = np.flatnonzero(np.isfinite(radii.upper))
     for start in range(0, len(finite), WITNESS_BATCH):
         rows = finite[start : start + WITNESS_BATCH]
-        part = replace(question.subset(rows), boxes=boxes_at(question, rows, np.nextafter(radii.upper[rows], np.inf)))
+        part = replace(query.subset(rows), boxes=boxes_at(query, rows, np.nextafter(radii.upper[rows], np.inf)))
         outcome = Outcome(
-            AnswerTable(radii.answers.sets, radii.answers.ids[rows]),
+            PredictionTable(radii.predictions.sets, radii.predictions.ids[rows]),
             radii.is_correct[rows],
             np.full(len(rows), Stability.UNSTABLE, dtype=np.uint8),
             0.0,
@@ -388,33 +388,33 @@ def find_nearest_witnesses(question: VerificationQuery, radii: Radii, jobs: int 
             yield replace(witness, row=int(rows[witness.row]))
 
 
-def boxes_at(question: VerificationQuery, rows: NDArray[np.intp], radii: NDArray[np.float64]) -> Boxes:
+def boxes_at(query: VerificationQuery, rows: NDArray[np.intp], radii: NDArray[np.float64]) -> Boxes:
     """The boxes of some rows, each with its own radius."""
-    bounds = [question.boxes.bounds_times(row, radius) for row, radius in zip(rows, radii.tolist(), strict=True)]
+    bounds = [query.boxes.bounds_times(row, radius) for row, radius in zip(rows, radii.tolist(), strict=True)]
     lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
-    return question.boxes.with_bounds(lower, upper)
+    return query.boxes.with_bounds(lower, upper)
 
 
-def has_radii(question: VerificationQuery) -> bool:
+def has_radii(query: VerificationQuery) -> bool:
     """Whether the perturbation of a question consists of radii that can be multiplied, the same for all rows."""
-    boxes, X = question.boxes, question.dataset.X
+    boxes, X = query.boxes, query.dataset.X
     return boxes.low_center is X and boxes.high_center is X
 
 
-def in_common_unit(question: VerificationQuery) -> VerificationQuery:
+def in_common_unit(query: VerificationQuery) -> VerificationQuery:
     """The question with radii of 1 if they are the same for all features: the radius of a row is then an epsilon."""
-    boxes = question.boxes
+    boxes = query.boxes
     both = np.concatenate([boxes.radius_down, boxes.radius_up])
     if np.isinf(both[0]) or not (both == both[0]).all():
-        return question
+        return query
     ones = np.ones(len(boxes.radius_down))
-    return replace(question, boxes=replace(boxes, radius_down=ones, radius_up=ones))
+    return replace(query, boxes=replace(boxes, radius_down=ones, radius_up=ones))
 
 
-def check_radii(question: VerificationQuery) -> None:
+def check_radii(query: VerificationQuery) -> None:
     """Refuse perturbations without radii, and samples that are not admissible themselves."""
-    boxes, dataset = question.boxes, question.dataset
-    if not has_radii(question):
+    boxes, dataset = query.boxes, query.dataset
+    if not has_radii(query):
         raise RequestError(
             "boxes from a file have no radii that could be multiplied; for radii, say what may be perturbed by "
             "--perturbation l_inf or --attack"
@@ -428,7 +428,7 @@ def check_radii(question: VerificationQuery) -> None:
             f"{dataset.X[row, feature]:g} does not lie in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
             "a radius needs rows that do: widen the range"
         )
-    groups = question.groups
+    groups = query.groups
     for first, last in zip(groups.starts[:-1], groups.starts[1:], strict=True):
         values = dataset.X[:, groups.members[first:last]]
         is_one_hot = ((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)

@@ -27,17 +27,17 @@ _SYNTAX = re.compile(r"\s*([a-z]+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s
 
 
 def _accuracy(outcome: Outcome) -> tuple[Fraction, Fraction]:
-    return outcome.tally.accuracy, outcome.tally.accuracy
+    return outcome.counts.accuracy, outcome.counts.accuracy
 
 
 def _stability(outcome: Outcome) -> tuple[Fraction, Fraction]:
-    tally = outcome.tally
-    return tally.stability, Fraction(tally.stable + tally.no_info, tally.size)
+    counts = outcome.counts
+    return counts.stability, Fraction(counts.stable + counts.no_info, counts.size)
 
 
 def _robustness(outcome: Outcome) -> tuple[Fraction, Fraction]:
-    tally = outcome.tally
-    return tally.robustness, Fraction(tally.robust + outcome.undecided_correct, tally.size)
+    counts = outcome.counts
+    return counts.robustness, Fraction(counts.robust + outcome.undecided_correct, counts.size)
 
 
 METRICS: dict[str, Callable[[Outcome], tuple[Fraction, Fraction]]] = {

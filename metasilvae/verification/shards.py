@@ -27,7 +27,7 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
 from metasilvae.formats.fingerprints import of_boxes, of_dataset, of_model
 from metasilvae.io.storage import display_name, read_source
-from metasilvae.model import AnswerTable, LabelSet
+from metasilvae.model import LabelSet, PredictionTable
 from metasilvae.verification.forest import Limits
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.verdicts import Outcome, Stability, Verdict
@@ -86,7 +86,7 @@ def plan_pieces(n_rows: int) -> list[Shard]:
 
 
 def verify_in_pieces(
-    question: VerificationQuery,
+    query: VerificationQuery,
     executor: TaskExecutor,
     limits: Limits | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
@@ -95,30 +95,30 @@ def verify_in_pieces(
 
     Once the executor is stopped, rows whose tasks are not done stay undecided, as far as they need a search.
     """
-    n_rows = question.dataset.n_samples
+    n_rows = query.dataset.n_samples
     pieces = plan_pieces(n_rows)
-    shared = executor.share(question)
+    shared = executor.share(query)
     # Pieces are of equal size but for one row.
     tasks = [(shared, piece, limits) for piece in pieces]
     results = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
     rows = [piece.take_rows(n_rows) for piece in pieces]
     outcomes = [
-        _give_up(question.subset(places)) if outcome is None else outcome
+        _give_up(query.subset(places)) if outcome is None else outcome
         for places, outcome in zip(rows, results, strict=True)
     ]
     return join_outcomes(rows, outcomes)
 
 
-def _verify_piece(question: VerificationQuery, piece: Shard, limits: Limits | None) -> Outcome:
-    part = question.subset(piece.take_rows(question.dataset.n_samples))
+def _verify_piece(query: VerificationQuery, piece: Shard, limits: Limits | None) -> Outcome:
+    part = query.subset(piece.take_rows(query.dataset.n_samples))
     return verify(part, 1, limits=limits, stop=Abandonment())
 
 
-def _give_up(question: VerificationQuery) -> Outcome:
+def _give_up(query: VerificationQuery) -> Outcome:
     """What can be said without a search."""
     stopped = threading.Event()
     stopped.set()
-    return verify(question, 1, stop=stopped)
+    return verify(query, 1, stop=stopped)
 
 
 def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
@@ -136,17 +136,17 @@ def _join(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome | Radii])
     ids: list[NDArray[np.int32]] = []
     reasons: dict[int, str] = {}
     for places, outcome in zip(rows, outcomes, strict=True):
-        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.answers.sets]
-        ids.append(np.array(own_numbers, dtype=np.int32)[outcome.answers.ids])
+        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.predictions.sets]
+        ids.append(np.array(own_numbers, dtype=np.int32)[outcome.predictions.ids])
         reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
-    answers = AnswerTable(tuple(numbers), _place(rows, ids))
+    predictions = PredictionTable(tuple(numbers), _place(rows, ids))
     arrays = {
         each.name: _place(rows, [getattr(outcome, each.name) for outcome in outcomes])
         for each in fields(outcomes[0])
         if isinstance(getattr(outcomes[0], each.name), np.ndarray)
     }
     seconds = sum(outcome.seconds for outcome in outcomes)
-    return {"answers": answers, "seconds": seconds, "reasons": dict(sorted(reasons.items())), **arrays}
+    return {"predictions": predictions, "seconds": seconds, "reasons": dict(sorted(reasons.items())), **arrays}
 
 
 def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -171,7 +171,7 @@ _MOST_LISTED = 8
 VERDICTS, RADII = "verdicts", "radii"
 # Of rows, features, trees, shards: more than can be written down.
 _MOST = 2**53
-_ROW_KINDS = {"row": int, "label": str, "answer": list}
+_ROW_KINDS = {"row": int, "label": str, "prediction": list}
 _SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
 
 
@@ -226,11 +226,9 @@ class ShardNote:
     content: str = VERDICTS
 
     @classmethod
-    def of(
-        cls, question: VerificationQuery, shard: Shard, limits: dict[str, float], content: str = VERDICTS
-    ) -> ShardNote:
+    def of(cls, query: VerificationQuery, shard: Shard, limits: dict[str, float], content: str = VERDICTS) -> ShardNote:
         """The note for a shard of a question about all rows."""
-        model, dataset = question.model, question.dataset
+        model, dataset = query.model, query.dataset
         return cls(
             shard.number,
             shard.count,
@@ -238,7 +236,7 @@ class ShardNote:
             dataset.n_features,
             of_model(model),
             of_dataset(dataset),
-            of_boxes(replace(question.boxes, groups=question.groups), dataset),
+            of_boxes(replace(query.boxes, groups=query.groups), dataset),
             limits,
             model.is_forest,
             model.n_trees,
@@ -261,7 +259,7 @@ class MergedModel:
 
 
 @dataclass(frozen=True)
-class MergedQuestion:
+class MergedQuery:
     """What all shards are about; the samples themselves are not known and stand as zeros."""
 
     model: MergedModel
@@ -350,7 +348,7 @@ def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
             raise TypeError(key)
 
 
-def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outcome | Radii]:
+def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuery, str, Outcome | Radii]:
     """The question, the perturbation and the outcome or radii of all rows; shards may come in any order."""
     shards = sorted(shards, key=lambda shard: shard.note.number)
     _check_fit(shards)
@@ -369,23 +367,23 @@ def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuestion, str, Outc
         y[places] = [place[row["label"]] for row in shard.rows]
     X = np.broadcast_to(np.float64(0), (note.n_rows, note.n_features))
     model = MergedModel(summary["model"], labels, note.is_forest, note.n_trees, note.n_leaves, note.max_depth)
-    question = MergedQuestion(model, Dataset(X, y, labels, None, summary["data"]), summary["voting"])
-    return question, summary["perturbation"], found
+    query = MergedQuery(model, Dataset(X, y, labels, None, summary["data"]), summary["voting"])
+    return query, summary["perturbation"], found
 
 
 def _labels_in(shards: Iterable[ShardFile]) -> Iterable[str]:
     for shard in shards:
         for row in shard.rows:
             yield row["label"]
-            yield from row["answer"]
+            yield from row["prediction"]
 
 
-def _answers_of(shard: ShardFile, place: dict[str, int]) -> tuple[AnswerTable, NDArray[np.bool_]]:
+def _predictions_of(shard: ShardFile, place: dict[str, int]) -> tuple[PredictionTable, NDArray[np.bool_]]:
     sets: dict[LabelSet, int] = {}
-    answers = [tuple(place[label] for label in row["answer"]) for row in shard.rows]
-    ids = np.array([sets.setdefault(answer, len(sets)) for answer in answers], dtype=np.int32)
-    is_correct = np.array([row["answer"] == [row["label"]] for row in shard.rows], dtype=np.bool_)
-    return AnswerTable(tuple(sets), ids), is_correct
+    predictions = [tuple(place[label] for label in row["prediction"]) for row in shard.rows]
+    ids = np.array([sets.setdefault(prediction, len(sets)) for prediction in predictions], dtype=np.int32)
+    is_correct = np.array([row["prediction"] == [row["label"]] for row in shard.rows], dtype=np.bool_)
+    return PredictionTable(tuple(sets), ids), is_correct
 
 
 def _reasons_of(shard: ShardFile) -> dict[int, str]:
@@ -394,7 +392,7 @@ def _reasons_of(shard: ShardFile) -> dict[int, str]:
 
 def _outcome_of(shard: ShardFile, place: dict[str, int]) -> Outcome:
     stability = np.array([_STABILITY[row["verdict"]] for row in shard.rows], dtype=np.uint8)
-    return Outcome(*_answers_of(shard, place), stability, shard.summary["seconds"], _reasons_of(shard))
+    return Outcome(*_predictions_of(shard, place), stability, shard.summary["seconds"], _reasons_of(shard))
 
 
 def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
@@ -403,7 +401,7 @@ def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
 
     lower = numbers(row["radius"] for row in shard.rows)
     upper = numbers(row.get("at_most", row["radius"]) for row in shard.rows)
-    return Radii(*_answers_of(shard, place), lower, upper, shard.summary["seconds"], _reasons_of(shard))
+    return Radii(*_predictions_of(shard, place), lower, upper, shard.summary["seconds"], _reasons_of(shard))
 
 
 def _check_fit(shards: Sequence[ShardFile]) -> None:

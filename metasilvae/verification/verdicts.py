@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.common.status import Stability
-from metasilvae.model import AnswerTable
+from metasilvae.model import PredictionTable
 
 
 class Verdict(enum.IntEnum):
@@ -81,7 +81,7 @@ class Outcome:
         Time of each row, where rows are decided one by one.
     """
 
-    answers: AnswerTable
+    predictions: PredictionTable
     is_correct: NDArray[np.bool_]
     stability: NDArray[np.uint8]
     seconds: float
@@ -100,9 +100,9 @@ class Outcome:
             for each in fields(self)
             if isinstance(getattr(self, each.name), np.ndarray)
         }
-        answers = AnswerTable(self.answers.sets, self.answers.ids[rows])
+        predictions = PredictionTable(self.predictions.sets, self.predictions.ids[rows])
         reasons = {item: self.reasons[row] for item, row in enumerate(rows.tolist()) if row in self.reasons}
-        return replace(self, answers=answers, reasons=reasons, **arrays)
+        return replace(self, predictions=predictions, reasons=reasons, **arrays)
 
     @cached_property
     def verdicts(self) -> NDArray[np.uint8]:
@@ -112,7 +112,7 @@ class Outcome:
         return np.where(self.is_correct, when_correct[self.stability], when_wrong[self.stability])
 
     @cached_property
-    def tally(self) -> VerdictCounts:
+    def counts(self) -> VerdictCounts:
         verdicts = np.bincount(self.verdicts, minlength=len(Verdict))
         stability = np.bincount(self.stability, minlength=len(Stability))
         n_correct = int(self.is_correct.sum())

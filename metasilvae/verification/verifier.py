@@ -20,7 +20,7 @@ from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.execution.threads import over_rows
-from metasilvae.model import AnswerTable, LabelSet, Model
+from metasilvae.model import LabelSet, Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups, Perturbation
 from metasilvae.prediction import check_width, match_labels, predict
 from metasilvae.verification.forest import Limits, decide_rows
@@ -87,7 +87,7 @@ def make_query(
 
 
 def verify(
-    question: VerificationQuery,
+    query: VerificationQuery,
     jobs: int | None = None,
     *,
     limits: Limits | None = None,
@@ -107,22 +107,22 @@ def verify(
     on_rows : function
         Called with the number of rows that were decided or given up since the last call, by any thread.
     """
-    model, X = question.searched, question.dataset.X
+    model, X = query.searched, query.dataset.X
     start = time.perf_counter()
-    answers = predict(model, X, question.voting, jobs)
-    is_known = question.true_labels >= 0
-    is_correct = is_known & (answers.only_label[answers.ids] == question.true_labels)
+    predictions = predict(model, X, query.voting, jobs)
+    is_known = query.true_labels >= 0
+    is_correct = is_known & (predictions.only_label[predictions.ids] == query.true_labels)
     if model.n_trees == 1:
-        stability = _check_tree(question, answers, jobs)
+        stability = _check_tree(query, predictions, jobs)
         on_rows(len(X))
-        return Outcome(answers, is_correct, stability, time.perf_counter() - start)
+        return Outcome(predictions, is_correct, stability, time.perf_counter() - start)
     found = decide_rows(
-        model, question.boxes, question.groups, question.voting, answers,
+        model, query.boxes, query.groups, query.voting, predictions,
         limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
     )  # fmt: skip
-    _refuse_inadmissible(question, np.flatnonzero(~found.is_admissible))
+    _refuse_inadmissible(query, np.flatnonzero(~found.is_admissible))
     return Outcome(
-        answers,
+        predictions,
         is_correct,
         found.stability,
         time.perf_counter() - start,
@@ -132,18 +132,18 @@ def verify(
     )
 
 
-def _check_tree(question: VerificationQuery, answers: AnswerTable, jobs: int | None) -> NDArray[np.uint8]:
-    tree, X = question.searched, question.dataset.X
-    if question.groups.n_groups:
+def _check_tree(query: VerificationQuery, predictions: PredictionTable, jobs: int | None) -> NDArray[np.uint8]:
+    tree, X = query.searched, query.dataset.X
+    if query.groups.n_groups:
         rows = np.arange(len(X), dtype=np.int64)
-        found = _search(question, answers.ids, rows, np.empty((3, 0, X.shape[1])), jobs)
-        _refuse_inadmissible(question, rows[found == SearchStatus.INADMISSIBLE])
+        found = _search(query, predictions.ids, rows, np.empty((3, 0, X.shape[1])), jobs)
+        _refuse_inadmissible(query, rows[found == SearchStatus.INADMISSIBLE])
         return np.where(found == SearchStatus.FOUND, Stability.UNSTABLE, Stability.STABLE).astype(np.uint8)
     stability = np.empty(len(X), dtype=np.uint8)
 
     def check(first: int, last: int) -> None:
         reach.check_stability(
-            tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays, answers.ids,
+            tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays, predictions.ids,
             first, last, stability,
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ class Witness:
         near as the leaves that were found allow.
     lower, upper : float64 arrays, shape (n_features,)
         The part of the row's box in which every sample gets this other answer for the same reason.
-    answer, perturbed_answer : tuple of int
+    answer, perturbed_prediction : tuple of int
         Label sets for the sample and for the point.
     """
 
@@ -171,57 +171,57 @@ class Witness:
     point: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    answer: LabelSet
-    perturbed_answer: LabelSet
+    prediction: LabelSet
+    perturbed_prediction: LabelSet
 
 
-def find_witnesses(question: VerificationQuery, outcome: Outcome, jobs: int | None = None) -> Iterator[Witness]:
+def find_witnesses(query: VerificationQuery, outcome: Outcome, jobs: int | None = None) -> Iterator[Witness]:
     """A witness for every unstable row, in order; each is classified again before it is handed out."""
     unstable = np.flatnonzero(outcome.stability == Stability.UNSTABLE)
     for start in range(0, len(unstable), WITNESS_BATCH):
         rows = unstable[start : start + WITNESS_BATCH].astype(np.int64)
-        regions = np.empty((3, len(rows), question.dataset.n_features))
-        if question.model.n_trees > 1:
-            _fill_regions(question, outcome, rows, regions, jobs)
+        regions = np.empty((3, len(rows), query.dataset.n_features))
+        if query.model.n_trees > 1:
+            _fill_regions(query, outcome, rows, regions, jobs)
         else:
-            _search(question, outcome.answers.ids, rows, regions, jobs)
+            _search(query, outcome.predictions.ids, rows, regions, jobs)
         points, lowers, uppers = regions
-        perturbed = predict(question.model, points, question.voting)
+        perturbed = predict(query.model, points, query.voting)
         for item, row in enumerate(rows):
-            answer = outcome.answers.sets[outcome.answers.ids[row]]
-            perturbed_answer = perturbed.sets[perturbed.ids[item]]
-            if answer == perturbed_answer or not _is_allowed(question, row, points[item]):
+            prediction = outcome.predictions.sets[outcome.predictions.ids[row]]
+            perturbed_prediction = perturbed.sets[perturbed.ids[item]]
+            if prediction == perturbed_prediction or not _is_allowed(query, row, points[item]):
                 raise AssertionError(f"row {row}: the witness does not bear out the verdict UNSTABLE")
-            yield Witness(int(row), points[item], lowers[item], uppers[item], answer, perturbed_answer)
+            yield Witness(int(row), points[item], lowers[item], uppers[item], prediction, perturbed_prediction)
 
 
-def _is_allowed(question: VerificationQuery, row: int, point: NDArray[np.float64]) -> bool:
+def _is_allowed(query: VerificationQuery, row: int, point: NDArray[np.float64]) -> bool:
     """Whether the perturbation can turn a row into a point."""
-    lower, upper = question.boxes.bounds(row)
-    domains = question.boxes.domains
+    lower, upper = query.boxes.bounds(row)
+    domains = query.boxes.domains
     return (
         bool((lower <= point).all() and (point <= upper).all())
         and all(domains.holds(feature, point[[feature]]).all() for feature in domains.features)
-        and all(sorted(point[group]) == [0] * (len(group) - 1) + [1] for group in question.groups.lists)
+        and all(sorted(point[group]) == [0] * (len(group) - 1) + [1] for group in query.groups.lists)
     )
 
 
 def _search(
-    question: VerificationQuery,
+    query: VerificationQuery,
     expected: NDArray[np.int32],
     rows: NDArray[np.int64],
     regions: NDArray[np.float64],
     jobs: int | None,
 ) -> NDArray[np.uint8]:
-    tree = question.searched
-    right_starts = question.boxes.domains.right_starts(tree)
+    tree = query.searched
+    right_starts = query.boxes.domains.right_starts(tree)
     found = np.empty(len(rows), dtype=np.uint8)
 
     def search(first: int, last: int) -> None:
         reach.find_witnesses(
-            tree.nodes, tree.leaf_answers.ids, tree.max_depth, *question.boxes.arrays,
-            question.groups.members, question.groups.starts, right_starts,
-            question.dataset.X, expected, rows, first, last, found, *regions,
+            tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays,
+            query.groups.members, query.groups.starts, right_starts,
+            query.dataset.X, expected, rows, first, last, found, *regions,
         )  # fmt: skip
 
     over_rows(search, len(rows), jobs)
@@ -229,28 +229,28 @@ def _search(
 
 
 def _fill_regions(
-    question: VerificationQuery,
+    query: VerificationQuery,
     outcome: Outcome,
     rows: NDArray[np.int64],
     regions: NDArray[np.float64],
     jobs: int | None,
 ) -> None:
-    forest = question.searched
-    right_starts = question.boxes.domains.right_starts(forest)
+    forest = query.searched
+    right_starts = query.boxes.domains.right_starts(forest)
 
     def fill(first: int, last: int) -> None:
         reach.fill_regions(
-            forest.nodes, forest.parents, forest.leaf_nodes, *question.boxes.arrays,
-            question.groups.members, question.groups.starts, right_starts,
-            question.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
+            forest.nodes, forest.parents, forest.leaf_nodes, *query.boxes.arrays,
+            query.groups.members, query.groups.starts, right_starts,
+            query.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
         )  # fmt: skip
 
     over_rows(fill, len(rows), jobs)
 
 
-def _refuse_inadmissible(question: VerificationQuery, rows: NDArray[np.int64]) -> None:
+def _refuse_inadmissible(query: VerificationQuery, rows: NDArray[np.int64]) -> None:
     if len(rows):
         raise PerturbationError(
-            f"{question.dataset.source}: row {question.dataset.number_of(rows[0])}: no point of its box has one-hot "
+            f"{query.dataset.source}: row {query.dataset.number_of(rows[0])}: no point of its box has one-hot "
             "groups (in each tier one feature 1, the others 0); check --tiers, or enlarge the perturbation"
         )

@@ -59,8 +59,8 @@ class _Stopwatch:
 def _judge(model: Model, rows: Dataset, epsilon: float, voting: str | None = None) -> dict[str, Any]:
     """Numbers of rows by verdict, decided exactly, and what that took."""
     watch = _Stopwatch()
-    tally = verify(make_query(model, rows, Ball(epsilon), voting=voting), 1, limits=Limits(steps=STEPS_PER_ROW)).tally
-    counts = {name: getattr(tally, name) for name in ("size", "correct", "stable", "robust", "no_info")}
+    counts = verify(make_query(model, rows, Ball(epsilon), voting=voting), 1, limits=Limits(steps=STEPS_PER_ROW)).counts
+    counts = {name: getattr(counts, name) for name in ("size", "correct", "stable", "robust", "no_info")}
     return {**counts, "processor": watch.read()["processor"]}
 
 

@@ -30,14 +30,14 @@ WEIGHTS = """
 phi = w accuracy + (1 - w) stability, w from 0 to 1. Accuracy / stability in per cent on the test split, which chooses
 nothing; {seeds}. At w = 0 one leaf is best, it is stable everywhere. Stability mostly stays at w = 1, because the
 standard setting gives part of the weight of accuracy to rows that are right within their whole box; where the
-rehearsal turns that off, it falls. The bands are quartiles.
+tuning turns that off, it falls. The bands are quartiles.
 """
 
 CONVERGENCE = """
 phi of the best tree so far on the training rows, with the boxes of the training, step by step, for two presets.
 `{published}` is the genetic algorithm of the paper with the parameters of its program; a step is a generation. A step
-of `{preset}` is a tree that is grown, a setting that is rehearsed, a generation, or a round of polishing. Its phi may
-fall from one phase to the next: after the rehearsal boxes are larger, and leaves cost something.
+of `{preset}` is a tree that is grown, a setting that is tuned, a generation, or a round of polishing. Its phi may
+fall from one phase to the next: after the tuning boxes are larger, and leaves cost something.
 """
 
 VARIANCE = """

@@ -118,7 +118,7 @@ def fuzz_shard(content: bytes) -> None:
     with standard_input(content) as source:
         shard = read_shard(source)
     _, _, found = merge_shards([shard])
-    require(len(found.answers.ids) == shard.note.n_rows, "not one result for each row")
+    require(len(found.predictions.ids) == shard.note.n_rows, "not one result for each row")
 
 
 def fuzz_checkpoint(content: bytes) -> None:

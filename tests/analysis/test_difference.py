@@ -31,8 +31,8 @@ from metasilvae.voting import choose_voting
 single_trees = models(max_trees=1, max_splits=5)
 
 
-def named(model: Model, answer: tuple[int, ...]) -> frozenset[str]:
-    return frozenset(model.labels[label] for label in answer)
+def named(model: Model, prediction: tuple[int, ...]) -> frozenset[str]:
+    return frozenset(model.labels[label] for label in prediction)
 
 
 def values_that_matter(trees: tuple[Model, ...], feature: int, lower: float, upper: float) -> list[float]:
@@ -49,22 +49,22 @@ def check_regions(first: Model, second: Model, domain: Domain, difference: Model
         values_that_matter((first, second), f, domain.lower[f], domain.upper[f]) for f in range(first.n_features)
     ]
     for point in itertools.product(*columns):
-        answers = named(first, classify(first, point)), named(second, classify(second, point))
+        predictions = named(first, classify(first, point)), named(second, classify(second, point))
         homes = [
             region
             for region in difference.regions
             if all(a <= x <= b for a, x, b in zip(region.lower, point, region.upper, strict=True))
         ]
-        n_different += answers[0] != answers[1]
-        assert len(homes) == (answers[0] != answers[1])
+        n_different += predictions[0] != predictions[1]
+        assert len(homes) == (predictions[0] != predictions[1])
         if homes:
-            assert (frozenset(homes[0].first), frozenset(homes[0].second)) == answers
+            assert (frozenset(homes[0].first), frozenset(homes[0].second)) == predictions
     assert (difference.result is Result.EQUAL) == (n_different == 0)
 
 
 @settings(max_examples=300)
 @given(st.data())
-def test_regions_are_exactly_where_answers_differ(data: st.DataObject) -> None:
+def test_regions_are_exactly_where_predictions_differ(data: st.DataObject) -> None:
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     first, second = (random_model(rng, max_splits=8, n_features=2) for _ in range(2))
     bounds = data.draw(st.sampled_from([(-math.inf, math.inf), (-1, 1), (0, math.inf), (0.5, 0.5)]))
@@ -108,8 +108,8 @@ def test_forests_are_proved_equal_tree_by_tree(voting: str) -> None:
         other = join_trees([trees[0], *trees[::-1]])
         found = compare(forest, other, voting=voting)
         for region in found.regions:
-            answers = [predict(model, region.point[None], voting) for model in (forest, other)]
-            sets = [table.sets[table.ids[0]] for table in answers]
+            predictions = [predict(model, region.point[None], voting) for model in (forest, other)]
+            sets = [table.sets[table.ids[0]] for table in predictions]
             assert sets[0] != sets[1]
         if found.result is Result.DIFFERENT:
             assert found.regions
@@ -131,12 +131,12 @@ def check_forests(first: Model, second: Model, domain: Domain, voting: str | Non
     found = compare(first, second, domain, voting=voting)
     assert found.result is (Result.DIFFERENT if differs_somewhere(first, second, domain, votings) else Result.EQUAL)
     for region in found.regions:
-        answers = [
+        predictions = [
             named(model, elect(model, region.point.tolist(), each))
             for model, each in zip((first, second), votings, strict=True)
         ]
-        assert answers == [frozenset(region.first), frozenset(region.second)]
-        assert answers[0] != answers[1]
+        assert predictions == [frozenset(region.first), frozenset(region.second)]
+        assert predictions[0] != predictions[1]
         assert (domain.lower <= region.point).all()
         assert (region.point <= domain.upper).all()
     return found.result
@@ -209,10 +209,10 @@ def test_shared_trees_make_no_work() -> None:
 
 def test_leaves_of_forests_are_compared_by_what_they_contribute() -> None:
     forest = make_model([(0, 1.0, [1, 0], [0, 1]), [2, 1]])
-    same_answers = make_model([(0, 1.0, [3, 1], [1, 5]), [9, 1]])
+    same_predictions = make_model([(0, 1.0, [3, 1], [1, 5]), [9, 1]])
     same_shares = make_model([(0, 1.0, [7, 0], [0, 3]), [6, 3]])
-    assert compare(forest, same_answers, voting="max").result is Result.EQUAL
-    assert compare(forest, same_answers, voting="average").result is not Result.EQUAL
+    assert compare(forest, same_predictions, voting="max").result is Result.EQUAL
+    assert compare(forest, same_predictions, voting="average").result is not Result.EQUAL
     assert compare(forest, same_shares, voting="average").result is Result.EQUAL
 
 

@@ -170,8 +170,8 @@ def test_command(tree: str, rows: str, tmp_path: Path) -> None:
     assert not report.endswith("\n\n")
     for row in document["rows"]:
         point = write(tmp_path, "point.csv", ",".join(map(repr, row["point"])))
-        answer = run("predict", tree, point, "--label-column", "none").stdout.strip()
-        assert answer == ",".join(row["perturbed_answer"])
+        prediction = run("predict", tree, point, "--label-column", "none").stdout.strip()
+        assert prediction == ",".join(row["perturbed_prediction"])
     assert "0 of 7 rows are unstable\n" in run("explain", tree, rows, "--epsilon", "0").stdout
     assert "say what may be perturbed" in run("explain", tree, rows, code=2).stderr
     attack = write(tmp_path, "attack.toml", "[default]\nradius = 0.1\n")

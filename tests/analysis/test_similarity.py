@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from support.oracles import classify, make_model, random_model
 
-from metasilvae.analysis.summaries import count_equal_answers
+from metasilvae.analysis.summaries import count_equal_predictions
 from metasilvae.cli import main
 from metasilvae.dataset import Dataset
 from metasilvae.formats.silva_models import write_model
@@ -39,7 +39,7 @@ def run(folder, *names: str, options: tuple[str, ...] = ()):
     ("other", "expected"),
     [("first", "1"), ("swapped labels", "1"), ("later", "0.75"), ("tied", "0.5"), ("other labels", "0.5")],
 )
-def test_share_of_equal_answers(folder, other, expected):
+def test_share_of_equal_predictions(folder, other, expected):
     result = run(folder, "first", other, "d.csv")
     assert result.exit_code == 0, result.output
     assert result.output == f"Similarity: {expected}\n"
@@ -86,4 +86,4 @@ def test_agrees_with_the_oracle():
         dataset = Dataset(X, np.zeros(40, dtype=np.int32), ("a",))
         named = [[{model.labels[label] for label in classify(model, x)} for x in X] for model in pair]
         expected = sum(one == other for one, other in zip(*named, strict=True))
-        assert count_equal_answers(pair, dataset).tolist() == [[40, expected], [expected, 40]]
+        assert count_equal_predictions(pair, dataset).tolist() == [[40, expected], [expected, 40]]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.command import TREE, run, write
-from support.oracles import LARGEST, answer_of, classify, leaf_of, make_model, models, nest, random_model
+from support.oracles import LARGEST, classify, leaf_of, make_model, models, nest, prediction_of, random_model
 
 from metasilvae.analysis.difference import Domain, Result, compare
 from metasilvae.analysis.simplification import simplify
@@ -36,7 +36,7 @@ domains = st.sampled_from([(-math.inf, math.inf), (-1.0, 1.0), (0.0, math.inf), 
 
 @settings(max_examples=400)
 @given(st.integers(0, 2**32), domains)
-def test_trees_answer_the_same_in_the_domain(seed: int, bounds: tuple[float, float]) -> None:
+def test_trees_prediction_the_same_in_the_domain(seed: int, bounds: tuple[float, float]) -> None:
     tree = random_model(random.Random(seed), max_splits=12)
     domain = Domain.between(*bounds, 2)
     simple = simplify(tree, domain)
@@ -47,8 +47,8 @@ def test_trees_answer_the_same_in_the_domain(seed: int, bounds: tuple[float, flo
     again = simplify(simple, domain)
     assert again.n_nodes == simple.n_nodes
     # No test is left that one could do without: each has a sample on either side that needs it.
-    answers = {classify(tree, point) for point in points_that_matter(tree, domain)}
-    if len(answers) == 1:
+    predictions = {classify(tree, point) for point in points_that_matter(tree, domain)}
+    if len(predictions) == 1:
         assert simple.n_leaves == 1
 
 
@@ -107,7 +107,7 @@ def test_forests_keep_what_their_voting_looks_at() -> None:
 
 def test_counts_stay_such_that_files_can_hold_them() -> None:
     simple = simplify(make_model([(0, 1.0, [2**53, 1], [2**53, 0])]))
-    assert answer_of(nest(simple)) == (0,)
+    assert prediction_of(nest(simple)) == (0,)
     assert simple.leaf_values.max() <= 2**53
 
 

@@ -41,18 +41,18 @@ def trained(*options: object, output: Path) -> bytes:
 
 
 def test_seeds_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    options = ["--seeds", "1..5", "--validation", "0.2", "--no-rehearse"]
+    options = ["--seeds", "1..5", "--validation", "0.2", "--no-tune"]
     expected = trained(*options, output=tmp_path / "here.silva")
     assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected
 
 
 def test_a_forest_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    options = ["--trees", "6", "--no-rehearse", "--validation", "0.2"]
+    options = ["--trees", "6", "--no-tune", "--validation", "0.2"]
     expected = trained(*options, output=tmp_path / "here.silva")
     assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected
 
 
-@pytest.mark.parametrize("options", [["--seeds", "1..4", "--no-rehearse"], ["--trees", "6", "--preset", "fast"]])
+@pytest.mark.parametrize("options", [["--seeds", "1..4", "--no-tune"], ["--trees", "6", "--preset", "fast"]])
 def test_a_checkpoint_goes_to_a_cluster_and_back(
     options: list[str], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +77,7 @@ def test_rows_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_worker_killed_in_the_middle_changes_nothing(cluster: Cluster, observer: Any, tmp_path: Path) -> None:
-    options = ["builtin:digits/train", "t.silva", "--epsilon", "1", "--no-rehearse", "--seeds", "1..12"]
+    options = ["builtin:digits/train", "t.silva", "--epsilon", "1", "--no-tune", "--seeds", "1..12"]
     options += ["--max-iteration", "12", "--patience", "0"]
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
@@ -181,8 +181,8 @@ def test_an_interrupt_ends_searches_on_a_cluster(cluster: Cluster, observer: Any
     assert out.splitlines()[1:] == [f"{row},a,a,NO-INFO,interrupted" for row in range(64)]
     # Each worker has one thread; that it answers shows that its search has ended.
     workers = list(observer.processing())
-    answers = [observer.submit(os.getpid, workers=[worker], pure=False) for worker in workers]
-    assert len({answer.result(timeout=120) for answer in answers}) == len(workers)
+    predictions = [observer.submit(os.getpid, workers=[worker], pure=False) for worker in workers]
+    assert len({prediction.result(timeout=120) for prediction in predictions}) == len(workers)
 
 
 def test_an_interrupt_keeps_the_trees_that_are_done(
@@ -196,7 +196,7 @@ def test_an_interrupt_keeps_the_trees_that_are_done(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(ProgressBar, "show", interrupt)
-    words = [*TRAINING[1:], "--trees", "500", "--no-rehearse", "--scheduler", cluster.address]
+    words = [*TRAINING[1:], "--trees", "500", "--no-tune", "--scheduler", cluster.address]
     found = run("train", TRAINING[0], tmp_path / "f.silva", *words, code=130)
     model = read_model(str(tmp_path / "f.silva"))
     assert 5 <= model.n_trees < 500
@@ -205,7 +205,7 @@ def test_an_interrupt_keeps_the_trees_that_are_done(
     )
 
 
-def test_nobody_answers(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_predictions(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="needs dask[distributed]")
     monkeypatch.setattr(executors, "CONNECT_TIMEOUT", 0.2)
     with socket.socket() as taken:
@@ -230,14 +230,14 @@ class TestShardsOfTrain:
         parts = [tmp_path / f"part-{number}.silva" for number in (1, 2)]
         for number, part in enumerate(parts, 1):
             found = run(
-                "train", TRAINING[0], part, *TRAINING[1:], "--no-rehearse", "--seeds", "3..5", "--shard", f"{number}/2"
+                "train", TRAINING[0], part, *TRAINING[1:], "--no-tune", "--seeds", "3..5", "--shard", f"{number}/2"
             )
             assert found.exit_code == 0
         run("assemble", tmp_path / "forest.silva", *parts)
         forest = read_model(str(tmp_path / "forest.silva"))
         assert (read_model(str(parts[0])).n_trees, read_model(str(parts[1])).n_trees) == (1, 2)
         for position, seed in enumerate((3, 4, 5)):
-            alone = trained("--no-rehearse", "--seed", seed, output=tmp_path / "alone.silva")
+            alone = trained("--no-tune", "--seed", seed, output=tmp_path / "alone.silva")
             assert format_model(forest.tree(position)).encode() == alone
 
     def test_a_report_of_a_share(self, tmp_path: Path) -> None:
@@ -247,6 +247,6 @@ class TestShardsOfTrain:
         assert f"kept all 2 trees in {tmp_path / 'p.silva'}" in found.stdout
 
     def test_on_a_cluster(self, cluster: Cluster, tmp_path: Path) -> None:
-        options = ["--no-rehearse", "--seeds", "1..4", "--shard", "2/2"]
+        options = ["--no-tune", "--seeds", "1..4", "--shard", "2/2"]
         expected = trained(*options, output=tmp_path / "here.silva")
         assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected

@@ -74,7 +74,7 @@ def test_confusion(tree: str, rows: str) -> None:
     (confusion,) = document["confusions"]
     assert confusion["model"] == tree
     assert sum(cell["rows"] for cell in confusion["counts"]) == 7
-    assert {"label": "c", "answer": "bb,c", "rows": 1} in confusion["counts"]
+    assert {"label": "c", "prediction": "bb,c", "rows": 1} in confusion["counts"]
 
 
 def test_a_forest_is_verified_within_limits(forest: str, tmp_path: Path) -> None:

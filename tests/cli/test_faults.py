@@ -123,12 +123,12 @@ def test_an_end_while_writing(number: signal.Signals, folder: Path) -> None:
     program = f"""
         import os
         from metasilvae.cli import main
-        from metasilvae.report import answers
+        from metasilvae.output.text import evaluations
         def hesitate(*arguments):
             yield "half of a result"
             os.kill(os.getpid(), {int(number)})
             yield "the other half"
-        answers.ANSWER_FORMATS["text"] = hesitate
+        evaluations.PREDICTION_FORMATS["text"] = hesitate
         main(["predict", "tree.silva", "rows.csv", "-o", "answers.txt"])
     """
     before = sorted(os.listdir(folder))

@@ -102,7 +102,7 @@ def test_a_tree_in_a_pipe_leaves_standard_output_alone(tmp_path: Path) -> None:
     assert "no other one beats" in result.stderr
 
 
-@pytest.mark.parametrize("options", [["--no-rehearse"], [], ["--validation", "0.25"]])
+@pytest.mark.parametrize("options", [["--no-tune"], [], ["--validation", "0.25"]])
 def test_an_interrupt_writes_the_archive_so_far(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

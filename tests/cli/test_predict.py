@@ -9,28 +9,28 @@ from pathlib import Path
 import pytest
 from support.command import ROWS, TREE, run, write
 
-ANSWERS = ["a", "a,bb", "bb,c", "a,bb,c", "bb,c", "a", "a"]
+PREDICTIONS = ["a", "a,bb", "bb,c", "a,bb,c", "bb,c", "a", "a"]
 
 
-def test_one_answer_a_line(tree: str, rows: str) -> None:
-    assert run("predict", tree, rows).stdout.splitlines() == ANSWERS
+def test_one_prediction_a_line(tree: str, rows: str) -> None:
+    assert run("predict", tree, rows).stdout.splitlines() == PREDICTIONS
 
 
 def test_csv(tree: str, rows: str) -> None:
     lines = run("predict", tree, rows, "--format", "csv").stdout.splitlines()
-    assert lines[:3] == ["row,label,answer", "0,a,a", '1,bb,"a,bb"']
+    assert lines[:3] == ["row,label,prediction", "0,a,a", '1,bb,"a,bb"']
     assert len(lines) == 8
 
 
 def test_jsonl(tree: str, rows: str) -> None:
     records = [json.loads(line) for line in run("predict", tree, rows, "--format", "jsonl").stdout.splitlines()]
-    assert [",".join(record["answer"]) for record in records] == ANSWERS
-    assert records[4] == {"row": 4, "label": "bb", "answer": ["bb", "c"]}
+    assert [",".join(record["prediction"]) for record in records] == PREDICTIONS
+    assert records[4] == {"row": 4, "label": "bb", "prediction": ["bb", "c"]}
 
 
 def test_to_a_file(tree: str, rows: str, tmp_path: Path) -> None:
     assert run("predict", tree, rows, "--output", tmp_path / "answers.txt").stdout == ""
-    assert (tmp_path / "answers.txt").read_text().splitlines() == ANSWERS
+    assert (tmp_path / "answers.txt").read_text().splitlines() == PREDICTIONS
 
 
 def test_an_input_is_not_replaced(tree: str, rows: str) -> None:
@@ -39,9 +39,9 @@ def test_an_input_is_not_replaced(tree: str, rows: str) -> None:
 
 
 def test_either_file_from_standard_input(tree: str, rows: str) -> None:
-    assert run("predict", tree, "-", stdin=ROWS).stdout.splitlines() == ANSWERS
-    assert run("predict", "-", rows, stdin=TREE).stdout.splitlines() == ANSWERS
-    assert run("predict", tree, "-", stdin=gzip.compress(ROWS.encode())).stdout.splitlines() == ANSWERS
+    assert run("predict", tree, "-", stdin=ROWS).stdout.splitlines() == PREDICTIONS
+    assert run("predict", "-", rows, stdin=TREE).stdout.splitlines() == PREDICTIONS
+    assert run("predict", tree, "-", stdin=gzip.compress(ROWS.encode())).stdout.splitlines() == PREDICTIONS
 
 
 def test_messages_call_standard_input_by_name(tree: str) -> None:
@@ -78,7 +78,7 @@ def test_labels_unknown_to_the_model_do_not_matter(tree: str, tmp_path: Path) ->
 def test_the_label_can_stand_anywhere(tree: str, tmp_path: Path, words: list[str]) -> None:
     lines = [",".join([*line.split(",")[1:], line.split(",")[0]]) for line in ROWS.splitlines()[1:]]
     rows = write(tmp_path, "r.csv", "\n".join(["u,v,class", *lines]))
-    assert run("predict", tree, rows, *words).stdout.splitlines() == ANSWERS
+    assert run("predict", tree, rows, *words).stdout.splitlines() == PREDICTIONS
 
 
 def test_rows_without_labels(tree: str, tmp_path: Path) -> None:
@@ -86,14 +86,14 @@ def test_rows_without_labels(tree: str, tmp_path: Path) -> None:
     for text in (lines, ["# 7 2", *lines], ["u,v", *lines]):
         rows = write(tmp_path, "r.csv", "\n".join(text))
         result = run("predict", tree, rows, "--label-column", "none")
-        assert (result.stdout.splitlines(), result.stderr) == (ANSWERS, "")
+        assert (result.stdout.splitlines(), result.stderr) == (PREDICTIONS, "")
     assert run("predict", tree, rows, "--label-column", "none", "--format", "csv").stdout.splitlines()[:3] == [
-        "row,answer",
+        "row,prediction",
         "0,a",
         '1,"a,bb"',
     ]
     first = run("predict", tree, rows, "--label-column", "none", "--format", "jsonl").stdout.splitlines()[0]
-    assert json.loads(first) == {"row": 0, "answer": ["a"]}
+    assert json.loads(first) == {"row": 0, "prediction": ["a"]}
 
 
 def test_a_single_column_without_labels(tmp_path: Path) -> None:

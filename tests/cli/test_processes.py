@@ -15,7 +15,7 @@ import pytest
 from support.command import HARD_FOREST, ROWS, TREE
 from support.processes import COMMAND, finish, start
 
-ANSWERS = "a\na,bb\nbb,c\na,bb,c\nbb,c\na\na\n"
+PREDICTIONS = "a\na,bb\nbb,c\na,bb,c\nbb,c\na\na\n"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_installed_script(folder: Path) -> None:
     if not script.exists():
         pytest.skip("metasilvae is not installed beside this Python")
     found = subprocess.run([script, "predict", "tree.silva", "rows.csv"], cwd=folder, capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (0, ANSWERS)
+    assert (found.returncode, found.stdout) == (0, PREDICTIONS)
 
 
 def test_help_imports_nothing_heavy(folder: Path) -> None:
@@ -58,16 +58,16 @@ def test_help_imports_nothing_heavy(folder: Path) -> None:
 
 
 def test_data_from_a_pipe(folder: Path) -> None:
-    assert finish(start("predict", "tree.silva", "-", cwd=folder, stdin=subprocess.PIPE), ROWS) == (0, ANSWERS, "")
+    assert finish(start("predict", "tree.silva", "-", cwd=folder, stdin=subprocess.PIPE), ROWS) == (0, PREDICTIONS, "")
 
 
 def test_a_model_from_a_pipe(folder: Path) -> None:
-    assert finish(start("predict", "-", "rows.csv", cwd=folder, stdin=subprocess.PIPE), TREE) == (0, ANSWERS, "")
+    assert finish(start("predict", "-", "rows.csv", cwd=folder, stdin=subprocess.PIPE), TREE) == (0, PREDICTIONS, "")
 
 
 def test_a_file_as_standard_input(folder: Path) -> None:
     with (folder / "rows.csv").open() as stdin:
-        assert finish(start("predict", "tree.silva", "-", cwd=folder, stdin=stdin)) == (0, ANSWERS, "")
+        assert finish(start("predict", "tree.silva", "-", cwd=folder, stdin=stdin)) == (0, PREDICTIONS, "")
 
 
 def test_inputs_that_can_be_read_only_once(folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_closed_streams(folder: Path) -> None:
         "error: <stdin>: standard input is closed; give a path or pipe a file in\n",
     )
     assert run(">&-", "predict", "tree.silva", "rows.csv", "-o", "answers.txt") == (0, "")
-    assert (folder / "answers.txt").read_text() == ANSWERS
+    assert (folder / "answers.txt").read_text() == PREDICTIONS
 
 
 @pytest.fixture
@@ -226,12 +226,12 @@ def test_interrupt_while_writing(folder: Path) -> None:
     program = """
         import os, signal
         from metasilvae.cli import main
-        from metasilvae.report import answers
+        from metasilvae.output.text import evaluations
         def hesitate(*arguments):
             yield "half of a result"
             os.kill(os.getpid(), signal.SIGINT)
             yield "the other half"
-        answers.ANSWER_FORMATS["text"] = hesitate
+        evaluations.PREDICTION_FORMATS["text"] = hesitate
         main(["predict", "tree.silva", "rows.csv", "-o", "answers.txt"])
     """
     before = sorted(os.listdir(folder))

@@ -28,8 +28,8 @@ def test_radii_fit_the_verdicts(tree: str, rows: str) -> None:
             verdicts = read_csv(run("verify", tree, rows, "--epsilon", repr(epsilon), "--format", "csv").stdout)
             verdict = verdicts[int(record["row"])]
             assert (verdict["verdict"] in ("ROBUST", "VULNERABLE")) == is_stable
-            assert verdict["answer"] == record["answer"]
-        assert record["correct"] == str(int(record["label"] == record["answer"]))
+            assert verdict["prediction"] == record["prediction"]
+        assert record["correct"] == str(int(record["label"] == record["prediction"]))
 
 
 def test_reports(tree: str, rows: str, tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_nearest_witnesses_are_data(tree: str, rows: str, tmp_path: Path) -> Non
     run("verify", tree, rows, "--radius", "--counterexamples", target)
     witnesses = read_csv(target.read_text())
     assert len(witnesses) == 7
-    answers = run("predict", tree, target).stdout.splitlines()
-    assert answers == [witness["#perturbed_answer"] for witness in witnesses]
-    assert all(witness["#answer"] != witness["#perturbed_answer"] for witness in witnesses)
+    predictions = run("predict", tree, target).stdout.splitlines()
+    assert predictions == [witness["#perturbed_prediction"] for witness in witnesses]
+    assert all(witness["#prediction"] != witness["#perturbed_prediction"] for witness in witnesses)
 
 
 def test_weights(tree: str, rows: str, tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_radii_of_a_forest_fit_the_verdicts(hard_forest: tuple[str, str], tmp_pa
         for epsilon, is_stable in ((radius, True), (math.nextafter(radius, math.inf), False)):
             report = run("verify", *hard_forest, "--epsilon", repr(epsilon), "--format", "csv").stdout
             assert (read_csv(report)[int(record["row"])]["verdict"] in ("ROBUST", "VULNERABLE")) == is_stable
-    answers = run("predict", hard_forest[0], target).stdout.splitlines()
-    assert answers == [witness["#perturbed_answer"] for witness in read_csv(target.read_text())]
+    predictions = run("predict", hard_forest[0], target).stdout.splitlines()
+    assert predictions == [witness["#perturbed_prediction"] for witness in read_csv(target.read_text())]
     curve = read_csv(run("evaluate", *hard_forest, "--curve", "--format", "csv").stdout)
     assert [float(line["epsilon"]) for line in curve] == sorted({float(record["radius"]) for record in records})
     assert "of 6 rows are unstable" in run("explain", *hard_forest, "--epsilon", "0.5").stdout

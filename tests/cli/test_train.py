@@ -26,7 +26,7 @@ from metasilvae.training.protocol import Progress
 from metasilvae.verification.objective import Fitness
 
 IRIS = "builtin:iris/train"
-SHORT = ["--no-rehearse", "--max-iteration", "3", "--population-max-size", "8", "--population-initial-size", "8"]
+SHORT = ["--no-tune", "--max-iteration", "3", "--population-max-size", "8", "--population-initial-size", "8"]
 # Every option of the C program, with each of its values somewhere.
 AS_TYPED_FOR_C = [
     "--fitness", "linear", "0.1", "0.9", "0", "0.1", "0", "0", "0", "0", "0", "0",
@@ -59,7 +59,7 @@ def test_options_as_typed_for_the_c_program() -> None:
         elitism=2,
         aggressiveness=0.5,
         allowed_features=3,
-        rehearse=False,
+        tune=False,
     )
     others = request(
         "--epsilon", "1", "--select", "uniform", "--mutation", "none", "--mutation-probability", "encourage-variance",
@@ -90,21 +90,21 @@ def test_a_preset_is_changed_by_given_options_only(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rehearses"),
+    ("arguments", "tunes"),
     [
         ([], True),
-        (["--rehearse"], True),
-        (["--no-rehearse"], False),
-        (["--leaf-cost", "1"], False),
-        (["--caution", "0", "--no-rehearse"], False),
+        (["--tune"], True),
+        (["--no-tune"], False),
+        (["--leaf-penalty", "1"], False),
+        (["--robust-weight", "0", "--no-tune"], False),
         (["--population-generator", "greedy"], True),
         (["--population-generator", "blank"], False),
         (["--preset", "paper"], False),
         (["--preset", "cart"], False),
     ],
 )
-def test_what_is_given_is_not_rehearsed(arguments: list[str], rehearses: bool) -> None:
-    assert request("--epsilon", "0.1", *arguments).options.rehearse == rehearses
+def test_what_is_given_is_not_tuned(arguments: list[str], tunes: bool) -> None:
+    assert request("--epsilon", "0.1", *arguments).options.tune == tunes
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_the_log_has_a_record_for_each_step(tmp_path: Path) -> None:
     for seed in (4, 5):
         own = [record for record in records if record["seed"] == seed]
         assert [record["step"] for record in own if record["phase"] == "generation"] == [0, 1, 2]
-        scores = [record["score"] for record in own if record["phase"] not in ("warm-up", "rehearsal")]
+        scores = [record["score"] for record in own if record["phase"] not in ("warm-up", "tuning")]
         assert scores == sorted(scores)
     names = {"fitness", "accuracy", "stability", "robustness", "leaves", "seconds", "offspring", "mean_fitness"}
     assert names <= set(records[0])
@@ -196,7 +196,7 @@ def test_a_study_over_seeds_keeps_the_best(tmp_path: Path) -> None:
         found[seed] = (float(text.splitlines()[5].split()[2]), -read_model(str(path)).n_leaves)
     kept = int(
         re.search(
-            r"kept the model of seed (\d+), the best by phi on the training rows less the cost of leaves", result.stdout
+            r"kept the model of seed (\d+), the best by phi on the training rows less the leaf penalty", result.stdout
         )[1]
     )
     assert found[kept] == max(found.values())
@@ -235,7 +235,7 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
     assert result.stderr.startswith("warning: no --epsilon is given")
     assert "the tree is trained for accuracy alone" in result.stderr
     assert "perturbation  l_inf 0\n" in result.stdout
-    result = run("train", IRIS, tmp_path / "f.silva", "--trees", "2", "--preset", "fast", "--no-rehearse")
+    result = run("train", IRIS, tmp_path / "f.silva", "--trees", "2", "--preset", "fast", "--no-tune")
     assert "the forest is trained for accuracy alone" in result.stderr
 
 
@@ -247,8 +247,8 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
         (["--perturbation", "l_inf", "1", "--fitness", "linear", *"0123456789"], "leave --perturbation or --fitness"),
         (["--epsilon", "1", "--seeds", "1,1"], "'1,1': names seed 1 twice; the same seed gives the same model"),
         (["--epsilon", "1", "--seeds", "1..5,3"], "names seed 3 twice"),
-        (["--rehearse", "--caution", "0.1"], "--rehearse and --caution exclude each other"),
-        (["--rehearse", "--population-generator", "blank"], "--rehearse and --population-generator blank exclude"),
+        (["--tune", "--robust-weight", "0.1"], "--tune and --robust-weight exclude each other"),
+        (["--tune", "--population-generator", "blank"], "--tune and --population-generator blank exclude"),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing"),
         (["--fitness", "linear", "0", "1"], "expected 'linear E CORRECT WRONG"),
         (["--fitness", "linear", *"012345678x"], "'x' is not a number"),

@@ -17,7 +17,7 @@ from metasilvae.errors import OutputError
 from metasilvae.formats.silva_models import read_model
 
 QUICK = ["builtin:iris/train", "tree.silva", "--epsilon", "0.1", "--preset", "fast", "--no-manifest"]
-ENDLESS = ["builtin:iris/train", "tree.silva", "--epsilon", "0.1", "--no-rehearse", "--max-iteration", "10000000"]
+ENDLESS = ["builtin:iris/train", "tree.silva", "--epsilon", "0.1", "--no-tune", "--max-iteration", "10000000"]
 needs_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 
 

@@ -16,7 +16,7 @@ IRIS = "builtin:iris/train"
 
 def test_a_forest_is_written_and_described(tmp_path: Path) -> None:
     output, log = tmp_path / "forest.silva", tmp_path / "steps.jsonl"
-    result = run("train", IRIS, str(output), "--epsilon", "0.1", "--trees", "6", "--no-rehearse", "--seed", "2",
+    result = run("train", IRIS, str(output), "--epsilon", "0.1", "--trees", "6", "--no-tune", "--seed", "2",
                  "--test", "builtin:iris/test", "--log", str(log))  # fmt: skip
     model = read_model(str(output))
     assert (model.n_trees, model.is_forest) == (6, True)
@@ -35,7 +35,7 @@ def test_a_forest_is_written_and_described(tmp_path: Path) -> None:
 def test_figures_that_take_too_long_are_lower_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metasilvae.cli.train.REPORT_SECONDS", 1e-9)
     monkeypatch.setattr("threading.Timer.start", lambda timer: timer.function())
-    words = ["--epsilon", "0.4", "--trees", "6", "--no-rehearse", "--seed", "2"]
+    words = ["--epsilon", "0.4", "--trees", "6", "--no-tune", "--seed", "2"]
     told = run("train", IRIS, str(tmp_path / "f.silva"), *words).stdout
     assert "stability and robustness are at least as shown: " in told
     monkeypatch.undo()
@@ -57,7 +57,7 @@ def test_jobs_do_not_change_the_file(jobs: int, tmp_path: Path) -> None:
 
 
 def test_seeds_give_a_study_of_forests(tmp_path: Path) -> None:
-    result = run("train", IRIS, str(tmp_path / "f"), "--epsilon", "0.1", "--trees", "3", "--no-rehearse",
+    result = run("train", IRIS, str(tmp_path / "f"), "--epsilon", "0.1", "--trees", "3", "--no-tune",
                  "--seeds", "1..3")  # fmt: skip
     assert "3 seeds" in result.stdout
     assert "at least as shown: only what votes prove at once is counted here\n" in result.stdout
@@ -70,8 +70,8 @@ def test_options_reach_the_trees() -> None:
     options = asked.options_of(4)
     assert (options.n_trees, options.row_sample, options.method) == (9, 0.5, "independent")
     assert (options.tree.allowed_features, options.tree.generations, options.tree.seed) == (3, 7, 4)
-    assert request("--epsilon", "0.1", "--trees", "9").options.tree.rehearse
-    assert not request("--epsilon", "0.1", "--trees", "9", "--leaf-cost", "2").options.tree.rehearse
+    assert request("--epsilon", "0.1", "--trees", "9").options.tree.tune
+    assert not request("--epsilon", "0.1", "--trees", "9", "--leaf-penalty", "2").options.tree.tune
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_contradictions_are_wrong_usage(arguments: list[str], message: str, tmp_
 
 
 def test_shards_make_the_trees_of_the_whole_forest(tmp_path: Path) -> None:
-    common = ("--epsilon", "0.1", "--trees", "7", "--forest-method", "independent", "--no-rehearse")
+    common = ("--epsilon", "0.1", "--trees", "7", "--forest-method", "independent", "--no-tune")
     run("train", IRIS, tmp_path / "whole", *common)
     for number in (1, 2, 3):
         run("train", IRIS, tmp_path / f"part{number}", *common, "--shard", f"{number}/3")

@@ -23,9 +23,9 @@ ENDLESS = ["--epsilon", "1", "--max-iteration", "1000000", "--patience", "0"]
     [
         (signal.SIGINT, 130, 1, []),
         (signal.SIGINT, 130, 20, []),
-        (signal.SIGINT, 130, 1, ["--no-rehearse"]),
-        (signal.SIGINT, 130, 20, ["--no-rehearse", "--jobs", "2"]),
-        (signal.SIGTERM, 143, 20, ["--no-rehearse", "--jobs", "1"]),
+        (signal.SIGINT, 130, 1, ["--no-tune"]),
+        (signal.SIGINT, 130, 20, ["--no-tune", "--jobs", "2"]),
+        (signal.SIGTERM, 143, 20, ["--no-tune", "--jobs", "1"]),
         (signal.SIGINT, 130, 1, ["--preset", "paper"]),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_signal_writes_the_best_tree_so_far(
     assert model.n_leaves == records[-1]["leaves"]
 
 
-@pytest.mark.parametrize(("n_records", "arguments"), [(1, []), (12, ["--no-rehearse"])])
+@pytest.mark.parametrize(("n_records", "arguments"), [(1, []), (12, ["--no-tune"])])
 def test_a_signal_writes_the_trees_so_far(n_records: int, arguments: list[str], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     process = start("train", "builtin:digits/train", "f.silva", "--epsilon", "1", "--trees", "5000", *arguments,

@@ -294,7 +294,7 @@ def test_requirements_in_every_format(tree: str, rows: str, tmp_path: Path) -> N
     [
         ("r.json", "{"),
         ("r.JSONL", '{"row": 0'),
-        ("r.csv", "row,label,answer,verdict,reason\n0,a,a,ROBUST,\n1,bb,"),
+        ("r.csv", "row,label,prediction,verdict,reason\n0,a,a,ROBUST,\n1,bb,"),
         ("r.text", "model  "),
         ("r.silva", "Classifier "),
         ("r.txt", "Classifier "),
@@ -307,7 +307,9 @@ def test_the_suffix_of_the_output_tells_its_form(tree: str, rows: str, tmp_path:
     assert result.stdout.startswith("model   ")  # the summary for people goes to standard output
     # A format that was asked for wins.
     run("verify", tree, rows, "--epsilon", 0.1, "--output", tmp_path / name, "--format", "jsonl")
-    assert (tmp_path / name).read_text().startswith('{"row": 0, "label": "a", "answer": ["a"], "verdict": "ROBUST"}\n')
+    assert (
+        (tmp_path / name).read_text().startswith('{"row": 0, "label": "a", "prediction": ["a"], "verdict": "ROBUST"}\n')
+    )
 
 
 def test_a_terminal_gets_text_and_a_pipe_silvas_report(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +342,7 @@ def test_counterexamples_are_silvas_boxes_on_request(tree: str, rows: str, tmp_p
 
 def test_no_counterexamples_no_rows(tree: str, rows: str, tmp_path: Path) -> None:
     run("verify", tree, rows, "--counterexamples", tmp_path / "none.csv")
-    assert (tmp_path / "none.csv").read_text() == "label,x0,x1,#row,#answer,#perturbed_answer\n"
+    assert (tmp_path / "none.csv").read_text() == "label,x0,x1,#row,#prediction,#perturbed_prediction\n"
 
 
 def test_counterexamples_can_go_to_a_pipe(tree: str, rows: str, tmp_path: Path) -> None:
@@ -356,7 +358,7 @@ class TestForests:
         rows = write(tmp_path, "r.csv", self.ROWS)
         words = ["--epsilon", 0.2, "--counterexamples", tmp_path / "c.csv", "--format", "csv"]
         assert run("verify", forest, rows, *words).stdout.splitlines() == [
-            "row,label,answer,verdict,reason", '0,a,a,ROBUST,', '1,b,"a,b",VULNERABLE,', "2,a,a,FRAGILE,",
+            "row,label,prediction,verdict,reason", '0,a,a,ROBUST,', '1,b,"a,b",VULNERABLE,', "2,a,a,FRAGILE,",
         ]  # fmt: skip
         assert (tmp_path / "c.csv").read_text().splitlines()[1:] == ['a,0.5000000000000001,0.0,2,a,"a,b"']
         assert run("predict", forest, tmp_path / "c.csv").stdout == "a,b\n"
@@ -462,7 +464,7 @@ def test_counterexamples_are_data_that_bear_out_the_verdicts(tree: str, rows: st
     for record, found in zip(written, after, strict=True):
         row = int(record["#row"])
         label, *values = ROWS.splitlines()[row + 1].split(",")
-        assert found["answer"] == record["#perturbed_answer"] != record["#answer"] == before[row]
+        assert found["prediction"] == record["#perturbed_prediction"] != record["#prediction"] == before[row]
         assert found["label"] == record["label"] == label
         for name, value in zip(("x0", "x1"), map(float, values), strict=True):
             assert value - 0.1 <= float(record[name]) <= value + 0.1

@@ -1,4 +1,4 @@
-"""The trainer's kernels: incremental tallies against full verification, the sweep against building every candidate."""
+"""The trainer's kernels: incremental counts against full verification, the sweep against building every candidate."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.training_problems import WEIGHTS, Problem, full_tallies, model_of, random_problem
+from support.training_problems import WEIGHTS, Problem, full_counts, model_of, random_problem
 
 from metasilvae._core.training.evolution import Individual, Workspace
 
 
 def check_invariants(individual: Individual, problem: Problem) -> None:
     feature, threshold, left, right, counts = individual.nodes()
-    assert individual.counts == full_tallies(individual, problem)
+    assert individual.counts == full_counts(individual, problem)
     assert individual.n_leaves == int((feature < 0).sum())
     samples_at = {0: np.arange(problem.dataset.n_samples)}
     for node in range(len(feature)):
@@ -49,7 +49,7 @@ def random_operation(rng: np.random.Generator, tree: Individual, donor: Individu
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_tallies_stay_exact_over_long_sequences_of_operations(seed: int) -> None:
+def test_counts_stay_exact_over_long_sequences_of_operations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, n_samples=None if seed % 3 else 200)
     samples = problem.samples
@@ -58,7 +58,7 @@ def test_tallies_stay_exact_over_long_sequences_of_operations(seed: int) -> None
     tree, donor = (Individual(samples).become_leaf(workspace) for _ in range(2))
     for step in range(60):
         random_operation(rng, tree, donor, objective, workspace)
-        assert tree.counts == full_tallies(tree, problem)
+        assert tree.counts == full_counts(tree, problem)
         if step % 10 == 0:
             check_invariants(tree, problem)
             tree, donor = donor, Individual(samples).become(tree)
@@ -87,7 +87,7 @@ def score_with(tree: Individual, problem: Problem, objective, workspace, node: i
     candidate = Individual(problem.samples).take_nodes(features, thresholds, left, right, objective, workspace)
     if candidate.n_nodes != len(features):
         return None
-    correct, stable, robust = full_tallies(candidate, problem)
+    correct, stable, robust = full_counts(candidate, problem)
     return correct, stable, robust
 
 
@@ -108,20 +108,20 @@ def test_the_sweep_finds_the_best_split_of_all(seed: int, weights: tuple[float, 
     found = tree.best_split(leaf, objective, workspace)
     n = problem.dataset.n_samples
     scores = [
-        sum(w / n * count for w, count in zip(weights, tallies, strict=True))
+        sum(w / n * count for w, count in zip(weights, counts, strict=True))
         for feature in range(problem.dataset.n_features)
         for threshold in all_thresholds(problem, feature)
-        if (tallies := score_with(tree, problem, objective, workspace, leaf, feature, threshold)) is not None
+        if (counts := score_with(tree, problem, objective, workspace, leaf, feature, threshold)) is not None
     ]
     if found is None:
         assert not scores
         return
     assert found[2] == pytest.approx(max(scores), abs=1e-12)
-    tallies = score_with(tree, problem, objective, workspace, leaf, found[0], found[1])
-    assert tallies is not None
-    assert found[2] == pytest.approx(sum(w / n * c for w, c in zip(weights, tallies, strict=True)), abs=1e-12)
+    counts = score_with(tree, problem, objective, workspace, leaf, found[0], found[1])
+    assert counts is not None
+    assert found[2] == pytest.approx(sum(w / n * c for w, c in zip(weights, counts, strict=True)), abs=1e-12)
     tree.grow(leaf, objective, workspace)
-    assert tree.counts == tallies
+    assert tree.counts == counts
 
 
 def gini(counts: np.ndarray) -> float:
@@ -197,8 +197,8 @@ def test_a_moved_test_scores_as_promised_where_no_leaf_changes(seed: int, weight
         return
     after = model_of(tree, problem)
     if after.n_nodes == before.n_nodes and all(
-        after.leaf_answers.sets[a] == before.leaf_answers.sets[b]
-        for a, b in zip(after.leaf_answers.ids, before.leaf_answers.ids, strict=True)
+        after.leaf_predictions.sets[a] == before.leaf_predictions.sets[b]
+        for a, b in zip(after.leaf_predictions.ids, before.leaf_predictions.ids, strict=True)
     ):
         assert tree.fitness(objective) == pytest.approx(found[2], abs=1e-12)
         assert counts_before.sum() > 0

@@ -26,7 +26,7 @@ def test_a_debug_build_checks_bounds() -> None:
     expected = np.zeros(3, dtype=np.int32)
     with pytest.raises(IndexError):
         reach.check_stability(
-            tree.nodes, tree.leaf_answers.ids, 1, *bounds, expected, 0, 3, np.empty(2, dtype=np.uint8)
+            tree.nodes, tree.leaf_predictions.ids, 1, *bounds, expected, 0, 3, np.empty(2, dtype=np.uint8)
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.training_problems import full_tallies, random_problem
+from support.training_problems import full_counts, random_problem
 
 from metasilvae._core.training.evolution import Individual, Objective, Reproduction, TrainingSet, Workspace
 
@@ -242,7 +242,7 @@ def test_offspring_keep_to_the_limits_and_know_their_figures(seed: int, mutation
             assert child.n_leaves == (feature < 0).sum() <= max_leaves
             if child.n_leaves > 1:
                 assert counts[feature < 0].sum(axis=1).min() >= min_leaf
-            assert child.counts == full_tallies(child, problem)
+            assert child.counts == full_counts(child, problem)
 
 
 def test_stopped_work_leaves_a_whole_tree() -> None:

@@ -75,5 +75,5 @@ def test_the_shipped_model_is_what_its_script_makes() -> None:
 
 def test_the_shipped_model_is_good_and_not_robust() -> None:
     tree, dataset = read_model("builtin:iris/tree.silva"), read_dataset("builtin:iris/test")
-    tally = verify(make_query(tree, dataset, Ball(0.1))).tally
-    assert (tally.correct, tally.stable, tally.robust) == (29, 27, 27)
+    counts = verify(make_query(tree, dataset, Ball(0.1))).counts
+    assert (counts.correct, counts.stable, counts.robust) == (29, 27, 27)

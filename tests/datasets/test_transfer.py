@@ -145,13 +145,13 @@ def test_a_login_page_is_refused_before_it_is_read(site: Site, target: Path) -> 
     assert not part_of(target).exists()
 
 
-def test_an_endless_answer(site: Site, target: Path) -> None:
+def test_an_endless_prediction(site: Site, target: Path) -> None:
     site.files["/a.bin"], site.tells_length = CONTENT * 2, False
     with pytest.raises(TransferError, match="more bytes come than"):
         run(remote(site), target)
 
 
-def test_an_endless_answer_of_unknown_size(site: Site, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_prediction_of_unknown_size(site: Site, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 1000)
     site.tells_length = False
     with pytest.raises(TransferError, match="more bytes come than"):

@@ -146,7 +146,7 @@ class TestTrouble:
         with pytest.raises(ClusterError, match="metasilvae is not installed on a worker"):
             call(cluster.address, tasks.fail, error)
 
-    def test_nobody_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nobody_predictions(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="needs dask[distributed]")
         monkeypatch.setattr(executors, "CONNECT_TIMEOUT", 0.2)
         with socket.socket() as taken:

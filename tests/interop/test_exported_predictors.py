@@ -32,7 +32,7 @@ from metasilvae.voting import VOTINGS
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def answers(model: Model, X: np.ndarray, voting: str) -> list[list[str]]:
+def predictions(model: Model, X: np.ndarray, voting: str) -> list[list[str]]:
     found = predict(model, np.ascontiguousarray(X, dtype=np.float64), voting)
     return [[model.labels[label] for label in found.sets[number]] for number in found.ids]
 
@@ -74,11 +74,11 @@ IDS = [f"{model.n_trees} trees, {model.n_labels} labels, {voting}" for model, vo
 
 @given(models())
 @settings(max_examples=60)
-def test_whole_weights_add_up_to_the_same_answers(model: Model) -> None:
+def test_whole_weights_add_up_to_the_same_predictions(model: Model) -> None:
     rows = np.clip(rows_for(model), -1e300, 1e300)
     for voting in votings_of(model):
         module = run_python(PREDICTOR_EXPORTERS["python"](model, None, voting))
-        assert [module["predict"](row) for row in rows.tolist()] == answers(model, rows, voting)
+        assert [module["predict"](row) for row in rows.tolist()] == predictions(model, rows, voting)
 
 
 def test_weights_that_are_too_long_are_refused() -> None:
@@ -107,7 +107,7 @@ def test_python_source(data: st.DataObject) -> None:
     voting = data.draw(st.sampled_from(votings_of(model)))
     row = data.draw(points(model))
     module = run_python(PREDICTOR_EXPORTERS["python"](model, None, voting))
-    assert module["predict"](row) == answers(model, np.array([row]), voting)[0]
+    assert module["predict"](row) == predictions(model, np.array([row]), voting)[0]
     assert module["LABELS"] == list(model.labels)
 
 
@@ -117,7 +117,7 @@ def test_python_source_as_a_program(tmp_path: Path) -> None:
     rows = rows_for(SAMPLES[2])[:40]
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist())
     found = subprocess.run([sys.executable, path], input=text, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == [",".join(labels) for labels in answers(SAMPLES[2], rows, "average")]
+    assert found.stdout.split() == [",".join(labels) for labels in predictions(SAMPLES[2], rows, "average")]
     refusals = {
         "1": "1 numbers, expected 3",
         "1,x,2": "could not convert string to float: 'x'",
@@ -152,9 +152,9 @@ def ask_c(library: Any, model: Model, X: np.ndarray) -> list[list[str]]:
     found = []
     for row in np.ascontiguousarray(X):
         marks = (ctypes.c_ubyte * model.n_labels)()
-        n_answers = library.model_predict(row.ctypes.data_as(ctypes.c_void_p), marks)
+        n_predictions = library.model_predict(row.ctypes.data_as(ctypes.c_void_p), marks)
         found.append([label for label, mark in zip(labels, marks, strict=True) if mark])
-        assert n_answers == len(found[-1])
+        assert n_predictions == len(found[-1])
     return found
 
 
@@ -166,7 +166,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 def test_c_source(model: Model, voting: str, tmp_path: Path) -> None:
     library = compile_c(PREDICTOR_EXPORTERS["c"](model, None, voting), tmp_path)
     X = rows_for(model)
-    assert ask_c(library, model, X) == answers(model, X, voting)
+    assert ask_c(library, model, X) == predictions(model, X, voting)
 
 
 @needs_compiler
@@ -177,7 +177,7 @@ def test_c_source_with_long_weights(tmp_path: Path) -> None:
     model = make_model(trees, 1, ("x", "y"), LeafKind.SCORES)
     library = compile_c(PREDICTOR_EXPORTERS["c"](model, None, "softargmax"), tmp_path)
     X = np.arange(-1, 6, 0.5)[:, None]
-    assert ask_c(library, model, X) == answers(model, X, "softargmax")
+    assert ask_c(library, model, X) == predictions(model, X, "softargmax")
 
 
 @needs_compiler
@@ -204,7 +204,7 @@ def test_c_source_as_a_program(tmp_path: Path) -> None:
     rows = rows_for(model)
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist()) + "\n"
     found = subprocess.run([tmp_path / "model"], input=text.encode(), capture_output=True, check=True)
-    assert found.stdout.decode().split("\n")[:-1] == [",".join(labels) for labels in answers(model, rows, "max")]
+    assert found.stdout.decode().split("\n")[:-1] == [",".join(labels) for labels in predictions(model, rows, "max")]
     spaced = text.replace(",", " \t ").replace("\n", "\r\n \n").encode()
     assert subprocess.run([tmp_path / "model"], input=spaced, capture_output=True, check=True).stdout == found.stdout
     unended = subprocess.run([tmp_path / "model"], input=text.rstrip().encode(), capture_output=True, check=True)
@@ -254,7 +254,7 @@ def test_onnx(model: Model, voting: str, target: str) -> None:
     # With float inputs a row is a float32 row.
     asked = X.astype(np.float32 if target == "onnx" else np.float64)
     found = ask_onnx(content, asked)
-    expected = answers(model, asked, voting)
+    expected = predictions(model, asked, voting)
     n_wrong = sum(label not in labels for label, labels in zip(found, expected, strict=True))
     if voting == "max" or model.n_trees == 1:
         assert n_wrong == 0
@@ -270,7 +270,7 @@ def test_onnx_where_one_of_two_labels_never_wins(target: str) -> None:
     for first, second in (([0.0, 0.001], [0.0, 1e-6]), ([0.0, 0.0], [0.0, 0.25]), ([0.5, 0.0], [0.25, 0.0])):
         model = make_model([(0, 1.0, first, second), [0.0, 0.0]], 1, ("no", "yes"), LeafKind.SCORES)
         found = ask_onnx(PREDICTOR_EXPORTERS[target](model, None, "softargmax"), X)
-        for label, expected in zip(found, answers(model, X, "softargmax"), strict=True):
+        for label, expected in zip(found, predictions(model, X, "softargmax"), strict=True):
             assert label in expected
 
 
@@ -310,7 +310,7 @@ def test_scikit_learn(model: Model, voting: str) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
     fitted = load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, voting))
     X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
-    expected = answers(model, X, voting)
+    expected = predictions(model, X, voting)
     with np.errstate(over="ignore", invalid="ignore"):
         found = fitted.predict(X).tolist()
     n_wrong = sum(label not in labels for label, labels in zip(found, expected, strict=True))
@@ -326,13 +326,13 @@ def test_scikit_learn_comes_back() -> None:
         imported = import_estimator(fitted)
         compare(imported)
         X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
-        assert answers(imported.model, X, "average") == answers(model, X, "average")
+        assert predictions(imported.model, X, "average") == predictions(model, X, "average")
     for model in SAMPLES[4:]:
         imported = import_estimator(load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "softargmax")))
         compare(imported)
         if model.n_labels > 2:
             X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
-            assert answers(imported.model, X, "softargmax") == answers(model, X, "softargmax")
+            assert predictions(imported.model, X, "softargmax") == predictions(model, X, "softargmax")
 
 
 def test_scikit_learn_keeps_counts() -> None:

@@ -89,9 +89,9 @@ def test_json_of_a_long_chain():
     assert document["feature_names"] == ["x", "y"]
 
 
-def test_json_tells_answers():
+def test_json_tells_predictions():
     document = json.loads(EXPORTERS["json"](MODEL, None))
-    assert [node["answer"] for node in document["trees"][0] if "answer" in node] == [
+    assert [node["prediction"] for node in document["trees"][0] if "prediction" in node] == [
         ["red"],
         ["red", "green"],
         ["blue"],

@@ -35,7 +35,7 @@ def import_text(tmp_path: Path, content: str | bytes, kind: str | None = None, *
     return import_file(write(tmp_path, "model", content), kind, ImportOptions(**options))
 
 
-def answers(model: Model, X: np.ndarray) -> list[set[str]]:
+def predictions(model: Model, X: np.ndarray) -> list[set[str]]:
     found = predict(model, np.ascontiguousarray(X))
     return [{model.labels[label] for label in found.sets[number]} for number in found.ids]
 
@@ -98,7 +98,7 @@ def test_xgboost_stops_where_its_classifier_does(tmp_path: Path) -> None:
     with pytest.warns(MetasilvaeWarning, match="only these are imported, as XGBClassifier uses them"):
         imported = import_object(fitted)
     compare(imported, X)
-    found = answers(imported.model, X)
+    found = predictions(imported.model, X)
     assert all(str(label) in labels for label, labels in zip(fitted.predict(X), found, strict=True))
 
 
@@ -154,7 +154,7 @@ def test_broken_trees_of_xgboost(changes: dict[str, Any], message: str, tmp_path
 def test_an_infinite_threshold_leaves_one_side(tmp_path: Path) -> None:
     model = import_text(tmp_path, xgboost_document(split_conditions=[float("inf"), -1.0, 1.0])).model
     # Everything that is rounded to a finite number is below infinity.
-    assert answers(model, np.array([[1e38], [-1e38]])) == [{"0"}, {"0"}]
+    assert predictions(model, np.array([[1e38], [-1e38]])) == [{"0"}, {"0"}]
 
 
 @pytest.mark.usefixtures("no_judges")
@@ -171,8 +171,8 @@ def test_a_chain_of_any_depth(tmp_path: Path) -> None:
         children[key].append(value)
     model = import_text(tmp_path, xgboost_document(**children)).model
     assert model.max_depth == n
-    assert answers(model, np.array([[n - 0.5], [n + 1.0]])) == [{"1"}, {"1"}]
-    assert answers(model, np.array([[3.5]])) == [{"0"}]
+    assert predictions(model, np.array([[n - 0.5], [n + 1.0]])) == [{"1"}, {"1"}]
+    assert predictions(model, np.array([[3.5]])) == [{"0"}]
 
 
 @pytest.mark.parametrize("form", ["json", "ubj"])
@@ -308,7 +308,7 @@ def test_lightgbm_refusals(tmp_path: Path) -> None:
     ],
 )
 def test_broken_files_of_lightgbm(old: str, new: str, message: str, tmp_path: Path) -> None:
-    assert answers(import_text(tmp_path, LIGHTGBM).model, np.array([[0.5], [0.6], [2.0]])) == [{"0"}, {"1"}, {"1"}]
+    assert predictions(import_text(tmp_path, LIGHTGBM).model, np.array([[0.5], [0.6], [2.0]])) == [{"0"}, {"1"}, {"1"}]
     with pytest.raises(ModelError, match=message):
         import_text(tmp_path, LIGHTGBM.replace(old, new))
 
@@ -392,7 +392,7 @@ def test_catboost_refusals(tmp_path: Path) -> None:
 def test_broken_files_of_catboost(path: str, value: Any, message: str, tmp_path: Path) -> None:
     document = json.loads(json.dumps(CATBOOST))
     model = import_text(tmp_path, json.dumps(document)).model
-    assert answers(model, np.array([[9.0, 1.5], [0.0, 1.6]])) == [{"no"}, {"yes"}]
+    assert predictions(model, np.array([[9.0, 1.5], [0.0, 1.6]])) == [{"no"}, {"yes"}]
     *parents, last = path.split(".")
     place: Any = document
     for key in parents:
@@ -421,4 +421,4 @@ def test_classifiers_keep_their_class_names() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = fitted.predict(X)
-    assert [{label} for label in found] == answers(imported.model, X)
+    assert [{label} for label in found] == predictions(imported.model, X)

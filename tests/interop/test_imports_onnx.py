@@ -75,7 +75,7 @@ def import_bytes(tmp_path: Path, content: bytes) -> Imported:
     return import_file(write(tmp_path, "model.onnx", content))
 
 
-def answers(model: Model, X: Any) -> list[set[str]]:
+def predictions(model: Model, X: Any) -> list[set[str]]:
     found = predict(model, np.array(X, dtype=np.float64))
     return [{model.labels[label] for label in found.sets[number]} for number in found.ids]
 
@@ -120,7 +120,7 @@ def test_every_comparison(mode: str, is_double: bool, labels: dict[str, Any], tm
         },
     ],
 )
-def test_what_onnxruntime_answers(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_what_onnxruntime_predictions(changes: dict[str, Any], tmp_path: Path) -> None:
     imported = import_bytes(tmp_path, make_onnx(**changes))
     assert compare(imported, np.array([[0.0, 0.0], [1.0, 1.0]])).n_rounded == 0
 

@@ -54,14 +54,14 @@ def fit(estimator: Any, n_labels: int = 3, **options: Any) -> tuple[Any, np.ndar
     return sklearn.base.clone(estimator).fit(X, y, **options), X, y
 
 
-def answers(model: Any, X: np.ndarray, voting: str) -> list[set[str]]:
+def predictions(model: Any, X: np.ndarray, voting: str) -> list[set[str]]:
     found = predict(model, np.ascontiguousarray(X), voting)
     return [{model.labels[label] for label in found.sets[number]} for number in found.ids]
 
 
 @pytest.mark.parametrize("n_labels", [2, 3, 4])
 @pytest.mark.parametrize("estimator", SIX, ids=lambda estimator: type(estimator).__name__)
-def test_the_answers_are_equal(estimator: Any, n_labels: int) -> None:
+def test_the_predictions_are_equal(estimator: Any, n_labels: int) -> None:
     fitted, X, _ = fit(estimator, n_labels)
     imported = import_estimator(fitted)
     comparison = compare(imported, X)
@@ -70,7 +70,7 @@ def test_the_answers_are_equal(estimator: Any, n_labels: int) -> None:
     assert comparison.n_thresholds == per_split * (imported.model.n_nodes - imported.model.n_leaves)
     assert comparison.n_rounded <= 3
     # The same once more, without the comparison's code.
-    sets = answers(imported.model, X, imported.voting)
+    sets = predictions(imported.model, X, imported.voting)
     assert sum(str(label) in found for label, found in zip(fitted.predict(X), sets, strict=True)) >= len(X) - 1
 
 
@@ -85,7 +85,7 @@ def test_no_float64_number_is_classified_differently() -> None:
     between = np.linspace(min(own, threshold), max(own, threshold), 50)
     rows = np.concatenate([between, [np.nextafter(threshold, 1), np.nextafter(threshold, 0)]])[:, None]
     found = [str(label) for label in fitted.predict(rows)]
-    assert answers(model, rows, "average") == [{label} for label in found]
+    assert predictions(model, rows, "average") == [{label} for label in found]
 
 
 @pytest.mark.parametrize("estimator", SIX[:4], ids=lambda estimator: type(estimator).__name__)

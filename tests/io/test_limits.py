@@ -21,9 +21,9 @@ N_SPLITS = 100_000
 HEADER = "classifier-decision-tree 2 2 a b\n"
 
 
-def right_chain(answers: tuple[str, ...]) -> str:
+def right_chain(predictions: tuple[str, ...]) -> str:
     """x[0] <= 0, else x[0] <= 1, else ...; the leaves answer in turn."""
-    splits = (f"SPLIT 0 {k}\nLEAF {answers[k % len(answers)]}\n" for k in range(N_SPLITS))
+    splits = (f"SPLIT 0 {k}\nLEAF {predictions[k % len(predictions)]}\n" for k in range(N_SPLITS))
     return HEADER + "".join(splits) + "LEAF 1 0\n"
 
 

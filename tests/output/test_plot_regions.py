@@ -47,7 +47,7 @@ def n_shapes(patch: PathPatch) -> int:
 
 
 @given(st.data())
-def test_each_point_lies_in_one_rectangle_with_the_answer_of_the_model(data: st.DataObject) -> None:
+def test_each_point_lies_in_one_rectangle_with_the_prediction_of_the_model(data: st.DataObject) -> None:
     model = data.draw(models(max_trees=3, max_splits=5, max_features=4).filter(lambda each: each.n_features >= 2))
     voting = "softargmax" if model.leaf_kind is LeafKind.SCORES else data.draw(st.sampled_from(["max", "average"]))
     features = data.draw(st.permutations(range(model.n_features)))[:2]
@@ -64,7 +64,7 @@ def test_each_point_lies_in_one_rectangle_with_the_answer_of_the_model(data: st.
         if inside:
             sample = point.copy()
             sample[list(features)] = x, y
-            assert found[0].answer == elect(model, sample.tolist(), voting)
+            assert found[0].prediction == elect(model, sample.tolist(), voting)
 
 
 grid_trees = models(max_trees=3, max_splits=6, max_features=2, kinds=[LeafKind.COUNTS])
@@ -72,7 +72,7 @@ grid_trees = models(max_trees=3, max_splits=6, max_features=2, kinds=[LeafKind.C
 
 @settings(max_examples=15)
 @given(st.data())
-def test_the_colour_at_a_row_is_that_of_its_answer(data: st.DataObject) -> None:
+def test_the_colour_at_a_row_is_that_of_its_prediction(data: st.DataObject) -> None:
     model = on_a_grid(data.draw(grid_trees))
     # Thresholds are whole numbers, and no row is near one: what is in the path is then not a matter of rounding.
     values = st.integers(-5, 5).map(lambda number: number + 0.5)
@@ -82,11 +82,11 @@ def test_the_colour_at_a_row_is_that_of_its_answer(data: st.DataObject) -> None:
     panel = survey(model, dataset, plane, Ball(0.25), voting="max")
     regions = patches_of(draw_regions([panel]), "region ")
     for row in rows:
-        answer = [model.labels[label] for label in elect(model, row, "max")]
+        prediction = [model.labels[label] for label in elect(model, row, "max")]
         for name, patch in regions.items():
-            assert patch.get_path().contains_point(row) == (name == "region " + " or ".join(answer))
-        colour = to_hex(regions["region " + " or ".join(answer)].get_facecolor()).upper()
-        assert colour == blend([colour_of(model.labels.index(label)) for label in answer], 0.6)
+            assert patch.get_path().contains_point(row) == (name == "region " + " or ".join(prediction))
+        colour = to_hex(regions["region " + " or ".join(prediction)].get_facecolor()).upper()
+        assert colour == blend([colour_of(model.labels.index(label)) for label in prediction], 0.6)
 
 
 def on_a_grid(model: Model) -> Model:
@@ -112,10 +112,10 @@ def test_rows_are_marked_as_verification_judges_them() -> None:
     outcome = verify(make_query(panel.model, panel.dataset, Ball(0.1)))
     figure = draw_regions([panel])
     boxes = {name: n_shapes(patch) for name, patch in patches_of(figure, "boxes ").items()}
-    assert boxes == {"boxes stable": outcome.tally.stable, "boxes unstable": outcome.tally.unstable}
+    assert boxes == {"boxes stable": outcome.counts.stable, "boxes unstable": outcome.counts.unstable}
     assert min(boxes.values()) > 0
     dots = {each.get_label(): len(each.get_offsets()) for each in figure.axes[0].collections}
-    assert dots == {"rows right": outcome.tally.correct, "rows wrong": outcome.tally.wrong}
+    assert dots == {"rows right": outcome.counts.correct, "rows wrong": outcome.counts.wrong}
     assert {"right", "wrong", "stable", "unstable", "a or bb", "bb or c"} <= set(texts_of_figure(figure))
     lines = patches_of(figure, "boxes ")
     assert lines["boxes unstable"].get_linewidth() > 2 * lines["boxes stable"].get_linewidth()
@@ -153,7 +153,7 @@ def test_equal_cells_of_a_forest_are_joined() -> None:
     forest = make_model([split, (1, 0.5, [1, 0], [1, 0]), split])
     plane = Plane((0, 1), np.zeros(2), (0.0, 0.0), (1.0, 1.0))
     found = slice_model(forest, plane)
-    assert sorted((each.lower, each.upper, each.answer) for each in found) == [
+    assert sorted((each.lower, each.upper, each.prediction) for each in found) == [
         ((0.0, 0.0), (0.5, 1.0), (0,)),
         ((0.5, 0.0), (1.0, 1.0), (1,)),
     ]
@@ -229,7 +229,7 @@ def test_crowded_boxes_let_regions_through() -> None:
         (dots,) = (each for each in figure.axes[0].collections if each.get_label() == "rows right")
         # In a crowd, rows that can be fooled have dark edges.
         dark = [to_hex(edge) == "#000000" for edge in dots.get_edgecolors()]
-        assert sum(dark) == (panel.tally.unstable if is_crowded else 0)
+        assert sum(dark) == (panel.counts.unstable if is_crowded else 0)
 
 
 def test_the_row_of_a_slice_is_in_the_legend() -> None:
@@ -291,10 +291,10 @@ def test_a_slice_says_what_it_is(tmp_path: Path) -> None:
     texts = texts_of_svg(picture)
     assert any(text.startswith("slice through row 2 of") for text in texts)
     dataset, tree = read_dataset(rows), read_model(model)
-    for row, answers in ((0, {"region a", "region b"}), (2, {"region a"})):
+    for row, predictions in ((0, {"region a", "region b"}), (2, {"region a"})):
         panel = survey(tree, dataset, choose_plane(dataset, (0, 1), row, Ball(0.0)), None)
-        assert set(patches_of(draw_regions([panel], row), "region ")) == answers
-        assert panel.outcome.tally.correct == 3
+        assert set(patches_of(draw_regions([panel], row), "region ")) == predictions
+        assert panel.outcome.counts.correct == 3
 
 
 def test_rows_are_chosen_evenly(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def test_facts_are_those_of_a_slow_count(data: st.DataObject) -> None:
         assert box.values.tolist() == pytest.approx(tree.leaf_values[sorted(below)].sum(axis=0, dtype=float).tolist())
         assert box.rows == len(here)
         if node["feature"] < 0:
-            answer = tree.leaf_answers.sets[tree.leaf_answers.ids[node["leaf"]]]
-            named = [tree.labels[label] for label in answer]
+            prediction = tree.leaf_predictions.sets[tree.leaf_predictions.ids[node["leaf"]]]
+            named = [tree.labels[label] for label in prediction]
             assert box.right_rows == sum(named == [labels[row]] for row in here)
             continue
         values = [rows[row][node["feature"]] for row in here]

@@ -114,7 +114,7 @@ def test_each_class_has_a_colour_with_a_name(screen: Browser) -> None:
     screen.click("[data-action='unfold']")
     fills = dict(zip(names, screen.run(FILLS), strict=False))
     strokes = screen.run(
-        "[...document.querySelectorAll('.node.leaf')].map(n => [n.querySelector('.answer').textContent, "
+        "[...document.querySelectorAll('.node.leaf')].map(n => [n.querySelector('.prediction').textContent, "
         "getComputedStyle(n.querySelector('.box')).stroke])"
     )
     assert dict(strokes) == {name: fills[name] for name in names[:N_CLASSES]}

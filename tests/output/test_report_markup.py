@@ -161,7 +161,7 @@ def test_nodes_of_the_drawing_are_those_of_the_tree() -> None:
                 assert (node["feature"], float(node["threshold"])) == nested[:2]
                 todo += [(node["left"], nested[2]), (node["right"], nested[3])]
             else:
-                assert list(node["answer"]) == [k for k, count in enumerate(nested) if count == max(nested)]
+                assert list(node["prediction"]) == [k for k, count in enumerate(nested) if count == max(nested)]
 
 
 def test_the_drawn_curve_is_the_curve() -> None:

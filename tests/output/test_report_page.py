@@ -37,7 +37,7 @@ def counts_of_verdicts(page: Page) -> dict[str, list[int]]:
     return {row[0].split()[0]: [int(cell.split()[0]) for cell in row[1:]] for row in page.texts("verdicts-table")}
 
 
-def answer_of(command: str, *arguments: object) -> Any:
+def prediction_of(command: str, *arguments: object) -> Any:
     return json.loads(run(command, *arguments, "--format", "json").stdout)
 
 
@@ -48,7 +48,7 @@ class TestNumbers:
         table = {row[0].text: row[1:] for row in iris.tables["figures-table"]}
         assert [cell.text for cell in table["figure"]] == IRIS_SETS
         for place, data in enumerate(IRIS_SETS):
-            (found,) = answer_of("evaluate", IRIS, data, "--epsilon", 0.3)["evaluations"]
+            (found,) = prediction_of("evaluate", IRIS, data, "--epsilon", 0.3)["evaluations"]
             for name in ("accuracy", "stability", "robustness"):
                 assert float(table[name][place].value or "") == found[name]
                 assert table[name][place].text == f"{100 * found[name]:.2f} %"
@@ -61,7 +61,7 @@ class TestNumbers:
         assert facts["depth"] == str(found["depth"])
 
     def test_verdicts(self, iris: Page) -> None:
-        counts = [answer_of("verify", IRIS, data, "--epsilon", 0.3)["counts"] for data in IRIS_SETS]
+        counts = [prediction_of("verify", IRIS, data, "--epsilon", 0.3)["counts"] for data in IRIS_SETS]
         assert sum(count["no_info"] for count in counts) == 0
         wanted = {
             word: [count[word.lower()] for count in counts] for word in ("ROBUST", "FRAGILE", "VULNERABLE", "BROKEN")
@@ -78,12 +78,12 @@ class TestNumbers:
     def test_confusion(self, iris: Page) -> None:
         for place, data in enumerate(IRIS_SETS):
             document = json.loads(run("evaluate", IRIS, data, "--confusion", "--format", "json").stdout)
-            wanted = {(c["label"], c["answer"]): c["rows"] for c in document["confusions"][0]["counts"]}
+            wanted = {(c["label"], c["prediction"]): c["rows"] for c in document["confusions"][0]["counts"]}
             head, *rows = iris.tables[f"confusion-{place}"]
             found = {
-                (row[0].text, answer.text): int(cell.text.rstrip(" ✓"))
+                (row[0].text, prediction.text): int(cell.text.rstrip(" ✓"))
                 for row in rows
-                for answer, cell in zip(head[1:], row[1:], strict=True)
+                for prediction, cell in zip(head[1:], row[1:], strict=True)
             }
             assert {pair: count for pair, count in found.items() if count} == wanted
             marked = {(row[0].text, a.text) for row in rows for a, c in zip(head, row, strict=True) if "✓" in c.text}
@@ -91,7 +91,7 @@ class TestNumbers:
 
     def test_curve(self, iris: Page) -> None:
         for place, data in enumerate(IRIS_SETS):
-            (curve,) = answer_of("evaluate", IRIS, data, "--curve")["curves"]
+            (curve,) = prediction_of("evaluate", IRIS, data, "--curve")["curves"]
             found = iris.data("curve-data")["sets"][place]
             assert found["epsilon"] == curve["epsilon"]
             assert [count / found["rows"] for count in found["stable"]] == curve["stability"]
@@ -101,7 +101,7 @@ class TestNumbers:
 
     def test_fragile_rows_and_attribution(self, iris: Page) -> None:
         for place, data in enumerate(IRIS_SETS):
-            found = answer_of("explain", IRIS, data, "--epsilon", 0.3, "--most-fragile", 10)
+            found = prediction_of("explain", IRIS, data, "--epsilon", 0.3, "--most-fragile", 10)
             by_row = {row["row"]: row for row in found["rows"]}
             rows = iris.tables[f"fragile-{place}"][1:]
             assert [int(row[0].text) for row in rows] == found["most_fragile"]
@@ -109,7 +109,7 @@ class TestNumbers:
                 wanted = by_row[int(row[0].text)]
                 assert row[2].text == wanted["label"]
                 assert float(row[3].value or "") == wanted["radius"]
-                assert row[4].text == f"{wanted['answer'][0]} → {wanted['perturbed_answer'][0]}"
+                assert row[4].text == f"{wanted['prediction'][0]} → {wanted['perturbed_prediction'][0]}"
                 moves = re.findall(r"^(\w+) (\S+) → (\S+)$", row[5].text, re.MULTILINE)
                 assert [(name, float(start), float(end)) for name, start, end in moves] == [
                     (move["name"], move["from"], move["to"]) for move in wanted["moved"]
@@ -139,7 +139,7 @@ class TestForests:
     def test_open_rows_and_their_reasons(self, tmp_path: Path) -> None:
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "rows.csv", "a,0.5,0.1\nb,0.4,0.1\n")
         page = make_page(forest, rows, "--epsilon", 0.2, "--sample-steps", 1)
-        wanted = answer_of("verify", forest, rows, "--epsilon", 0.2, "--sample-steps", 1)["counts"]
+        wanted = prediction_of("verify", forest, rows, "--epsilon", 0.2, "--sample-steps", 1)["counts"]
         assert counts_of_verdicts(page)["NO-INFO"] == [wanted["no_info"]]
         assert wanted["no_info"] > 0
         notes = " ".join(element.text for element in page.find("p"))
@@ -177,11 +177,11 @@ class TestForests:
 
     def test_explanations_stop_between_batches(self) -> None:
         tree = make_model([(0, 1.0, [1, 0], [0, 1])], 2)
-        question = make_query(tree, data_of([[1.0, 0.0]] * 4, ["a"] * 4), Ball(1))
+        query = make_query(tree, data_of([[1.0, 0.0]] * 4, ["a"] * 4), Ball(1))
         stop = threading.Event()
         stop.set()
-        found = assess(question, Ball(1), 1, stop=stop)
-        assert found.outcome.tally.unstable == 4
+        found = assess(query, Ball(1), 1, stop=stop)
+        assert found.outcome.counts.unstable == 4
         assert found.attribution.n_explained == 0
         content = PageContent(tree, [found], "", {"metasilvae": "0"}, True)
         assert "none of 4 unstable rows was explained" in write_page(content)
@@ -206,7 +206,7 @@ class TestAttacks:
         attack = write(tmp_path, "a.toml", '[default]\nradius = 0.1\n[columns."x[1]"]\nradius = 0.2\n')
         page = make_page(tree, rows, "--attack", attack)
         assert "in multiples of the attack" in page.tables["fragile-0"][0][3].text
-        wanted = answer_of("verify", tree, rows, "--attack", attack, "--radius")
+        wanted = prediction_of("verify", tree, rows, "--attack", attack, "--radius")
         assert page.data("curve-data")["sets"][0]["epsilon"] == sorted({row["radius"] for row in wanted["rows"]})
         (number,) = page.find("input", type="number")
         assert number.attributes["value"] == "1"
@@ -246,7 +246,7 @@ class TestAttacks:
         attack = write(tmp_path, "a.toml", "[default]\nradius = 1\ninteger = true\n")
         rows = write(tmp_path, "whole.csv", "a,0,0\nbb,1,1\n")
         page = make_page(tree, rows, "--attack", attack)
-        wanted = answer_of("verify", tree, rows, "--attack", attack, "--radius")
+        wanted = prediction_of("verify", tree, rows, "--attack", attack, "--radius")
         assert page.data("curve-data")["sets"][0]["epsilon"] == sorted({row["radius"] for row in wanted["rows"]})
         assert counts_of_verdicts(page)["BROKEN"][0] > 0
 
@@ -353,7 +353,7 @@ def test_under_limits_the_curve_keeps_what_the_verdicts_prove(tmp_path: Path) ->
     run("train", "builtin:iris/train", forest, "--epsilon", 0.3, "--trees", 20, "--preset", "cart", "--no-manifest")
     limited = ["--sample-steps", 2]
     page = make_page(forest, "builtin:iris/test", "--epsilon", 0.3, *limited)
-    counts = answer_of("verify", forest, "builtin:iris/test", "--epsilon", 0.3, *limited)["counts"]
+    counts = prediction_of("verify", forest, "builtin:iris/test", "--epsilon", 0.3, *limited)["counts"]
     (curve,) = page.data("curve-data")["sets"]
     steps = zip(curve["epsilon"], curve["stable"], strict=True)
     assert next(stable for epsilon, stable in steps if epsilon is None or epsilon >= 0.3) == counts["stable"] > 0

@@ -18,9 +18,9 @@ def render(name: str, report: VerificationReport) -> str:
 
 def expected_rows() -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
-    for row, (label, answer, _, verdict) in enumerate(FOUND):
+    for row, (label, prediction, _, verdict) in enumerate(FOUND):
         rows.append(
-            {"row": row, "label": LABELS[label], "answer": [LABELS[i] for i in answer], "verdict": verdict}
+            {"row": row, "label": LABELS[label], "prediction": [LABELS[i] for i in prediction], "verdict": verdict}
             | ({"reason": "timeout"} if verdict == "NO-INFO" else {})
         )
     return rows
@@ -59,7 +59,7 @@ def test_jsonl() -> None:
 def test_csv() -> None:
     records = list(csv.DictReader(io.StringIO(render("csv", report_of()))))
     expected = [
-        {**row, "row": str(row["row"]), "answer": ",".join(row["answer"]), "reason": row.get("reason", "")}  # type: ignore[arg-type]
+        {**row, "row": str(row["row"]), "prediction": ",".join(row["prediction"]), "reason": row.get("reason", "")}  # type: ignore[arg-type]
         for row in expected_rows()
     ]
     assert records == expected
@@ -90,7 +90,7 @@ def test_text() -> None:
 def test_silva() -> None:
     lines = render("silva", report_of()).splitlines()
     assert [line.split()[2:6] for line in lines[1:6]] == [
-        [str(row["row"]), row["label"], ",".join(row["answer"]), row["verdict"]]  # type: ignore[arg-type]
+        [str(row["row"]), row["label"], ",".join(row["prediction"]), row["verdict"]]  # type: ignore[arg-type]
         for row in expected_rows()
     ]
     assert lines[-1].split() == ["[SUMMARY]", "5", "0.25", "3", "2", "2", "2", "1", "1", "1", "1", "1"]

@@ -29,11 +29,11 @@ def stable_rows(case: Case, model: Model) -> list[bool]:
 
 
 def check(case: Case, model: Model) -> None:
-    question = make_query(model, case.dataset, case.attack, voting="max")
-    outcome = verify(question, 1)
+    query = make_query(model, case.dataset, case.attack, voting="max")
+    outcome = verify(query, 1)
     expected = stable_rows(case, model)
     assert (outcome.stability == Stability.STABLE).tolist() == expected, case.text
-    witnesses = {witness.row: witness for witness in find_witnesses(question, outcome, 1)}
+    witnesses = {witness.row: witness for witness in find_witnesses(query, outcome, 1)}
     assert sorted(witnesses) == [row for row, is_stable in enumerate(expected) if not is_stable]
     if model.n_trees > 1:
         return
@@ -63,8 +63,8 @@ def test_radii_are_the_largest_multiples_at_which_all_points_agree(n_trees: int)
         n_features = rng.randint(1, 3)
         model = random_model(rng, n_trees, 6, n_features)
         case = random_case(rng, n_features, 3)
-        question = make_query(model, case.dataset, case.attack, voting="max")
-        radii = find_radii(question, 1)
+        query = make_query(model, case.dataset, case.attack, voting="max")
+        radii = find_radii(query, 1)
         assert radii.is_exact.all()
         for row, radius in enumerate(radii.lower.tolist()):
             if math.isinf(radius):
@@ -76,7 +76,7 @@ def test_radii_are_the_largest_multiples_at_which_all_points_agree(n_trees: int)
             # At 0 nothing moves, and the enumeration would have to know the group of the row.
             assert radius == 0 or stable_rows(case.times(radius), model)[row], case.text
             assert not stable_rows(case.times(math.nextafter(radius, math.inf)), model)[row], case.text
-        for witness in find_nearest_witnesses(question, radii):
+        for witness in find_nearest_witnesses(query, radii):
             assert elect(model, witness.point, "max") != elect(model, case.dataset.X[witness.row], "max")
     assert min(n_zero, n_finite, n_infinite) > 20, (n_zero, n_finite, n_infinite)
 
@@ -98,10 +98,10 @@ def test_frozen_features_are_as_few_as_possible(start: int) -> None:
         model = random_model(rng, rng.randint(1, 2), 5, 3)
         for row in explain(make_query(model, case.dataset, case.attack, voting="max"), 1).rows:
             x = case.dataset.X[row.row]
-            answers = {point: elect(model, point, "max") for point in case.points(row.row, model)}
+            predictions = {point: elect(model, point, "max") for point in case.points(row.row, model)}
 
-            def is_stable(frozen: tuple[int, ...], x: np.ndarray = x, answers: dict = answers) -> bool:
-                return len({a for point, a in answers.items() if all(point[f] == x[f] for f in frozen)}) == 1
+            def is_stable(frozen: tuple[int, ...], x: np.ndarray = x, predictions: dict = predictions) -> bool:
+                return len({a for point, a in predictions.items() if all(point[f] == x[f] for f in frozen)}) == 1
 
             smallest = min(len(some) for n in range(4) for some in combinations(range(3), n) if is_stable(some))
             assert row.frozen.is_smallest
@@ -142,7 +142,7 @@ def test_the_trainer_counts_the_rows_that_no_point_changes(start: int) -> None:
 def test_a_whole_training_agrees_with_the_verifier(seed: int) -> None:
     rng = random.Random(seed)
     case = random_case(rng, 4, 40, 2)
-    trainer = TreeTrainer(case.dataset, case.attack, options_for("fast", radius_factor=1.3))
+    trainer = TreeTrainer(case.dataset, case.attack, options_for("fast", training_epsilon_factor=1.3))
     for _ in trainer.run():  # ends by comparing its own figures with the verifier's
         pass
     model = trainer.model

@@ -30,6 +30,7 @@ SHORT_RUNS = {
     "scripts/soak.py": "--minutes 0.001 --seed 1",
 }
 NOT_RUN = {
+    "scripts/update_sessions.py": "writes into the documents; test_sessions.py runs the same sessions",
     "scripts/bench_scaling.py": "its smallest study takes ten seconds",
     "scripts/check_golden.py": "needs recorded verdicts; test_reference.py runs it where they are",
     "scripts/paper.py": "test_paper.py runs it",

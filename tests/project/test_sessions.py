@@ -7,59 +7,13 @@ is a file of that name.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.sessions import DOCUMENTS, find_sessions, make_environment
+from support.sessions import DOCUMENTS, TIMED, find_scripts, find_sessions, run_all
 
 ROOT = Path(__file__).parents[2]
-SHOW_CODE = "echo $?"
-# Lines that hold measured times.
-TIMED = re.compile(r"analysed in|training      seed|^\[SUMMARY\] +\d")
-DONE = "=== the command has ended ==="
-
-
-def find_scripts(text: str) -> dict[str, str]:
-    """Names and contents of the files that a document shows."""
-    return {
-        name: script for script, name in re.findall(r"^```sh\n(# (\w+\.sh).*?)^```", text, re.DOTALL | re.MULTILINE)
-    }
-
-
-def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[list[str]]:
-    """Lines that each command prints; a code other than 0 that no ``echo $?`` shows is added to them."""
-    work = folder / "work"
-    work.mkdir()
-    environment = make_environment(folder / "programs")
-    for name, script in scripts.items():
-        (work / name).write_text(script)
-    lines = ["code=0"]
-    for command, following in zip(commands, [*commands[1:], ""], strict=True):
-        lines += ["(exit $code)", f"{{ {command}", "} 2> ../errors", "code=$?", "cat ../errors"]
-        if following != SHOW_CODE:
-            lines += ['test $code = 0 || echo "exit code $code"']
-        lines += [f"echo '{DONE}'"]
-    text = run_on_terminal("\n".join(lines), work, environment)
-    return [part.splitlines() for part in text.split(f"{DONE}\n")[:-1]]
-
-
-def run_on_terminal(script: str, folder: Path, environment: dict[str, str]) -> str:
-    """What the script writes to its standard output, which is a terminal."""
-    ours, theirs = os.openpty()
-    pieces = []
-    with subprocess.Popen(["sh", "-c", script], cwd=folder, stdin=subprocess.DEVNULL, stdout=theirs, env=environment):
-        os.close(theirs)
-        # A terminal that nobody writes to any more is an error on Linux and an empty read elsewhere.
-        with contextlib.suppress(OSError):
-            while piece := os.read(ours, 1 << 16):
-                pieces.append(piece)
-    os.close(ours)
-    return b"".join(pieces).decode().replace("\r\n", "\n")
 
 
 def without_times(lines: list[str]) -> list[str]:

@@ -56,12 +56,12 @@ class Browser:
             message["sessionId"] = self._session
         os.write(self._writer, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._receive()
-            if answer.get("id") == number:
-                assert "error" not in answer, (method, answer["error"])
-                result: dict[str, Any] = answer["result"]
+            prediction = self._receive()
+            if prediction.get("id") == number:
+                assert "error" not in prediction, (method, prediction["error"])
+                result: dict[str, Any] = prediction["result"]
                 return result
-            self.events.append(answer)
+            self.events.append(prediction)
 
     def _receive(self) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE

@@ -21,7 +21,7 @@ from metasilvae.training.trainers import AnyTrainer, make_trainer
 SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population": 6, "elitism": 2}
 
 
-PLAIN: dict[str, Any] = {**SHORT, "rehearse": False}
+PLAIN: dict[str, Any] = {**SHORT, "tune": False}
 
 
 CASES: dict[str, TrainingOptions | ForestOptions] = {
@@ -32,8 +32,8 @@ CASES: dict[str, TrainingOptions | ForestOptions] = {
     "some features": options_for("default", **PLAIN, allowed_features=2),
     "paper": options_for("paper", generations=6, population=5, initial_population=5),
     "cart": options_for("cart"),
-    "rehearsed": options_for("default", **SHORT, polish=1),
-    "rehearsed, held out": options_for("default", **SHORT, polish=1, validation=0.3),
+    "tuned": options_for("default", **SHORT, polish=1),
+    "tuned, held out": options_for("default", **SHORT, polish=1, validation=0.3),
     "reached target": options_for("default", **PLAIN, target=0.9),
     "forest": forest_options_for("default", 4, **{**SHORT, "generations": 1}),
     "plain forest": forest_options_for("fast", 6, seed=2),

@@ -87,7 +87,7 @@ def nest(model: Model, position: int = 0) -> Nested:
 # Semantics
 
 
-def answer_of(values: Sequence[float]) -> LabelSet:
+def prediction_of(values: Sequence[float]) -> LabelSet:
     """Positions of the largest value."""
     largest = max(values)
     return tuple(label for label, value in enumerate(values) if value == largest)
@@ -103,7 +103,7 @@ def leaf_of(model: Model, x: Sequence[float], position: int = 0) -> int:
 
 def classify(tree: Model, x: Sequence[float]) -> LabelSet:
     """Answer of a model of one tree."""
-    return answer_of(tree.leaf_values[leaf_of(tree, x)].tolist())
+    return prediction_of(tree.leaf_values[leaf_of(tree, x)].tolist())
 
 
 def boxes_of_leaves(
@@ -139,21 +139,21 @@ def elect(model: Model, x: Sequence[float], voting: str) -> tuple[int, ...]:
         values = model.leaf_values[leaf_of(model, x, position)].tolist()
         for label, value in enumerate(values):
             if voting == "max":
-                totals[label] += label in answer_of(values)
+                totals[label] += label in prediction_of(values)
             elif voting == "average":
                 totals[label] += Fraction(value, sum(values))
             else:
                 totals[label] += Fraction(value)
-    return answer_of(totals)
+    return prediction_of(totals)
 
 
-def forest_answers(
+def forest_predictions(
     model: Model, lower: Sequence[float], upper: Sequence[float], voting: str, tiers: Sequence[int] | None = None
 ) -> set[LabelSet]:
     """Every answer of a forest for the finite points of a box, by trying out every combination of leaves that meet."""
     tiers = tiers or [0] * model.n_features
     groups = [[f for f, tier in enumerate(tiers) if tier == number] for number in sorted(set(tiers) - {0})]
-    answers = set()
+    predictions = set()
     for ones in itertools.product(*groups):
         low, high = [max(x, -LARGEST) for x in lower], [min(x, LARGEST) for x in upper]
         for f in itertools.chain(*groups):
@@ -166,8 +166,8 @@ def forest_answers(
                 (low, high) for region in regions for _, low, high in boxes_of_leaves(model, *region, position)
                 if all(map(math.isfinite, low))
             ]  # fmt: skip
-        answers |= {elect(model, low, voting) for low, _ in regions}
-    return answers
+        predictions |= {elect(model, low, voting) for low, _ in regions}
+    return predictions
 
 
 def whole_space(n_features: int) -> tuple[list[float], list[float]]:

@@ -24,7 +24,7 @@ metasilvae train builtin:circle/train cart.silva --epsilon 0.02 --preset cart
 metasilvae train builtin:circle/train ours.silva --epsilon 0.02 --preset fast
 metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --preset fast
 metasilvae disassemble forest.silva .
-metasilvae train train.csv any.silva --epsilon 0.1 --no-rehearse --max-iteration 3 --log training.jsonl
+metasilvae train train.csv any.silva --epsilon 0.1 --no-tune --max-iteration 3 --log training.jsonl
 metasilvae train train.csv any.silva --epsilon 0.1 --preset fast --seeds 1..6 --table seeds.csv
 metasilvae train train.csv any.silva --epsilon 0.1 --preset fast --weight accuracy=1 --table weight-1.csv
 metasilvae verify model.silva test.csv --epsilon 0.1 --shard 1/2 -o part-1.jsonl

@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.model import AnswerTable
+from metasilvae.model import PredictionTable
 from metasilvae.output.text.verdicts import VerificationReport
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.verification.requirements import Gate
@@ -33,11 +33,13 @@ def report_of(repeat: int = 1, seconds: float = 0.25, gates: tuple[str, ...] = (
     model = make_model([[1, 0, 0]], 1, LABELS, source="m.silva")
     labels = np.array([label for label, *_ in found], dtype=np.int32)
     dataset = Dataset(np.zeros((len(found), 1)), labels, LABELS, source="d.csv")
-    sets = tuple(dict.fromkeys(answer for _, answer, _, _ in found))
-    answers = AnswerTable(sets, np.array([sets.index(answer) for _, answer, _, _ in found], dtype=np.int32))
+    sets = tuple(dict.fromkeys(prediction for _, prediction, _, _ in found))
+    predictions = PredictionTable(
+        sets, np.array([sets.index(prediction) for _, prediction, _, _ in found], dtype=np.int32)
+    )
     outcome = Outcome(
-        answers,
-        np.array([answer == (label,) for label, answer, _, _ in found]),
+        predictions,
+        np.array([prediction == (label,) for label, prediction, _, _ in found]),
         np.array([stability for _, _, stability, _ in found], dtype=np.uint8),
         seconds,
         {row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},

@@ -16,7 +16,7 @@ from support.command import run
 DATA = "builtin:iris/train"
 
 
-SHORT = ["--max-iteration", "8", "--population-max-size", "8", "--population-initial-size", "8", "--no-rehearse"]
+SHORT = ["--max-iteration", "8", "--population-max-size", "8", "--population-initial-size", "8", "--no-tune"]
 
 
 TREE = ["--epsilon", "0.1", "--seed", "4", *SHORT]

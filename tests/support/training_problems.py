@@ -73,7 +73,7 @@ def model_of(individual: Individual, problem: Problem) -> Model:
     )
 
 
-def full_tallies(individual: Individual, problem: Problem) -> tuple[int, int, int]:
+def full_counts(individual: Individual, problem: Problem) -> tuple[int, int, int]:
     """Correct, stable and robust samples by the verifier, which knows nothing of increments."""
-    tally = verify(make_query(model_of(individual, problem), problem.dataset, problem.radii), jobs=1).tally
-    return tally.correct, tally.stable, tally.robust
+    counts = verify(make_query(model_of(individual, problem), problem.dataset, problem.radii), jobs=1).counts
+    return counts.correct, counts.stable, counts.robust

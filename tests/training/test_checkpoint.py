@@ -75,7 +75,7 @@ def test_a_run_killed_again_and_again(case: str, lengths: list[int], jobs: int) 
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("case", ["tree", "held out", "rehearsed", "forest", "independent", "paper"])
+@pytest.mark.parametrize("case", ["tree", "held out", "tuned", "forest", "independent", "paper"])
 def test_a_stop_leaves_a_state_to_go_on_from(case: str, jobs: int) -> None:
     """Work that a stop has cut short is in the model of now, and has no part in the state."""
     records, model, _, _ = whole_run(case)
@@ -110,11 +110,11 @@ def test_trees_to_start_from() -> None:
 
 
 def test_a_resumed_run_has_the_rest_of_its_time() -> None:
-    for case in ("tree", "rehearsed", "forest"):
+    for case in ("tree", "tuned", "forest"):
         trainer = make(case)
         next(trainer.run())
         state = {**trainer.state, "seconds": 1e6}
-        if case == "rehearsed":
+        if case == "tuned":
             state["warm_up"]["seconds"] = 1e6
         options = CASES[case]
         limited: TrainingOptions | ForestOptions

@@ -39,7 +39,7 @@ def resume_from(content: dict[str, Any], case: str) -> None:
             pass
 
 
-@pytest.fixture(scope="module", params=["tree", "rehearsed", "plain forest", "done"])
+@pytest.fixture(scope="module", params=["tree", "tuned", "plain forest", "done"])
 def checkpoint_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     case = "tree" if request.param == "done" else request.param
     folder = tmp_path_factory.mktemp(case)

@@ -24,7 +24,7 @@ from metasilvae.training.tuning import train
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 
-SHORT = {"rehearse": False, "generations": 6, "population": 8, "initial_population": 8}
+SHORT = {"tune": False, "generations": 6, "population": 8, "initial_population": 8}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_the_best_never_gets_worse(preset: str, seed: int, circle: Dataset) -> N
 
 
 def test_the_records_tell_what_the_verifier_finds(iris: Dataset) -> None:
-    options = options_for("default", radius_factor=1.0, **SHORT)
+    options = options_for("default", training_epsilon_factor=1.0, **SHORT)
     trainer = TreeTrainer(iris, Ball(0.1), options)
     last = run(trainer)[-1]
     figures = evaluate(trainer.model, iris, [Ball(0.1)])[0]
@@ -123,7 +123,7 @@ def test_other_seeds_give_other_trees(circle: Dataset) -> None:
 def test_limits_hold(preset: str, iris: Dataset) -> None:
     limits = {"max_leaves": 5, "max_depth": 3, "min_samples_leaf": 4}
     for seed in range(3):
-        model = train(iris, 0.1, options_for(preset, seed=seed, crossover=1.0, leaf_cost=0.0, rehearse=False, **limits))
+        model = train(iris, 0.1, options_for(preset, seed=seed, crossover=1.0, leaf_penalty=0.0, tune=False, **limits))
         assert model.n_leaves <= 5
         assert model.max_depth <= 3
         assert model.leaf_values.sum(axis=1).min() >= 4
@@ -176,7 +176,7 @@ def test_odd_data(data: str, epsilon: float, preset: str) -> None:
 
 def test_samples_that_can_be_told_apart_are() -> None:
     for data in ("two samples", "constant features"):
-        model = train(ODD[data], 0.0, options_for("default", min_samples_leaf=1, leaf_cost=0.0, **SHORT))
+        model = train(ODD[data], 0.0, options_for("default", min_samples_leaf=1, leaf_penalty=0.0, **SHORT))
         assert evaluate(model, ODD[data])[0].accuracy == 1.0
 
 
@@ -220,11 +220,13 @@ def scored_last(trainer: TreeTrainer) -> float:
 
 
 def test_the_best_of_a_forest_is_never_lost(iris: Dataset) -> None:
-    good = train(iris, 0.1, options_for("default", radius_factor=1.0, **SHORT))
-    bad = train(iris, 0.1, options_for("default", max_leaves=2, generations=0, rehearse=False))
-    same = {"radius_factor": 1.0, **SHORT}
+    good = train(iris, 0.1, options_for("default", training_epsilon_factor=1.0, **SHORT))
+    bad = train(iris, 0.1, options_for("default", max_leaves=2, generations=0, tune=False))
+    same = {"training_epsilon_factor": 1.0, **SHORT}
     reached = scored_last(
-        TreeTrainer(iris, Ball(0.1), options_for("default", generations=0, polish=0, radius_factor=1.0), 1, good)
+        TreeTrainer(
+            iris, Ball(0.1), options_for("default", generations=0, polish=0, training_epsilon_factor=1.0), 1, good
+        )
     )
     for forest in (join_trees([bad, bad, good]), join_trees([good, bad]), join_trees([bad] * 40 + [good])):
         for preset in ("default", "paper"):
@@ -401,13 +403,13 @@ def test_boxes_of_a_file_are_refused(iris: Dataset, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"caution": 2.0}, "caution is 2, it must be from 0 to 1"),
-        ({"caution": math.nan}, "caution is nan"),
+        ({"robust_weight": 2.0}, "robust-weight is 2, it must be from 0 to 1"),
+        ({"robust_weight": math.nan}, "robust-weight is nan"),
         ({"generations": -1}, "max-iteration is -1, it must be at least 0"),
         ({"population": 0}, "population-max-size is 0, it must be at least 1"),
         ({"initial_population": 0}, "population-initial-size is 0"),
-        ({"leaf_cost": math.inf}, "leaf-cost is inf"),
-        ({"radius_factor": -1.0}, "radius-factor is -1, it must be at least 0"),
+        ({"leaf_penalty": math.inf}, "leaf-penalty is inf"),
+        ({"training_epsilon_factor": -1.0}, "training-epsilon-factor is -1, it must be at least 0"),
         ({"min_samples_leaf": 2**40}, "min-samples-leaf is"),
         ({"aggressiveness": 0.0}, "split-search-aggressiveness"),
         ({"elitism": 33}, "elitism is 33, which exceeds"),

@@ -54,13 +54,13 @@ def wine() -> Dataset:
 
 
 @pytest.fixture
-def short_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "MOST_TREES", 2)
     monkeypatch.setattr(tuning, "REPEATS", 1)
 
 
 def quick(n_trees: int = 7, **changes: object) -> ForestOptions:
-    changes.setdefault("rehearse", False)
+    changes.setdefault("tune", False)
     changes.setdefault("generations", 0)
     return forest_options_for("default", n_trees, **changes)  # type: ignore[arg-type]
 
@@ -76,13 +76,13 @@ def finished(trainer: ForestTrainer) -> ForestTrainer:
 
 @pytest.mark.parametrize("preset", ["default", "fast", "best", "paper", "cart"])
 def test_every_preset_trains_a_forest(preset: str, wine: Dataset) -> None:
-    trainer = ForestTrainer(wine, EPSILON, forest_options_for(preset, 5, rehearse=False, generations=3))
+    trainer = ForestTrainer(wine, EPSILON, forest_options_for(preset, 5, tune=False, generations=3))
     records = list(trainer.run())
     assert [record.phase for record in records] == ["tree"] * 5
     assert len(records) == trainer.n_steps
     model = trainer.model
     assert (model.n_trees, model.is_forest, model.labels) == (5, True, wine.labels)
-    assert bound(model, wine, EPSILON).tally.accuracy > 0.9
+    assert bound(model, wine, EPSILON).counts.accuracy > 0.9
     assert trainer.stop_reason is StopReason.ITERATIONS
     assert format_model(parse_model(format_model(model).encode(), "-")) == format_model(model)
     assert len({format_model(model.tree(position)) for position in range(5)}) > 2
@@ -90,7 +90,7 @@ def test_every_preset_trains_a_forest(preset: str, wine: Dataset) -> None:
 
 VARIANTS = {
     "default": {},
-    "rehearsed": {"rehearse": True},
+    "tuned": {"tune": True},
     "independent": {"method": "independent"},
     "rows and features": {"row_sample": 0.5, "allowed_features": 3},
     "validation": {"validation": 0.25},
@@ -98,7 +98,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.usefixtures("short_rehearsal")
+@pytest.mark.usefixtures("short_tuning")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str, iris: Dataset) -> None:
     options = quick(6, seed=5, **VARIANTS[variant])
@@ -106,19 +106,19 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str,
     assert len({format_model(trainer.model) for trainer in trainers}) == 1
     other = replace(options, tree=replace(options.tree, seed=6))
     assert format_model(train_forest(iris, EPSILON, other)) != format_model(trainers[0].model)
-    if variant == "rehearsed":
+    if variant == "tuned":
         assert trainers[0].setting in CANDIDATES_IF_FEW
         assert [trainer.setting for trainer in trainers] == [trainers[0].setting] * 3
 
 
 def test_the_records_tell_what_is_proven_about_the_forest(wine: Dataset) -> None:
-    trainer = ForestTrainer(wine, EPSILON, quick(8, radius_factor=1.0))
+    trainer = ForestTrainer(wine, EPSILON, quick(8, training_epsilon_factor=1.0))
     records = list(trainer.run())
     last = records[-1]
-    tally = bound(trainer.model, wine, EPSILON).tally
-    assert last.accuracy == float(tally.accuracy)
-    assert last.stability == float(tally.stability)
-    assert last.robustness == float(tally.robustness)
+    counts = bound(trainer.model, wine, EPSILON).counts
+    assert last.accuracy == float(counts.accuracy)
+    assert last.stability == float(counts.stability)
+    assert last.robustness == float(counts.robustness)
     assert (last.leaves, last.offspring) == (trainer.model.n_leaves, 8)
     assert last.fitness == pytest.approx(0.9 * last.accuracy + 0.1 * last.stability)
     assert [record.seconds for record in records] == sorted(record.seconds for record in records)
@@ -127,17 +127,17 @@ def test_the_records_tell_what_is_proven_about_the_forest(wine: Dataset) -> None
 def test_a_forest_beats_its_trees() -> None:
     digits, epsilon = read_dataset("builtin:digits/train"), Ball(1.0)
     model = train_forest(digits, epsilon, quick(11))
-    alone = [bound(model.tree(position), digits, epsilon).tally for position in range(11)]
-    together = bound(model, digits, epsilon).tally
-    assert together.correct > max(tally.correct for tally in alone)
-    assert together.robust > max(tally.robust for tally in alone)
+    alone = [bound(model.tree(position), digits, epsilon).counts for position in range(11)]
+    together = bound(model, digits, epsilon).counts
+    assert together.correct > max(counts.correct for counts in alone)
+    assert together.robust > max(counts.robust for counts in alone)
 
 
 def test_rows_held_out_judge_and_teach_nothing(iris: Dataset) -> None:
     trainer = finished(ForestTrainer(iris, EPSILON, quick(4, validation=0.25)))
     assert trainer.held_out is not None
-    tally = bound(trainer.model, trainer.held_out, EPSILON).tally
-    assert trainer.held_out_fitness == pytest.approx(0.9 * float(tally.accuracy) + 0.1 * float(tally.stability))
+    counts = bound(trainer.model, trainer.held_out, EPSILON).counts
+    assert trainer.held_out_fitness == pytest.approx(0.9 * float(counts.accuracy) + 0.1 * float(counts.stability))
     assert int(trainer.model.tree(0).leaf_values.sum()) == iris.n_samples - trainer.held_out.n_samples
     assert finished(ForestTrainer(iris, EPSILON, quick(2))).held_out_fitness is None
 
@@ -155,9 +155,9 @@ def test_some_of_the_trees(iris: Dataset) -> None:
     assert trees == [format_model(whole.tree(position)) for position in range(9)]
 
 
-@pytest.mark.usefixtures("short_rehearsal")
+@pytest.mark.usefixtures("short_tuning")
 def test_tasks_may_run_elsewhere(iris: Dataset) -> None:
-    options = quick(5, rehearse=True, seed=2)
+    options = quick(5, tune=True, seed=2)
 
     def submit(function, *arguments):
         # As on a cluster: what goes there and comes back is pickled.
@@ -186,10 +186,10 @@ def test_a_stop_keeps_the_trees_so_far(method: str, iris: Dataset) -> None:
         assert format_model(trainer.model.tree(position)) == format_model(whole.tree(position))
 
 
-@pytest.mark.usefixtures("short_rehearsal")
-@pytest.mark.parametrize("phase", ["warm-up", "rehearsal"])
+@pytest.mark.usefixtures("short_tuning")
+@pytest.mark.parametrize("phase", ["warm-up", "tuning"])
 def test_a_stop_before_the_first_tree_leaves_a_tree(phase: str, iris: Dataset) -> None:
-    trainer = ForestTrainer(iris, EPSILON, quick(40, rehearse=True), 2)
+    trainer = ForestTrainer(iris, EPSILON, quick(40, tune=True), 2)
     for record in trainer.run():
         if record.phase == phase:
             trainer.stop()
@@ -199,7 +199,7 @@ def test_a_stop_before_the_first_tree_leaves_a_tree(phase: str, iris: Dataset) -
     assert trainer.model.n_leaves > 1
 
 
-def test_a_run_that_was_stopped_at_once_answers_by_majority(iris: Dataset) -> None:
+def test_a_run_that_was_stopped_at_once_predictions_by_majority(iris: Dataset) -> None:
     trainer = ForestTrainer(iris, EPSILON, quick(3))
     trainer.stop()
     assert list(trainer.run()) == []
@@ -223,16 +223,16 @@ def test_limits_of_time_and_target_end_a_run(wine: Dataset) -> None:
     assert trainer.model.n_trees < 1000
 
 
-def test_a_rehearsal_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPatch, iris: Dataset) -> None:
-    monkeypatch.setattr(forest, "REHEARSAL_SHARE", 1e-12)
-    trainer = ForestTrainer(iris, EPSILON, quick(5, rehearse=True, time_limit=1e6), 2)
+def test_a_tuning_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPatch, iris: Dataset) -> None:
+    monkeypatch.setattr(forest, "TUNING_FRACTION", 1e-12)
+    trainer = ForestTrainer(iris, EPSILON, quick(5, tune=True, time_limit=1e6), 2)
     phases = [record.phase for record in trainer.run()]
-    assert phases.count("rehearsal") < len(CANDIDATES_IF_FEW) * len(
+    assert phases.count("tuning") < len(CANDIDATES_IF_FEW) * len(
         plan_tuning_splits(iris.y, np.arange(iris.n_samples), 0)
     )
     assert trainer.setting == CANDIDATES_IF_FEW[0]
     assert trainer.stop_reason is StopReason.ITERATIONS
-    plain = train_forest(iris, EPSILON, quick(5, rehearse=False).with_setting(CANDIDATES_IF_FEW[0]))
+    plain = train_forest(iris, EPSILON, quick(5, tune=False).with_setting(CANDIDATES_IF_FEW[0]))
     assert format_model(trainer.model) == format_model(plain)
 
 
@@ -293,7 +293,7 @@ def test_each_batch_sees_the_forest_before_it(wine: Dataset) -> None:
     rows = np.arange(wine.n_samples)
     trees: list = []
     for batch in ([0], [1], [2, 3], [4, 5, 6, 7]):
-        votes = GrowingForest(wine, Enlarged(EPSILON, options.tree.radius_factor))
+        votes = GrowingForest(wine, Enlarged(EPSILON, options.tree.training_epsilon_factor))
         for tree in trees:
             votes.add(tree)
         weights = weigh_rows(votes, options) if trees else None
@@ -330,7 +330,7 @@ def test_a_tree_that_is_stopped_is_whole(wine: Dataset) -> None:
     assert int(tree.leaf_values.sum()) == wine.n_samples
 
 
-# The rehearsal
+# The tuning
 
 
 def test_settings_that_do_not_differ_are_tried_once() -> None:
@@ -342,8 +342,8 @@ def test_settings_that_do_not_differ_are_tried_once() -> None:
     assert list_candidates(quick(5, method="reweighted"), many) == list(CANDIDATES[:-1])
 
 
-def test_nothing_is_rehearsed_where_there_is_nothing_to_choose(iris: Dataset) -> None:
-    trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", rehearse=True))
+def test_nothing_is_tuned_where_there_is_nothing_to_choose(iris: Dataset) -> None:
+    trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", tune=True))
     assert [record.phase for record in trainer.run()] == ["tree"] * 3
     assert trainer.setting == CANDIDATES_IF_FEW[0]
     assert trainer.forest_options.is_reweighted
@@ -355,7 +355,7 @@ def test_a_fixed_method_stays() -> None:
         assert quick(5, method="reweighted").with_setting(setting).is_reweighted
 
 
-def test_a_rehearsal_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
+def test_a_tuning_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
     rows = np.arange(20, iris.n_samples)
     splits = plan_tuning_splits(iris.y, rows, 0)
     for kept, held in splits:
@@ -376,10 +376,10 @@ def test_many_rows_are_split_once() -> None:
 # Options
 
 
-def test_a_value_that_the_rehearsal_would_choose_makes_it_needless() -> None:
-    assert forest_options_for("default", 5).tree.rehearse
-    assert not forest_options_for("default", 5, caution=0.3).tree.rehearse
-    assert not forest_options_for("fast", 5).tree.rehearse
+def test_a_value_that_the_tuning_would_choose_makes_it_needless() -> None:
+    assert forest_options_for("default", 5).tree.tune
+    assert not forest_options_for("default", 5, robust_weight=0.3).tree.tune
+    assert not forest_options_for("fast", 5).tree.tune
     assert not forest_options_for("paper", 5).is_reweighted
 
 

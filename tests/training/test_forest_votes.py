@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.oracles import (
-    answer_of,
     boxes_of_leaves,
     classify,
     feasible_leaves,
     make_model,
     models,
     points,
+    prediction_of,
     random_model,
 )
 
@@ -43,7 +43,7 @@ def grow(model: Model, dataset: Dataset, epsilon: float) -> GrowingForest:
 def possible_labels(model: Model, position: int, x: list[float], epsilon: float) -> set[int]:
     lower, upper = [v - epsilon for v in x], [v + epsilon for v in x]
     leaves = feasible_leaves(model, lower, upper, position)
-    return {label for leaf in leaves for label in answer_of(model.leaf_values[leaf].tolist())}
+    return {label for leaf in leaves for label in prediction_of(model.leaf_values[leaf].tolist())}
 
 
 def slow_margins(model: Model, x: list[float], label: int, epsilon: float) -> tuple[int, int]:
@@ -54,7 +54,7 @@ def slow_margins(model: Model, x: list[float], label: int, epsilon: float) -> tu
             continue
         cast = [classify(model.tree(position), x) for position in range(model.n_trees)]
         reached = [possible_labels(model, position, x, epsilon) for position in range(model.n_trees)]
-        own.append(sum(label in answer for answer in cast) - sum(rival in answer for answer in cast))
+        own.append(sum(label in prediction for prediction in cast) - sum(rival in prediction for prediction in cast))
         worst.append(sum(found == {label} for found in reached) - sum(rival in found for found in reached))
     return min(own), min(worst)
 
@@ -80,16 +80,16 @@ def can_change(model: Model, x: list[float], epsilon: float) -> bool:
     """By enumeration of all combinations of leaves, one of each tree, that meet within the box."""
     lower, upper = [v - epsilon for v in x], [v + epsilon for v in x]
     parts = [list(boxes_of_leaves(model, lower, upper, position)) for position in range(model.n_trees)]
-    answers = set()
+    predictions = set()
     for combination in itertools.product(*parts):
         low = [max(values) for values in zip(*(part[1] for part in combination), strict=True)]
         high = [min(values) for values in zip(*(part[2] for part in combination), strict=True)]
         if all(a <= b for a, b in zip(low, high, strict=True)):
             votes = np.zeros(model.n_labels)
             for leaf, _, _ in combination:
-                votes[list(answer_of(model.leaf_values[leaf].tolist()))] += 1
-            answers.add(answer_of(votes.tolist()))
-    return len(answers) > 1
+                votes[list(prediction_of(model.leaf_values[leaf].tolist()))] += 1
+            predictions.add(prediction_of(votes.tolist()))
+    return len(predictions) > 1
 
 
 def test_what_is_called_stable_is_stable() -> None:
@@ -101,9 +101,9 @@ def test_what_is_called_stable_is_stable() -> None:
         epsilon = rng.choice([0.1, 0.5, 1.0])
         dataset = dataset_for(model, rows, [rng.randrange(model.n_labels) for _ in rows])
         found = grow(model, dataset, epsilon).certainty
-        answers = predict(model, dataset.X, "max")
+        predictions = predict(model, dataset.X, "max")
         for row, x in enumerate(rows):
-            assert found.is_correct[row] == (answers.sets[answers.ids[row]] == (int(dataset.y[row]),))
+            assert found.is_correct[row] == (predictions.sets[predictions.ids[row]] == (int(dataset.y[row]),))
             is_stable = not can_change(model, x, epsilon)
             assert is_stable or not found.is_stable[row]
             n_stable += int(found.is_stable[row])
@@ -121,8 +121,8 @@ def test_a_bound_is_an_outcome_that_says_what_it_does_not_know() -> None:
         found = bound(model, dataset, Ball(1.0))
     assert found.stability.tolist() == [Stability.STABLE, Stability.UNKNOWN, Stability.STABLE, Stability.STABLE]
     assert found.is_correct.tolist() == [True, True, True, False]
-    assert [found.answers.sets[number] for number in found.answers.ids] == [(0,), (0,), (1,), (1,)]
-    assert (found.tally.stable, found.tally.no_info, found.tally.unstable) == (3, 1, 0)
+    assert [found.predictions.sets[number] for number in found.predictions.ids] == [(0,), (0,), (1,), (1,)]
+    assert (found.counts.stable, found.counts.no_info, found.counts.unstable) == (3, 1, 0)
 
 
 def test_an_even_vote_is_not_correct_and_not_stable() -> None:

@@ -21,7 +21,7 @@ from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.requirements import Gate
 from metasilvae.verification.verifier import make_query, verify
 
-SHORT = {"generations": 5, "leaf_cost": 0.0, "min_samples_leaf": 2, "population": 8, "initial_population": 8}
+SHORT = {"generations": 5, "leaf_penalty": 0.0, "min_samples_leaf": 2, "population": 8, "initial_population": 8}
 ROWS = 12
 METRICS = ("accuracy", "stability", "robustness", "leaves")
 EPSILON = 0.02
@@ -135,9 +135,9 @@ class Witness(TreeCollector):
 
         for tree in trees:
             model = as_model(tree, self.dataset)
-            tally = verify(make_query(model, self.judges, self.perturbation), 1).tally
+            counts = verify(make_query(model, self.judges, self.perturbation), 1).counts
             figures = TreeMetrics(
-                tally.size, tally.correct, tally.stable, tally.robust, model.n_leaves, model.max_depth
+                counts.size, counts.correct, counts.stable, counts.robust, model.n_leaves, model.max_depth
             )
             self.shown.setdefault(format_model(model), figures)
         super().observe(trees)
@@ -154,9 +154,9 @@ def collect(dataset: Dataset, options: TrainingOptions, jobs: int = 1, **more: i
 
 
 @pytest.mark.parametrize("validation", [0.0, 0.25])
-@pytest.mark.parametrize("rehearse", [False, True])
-def test_a_run_keeps_the_front_of_all_its_trees(noisy: Dataset, validation: float, rehearse: bool) -> None:
-    options = options_for("default", rehearse=rehearse, validation=validation, **SHORT)
+@pytest.mark.parametrize("tune", [False, True])
+def test_a_run_keeps_the_front_of_all_its_trees(noisy: Dataset, validation: float, tune: bool) -> None:
+    options = options_for("default", tune=tune, validation=validation, **SHORT)
     found = collect(noisy, options)
     shown = list(found.shown.values())
     assert found.n_seen == len(shown) > 10
@@ -179,9 +179,9 @@ def test_the_best_tree_of_a_run_is_beaten_by_none_that_is_not_kept(noisy: Datase
     assert max(figures.phi(options.fitness) for figures, _ in collector.entries) == pytest.approx(records[-1].fitness)
 
 
-@pytest.mark.parametrize("rehearse", [False, True])
-def test_the_number_of_jobs_and_watching_make_no_difference(noisy: Dataset, rehearse: bool) -> None:
-    options = options_for("default", rehearse=rehearse, **SHORT)
+@pytest.mark.parametrize("tune", [False, True])
+def test_the_number_of_jobs_and_watching_make_no_difference(noisy: Dataset, tune: bool) -> None:
+    options = options_for("default", tune=tune, **SHORT)
     archives = [
         [(figures, format_model(model)) for figures, model in collect(noisy, options, jobs, capacity=4).entries]
         for jobs in (1, 3)
@@ -196,7 +196,7 @@ def test_the_number_of_jobs_and_watching_make_no_difference(noisy: Dataset, rehe
 
 
 def test_a_stopped_run_has_an_archive(noisy: Dataset) -> None:
-    options = options_for("default", rehearse=False)
+    options = options_for("default", tune=False)
     trainer = TreeTrainer(noisy, Ball(EPSILON), options)
     collector = TreeCollector(noisy, Ball(EPSILON), options)
     trainer.observe = collector.observe
@@ -207,7 +207,7 @@ def test_a_stopped_run_has_an_archive(noisy: Dataset) -> None:
 
 def test_one_leaf_is_the_smallest_of_all() -> None:
     dataset = Dataset(np.array([[0.0], [1.0], [2.0]]), np.array([0, 0, 1], dtype=np.int32), ("a", "b"))
-    found = collect(dataset, options_for("default", rehearse=False, **SHORT | {"min_samples_leaf": 1}))
+    found = collect(dataset, options_for("default", tune=False, **SHORT | {"min_samples_leaf": 1}))
     assert [(figures.correct, figures.stable, figures.leaves) for figures, _ in found.entries] == [
         (3, 3, 2),
         (2, 3, 1),

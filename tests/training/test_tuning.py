@@ -26,7 +26,7 @@ def iris() -> Dataset:
 
 def test_the_options_decide_who_trains(iris: Dataset) -> None:
     assert isinstance(make_trainer(iris, Ball(0.1), TrainingOptions()), TunedTrainer)
-    assert isinstance(make_trainer(iris, Ball(0.1), TrainingOptions(rehearse=False)), TreeTrainer)
+    assert isinstance(make_trainer(iris, Ball(0.1), TrainingOptions(tune=False)), TreeTrainer)
     assert isinstance(make_trainer(iris, Ball(0.1), options_for("paper")), TreeTrainer)
     forest = TreeTrainer(iris, Ball(0.1), TrainingOptions()).model
     assert isinstance(make_trainer(iris, Ball(0.1), TrainingOptions(), 1, forest), TreeTrainer)
@@ -51,7 +51,7 @@ def test_the_result_is_that_of_the_chosen_setting(iris: Dataset) -> None:
     trainer = TunedTrainer(iris, Ball(0.1), options)
     records = list(trainer.run())
     assert len(records) <= trainer.n_steps
-    assert list(dict.fromkeys(record.phase for record in records))[:4] == ["warm-up", "rehearsal", "seed", "generation"]
+    assert list(dict.fromkeys(record.phase for record in records))[:4] == ["warm-up", "tuning", "seed", "generation"]
     seconds = [record.seconds for record in records]
     assert seconds == sorted(seconds)
     assert trainer.stop_reason == StopReason.ITERATIONS
@@ -61,7 +61,7 @@ def test_the_result_is_that_of_the_chosen_setting(iris: Dataset) -> None:
     assert format_model(trainer.model) == format_model(plain.model)
 
 
-PHASES = ["warm-up", "rehearsal", "seed", "generation", "polish"]
+PHASES = ["warm-up", "tuning", "seed", "generation", "polish"]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -99,7 +99,7 @@ def test_a_stop_while_the_main_run_is_prepared(iris: Dataset, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("limit", [1e-9, 1e-3, 0.05])
-def test_a_time_limit_holds_in_the_rehearsal_too(limit: float) -> None:
+def test_a_time_limit_holds_in_the_tuning_too(limit: float) -> None:
     digits = read_dataset("builtin:digits/train")
     trainer = TunedTrainer(digits, Ball(1), options_for("default", time_limit=limit))
     assert list(trainer.run())[-1].phase in PHASES

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import GivenBoxes, Nested, coordinates, data_of, elect, forest_answers, make_model, models, points
+from support.oracles import (
+    GivenBoxes,
+    Nested,
+    coordinates,
+    data_of,
+    elect,
+    forest_predictions,
+    make_model,
+    models,
+    points,
+)
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError
@@ -27,23 +37,23 @@ def fitting_votings(model: Model) -> list[str]:
     return ["softargmax"] if model.leaf_kind is LeafKind.SCORES else ["max", "average"]
 
 
-def check(question: VerificationQuery, tiers: list[int] | None = None) -> None:
+def check(query: VerificationQuery, tiers: list[int] | None = None) -> None:
     """Verdicts and witnesses are those of enumeration."""
-    model = question.model
-    outcome = verify(question, jobs=1)
-    witnesses = {witness.row: witness for witness in find_witnesses(question, outcome)}
-    for row, sample in enumerate(question.dataset.X.tolist()):
-        lower, upper = (bound.tolist() for bound in question.boxes.bounds(row))
-        answer = elect(model, sample, question.voting)
-        assert outcome.answers.sets[outcome.answers.ids[row]] == answer
-        is_stable = forest_answers(model, lower, upper, question.voting, tiers) <= {answer}
+    model = query.model
+    outcome = verify(query, jobs=1)
+    witnesses = {witness.row: witness for witness in find_witnesses(query, outcome)}
+    for row, sample in enumerate(query.dataset.X.tolist()):
+        lower, upper = (bound.tolist() for bound in query.boxes.bounds(row))
+        prediction = elect(model, sample, query.voting)
+        assert outcome.predictions.sets[outcome.predictions.ids[row]] == prediction
+        is_stable = forest_predictions(model, lower, upper, query.voting, tiers) <= {prediction}
         assert outcome.stability[row] == (Stability.STABLE if is_stable else Stability.UNSTABLE)
         assert (row in witnesses) == (not is_stable)
         if is_stable:
             continue
         found = witnesses[row]
         point = found.point.tolist()
-        assert elect(model, point, question.voting) == found.perturbed_answer != found.answer == answer
+        assert elect(model, point, query.voting) == found.perturbed_prediction != found.prediction == prediction
         assert all(a <= x <= b for a, x, b in zip(lower, point, upper, strict=True))
         for group in set(tiers or ()) - {0}:
             values = sorted(x for x, tier in zip(point, tiers or (), strict=True) if tier == group)
@@ -127,18 +137,18 @@ def test_one_hot_groups_are_kept(seed: int) -> None:
         sample = [rng.choice([0.0, 0.0, 1.0, 1.0, 0.5, 3.0, -1.5]) for _ in range(n_features)]
         voting = rng.choice(fitting_votings(forest))
         ball = Ball(rng.choice([0.0, 0.5, 1.0, 2.0]))
-        question = make_query(forest, data_of([sample], ["a"]), ball, tiers=tiers, voting=voting)
-        lower, upper = (bound.tolist() for bound in question.boxes.bounds(0))
-        if forest_answers(forest, lower, upper, voting, tiers):
-            check(question, tiers)
+        query = make_query(forest, data_of([sample], ["a"]), ball, tiers=tiers, voting=voting)
+        lower, upper = (bound.tolist() for bound in query.boxes.bounds(0))
+        if forest_predictions(forest, lower, upper, voting, tiers):
+            check(query, tiers)
         else:
             n_refused += 1
             with pytest.raises(PerturbationError, match="row 0: no point of its box has one-hot groups"):
-                verify(question)
+                verify(query)
     assert 100 < n_refused < 700
 
 
-def hard_question(n_rows: int = 30) -> VerificationQuery:
+def hard_query(n_rows: int = 30) -> VerificationQuery:
     """Rows that take many steps."""
     rng = random.Random(3)
     n_features = 12
@@ -154,17 +164,17 @@ def hard_question(n_rows: int = 30) -> VerificationQuery:
 
 
 def test_more_steps_decide_more_rows_and_never_otherwise() -> None:
-    question = hard_question()
-    full = verify(question)
+    query = hard_query()
+    full = verify(query)
     assert (full.stability != Stability.UNKNOWN).all()
     assert not full.reasons
     n_unknown = []
     for steps in (1, 3, 10, 100, 10_000):
-        limited = verify(question, limits=Limits(steps=steps))
+        limited = verify(query, limits=Limits(steps=steps))
         unknown = limited.stability == Stability.UNKNOWN
         assert (limited.stability[~unknown] == full.stability[~unknown]).all()
         assert limited.reasons == dict.fromkeys(np.flatnonzero(unknown).tolist(), STEPS)
-        assert limited.tally.no_info == unknown.sum()
+        assert limited.counts.no_info == unknown.sum()
         assert list(limited.verdicts[unknown]) == [Verdict.NO_INFO] * unknown.sum()
         n_unknown.append(int(unknown.sum()))
     assert n_unknown == sorted(n_unknown, reverse=True)
@@ -173,30 +183,30 @@ def test_more_steps_decide_more_rows_and_never_otherwise() -> None:
 
 
 def test_threads_do_not_change_the_result() -> None:
-    question = hard_question(60)
+    query = hard_query(60)
     for limits in (Limits(), Limits(steps=5)):
-        alone = verify(question, jobs=1, limits=limits)
+        alone = verify(query, jobs=1, limits=limits)
         for jobs in (2, 5, None):
-            shared = verify(question, jobs=jobs, limits=limits)
+            shared = verify(query, jobs=jobs, limits=limits)
             assert shared.verdicts.tobytes() == alone.verdicts.tobytes()
             assert shared.reasons == alone.reasons
-            assert [w.point.tobytes() for w in find_witnesses(question, shared, jobs)] == [
-                w.point.tobytes() for w in find_witnesses(question, alone, 1)
+            assert [w.point.tobytes() for w in find_witnesses(query, shared, jobs)] == [
+                w.point.tobytes() for w in find_witnesses(query, alone, 1)
             ]
 
 
 def test_a_time_limit_leaves_rows_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metasilvae.verification.forest.QUICK_STEPS", 1)
     monkeypatch.setattr("metasilvae.verification.forest.STEPS_PER_SLICE", 1)
-    outcome = verify(hard_question(), limits=Limits(seconds=1e-9))
+    outcome = verify(hard_query(), limits=Limits(seconds=1e-9))
     assert set(outcome.reasons.values()) == {TIMEOUT}
-    assert outcome.tally.no_info == len(outcome.reasons) > 0
+    assert outcome.counts.no_info == len(outcome.reasons) > 0
 
 
 def test_a_stop_keeps_what_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metasilvae.verification.forest.ROWS_PER_CHUNK", 5)
-    question = hard_question()
-    full = verify(question)
+    query = hard_query()
+    full = verify(query)
     stop = threading.Event()
     n_done = 0
 
@@ -206,7 +216,7 @@ def test_a_stop_keeps_what_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
         if n_done == 10:
             stop.set()
 
-    outcome = verify(question, jobs=1, stop=stop, on_rows=count)
+    outcome = verify(query, jobs=1, stop=stop, on_rows=count)
     assert outcome.stability[:10].tolist() == full.stability[:10].tolist()
     assert outcome.reasons == dict.fromkeys(range(10, 30), INTERRUPTED)
 
@@ -216,7 +226,7 @@ def test_a_fault_in_one_thread_ends_all() -> None:
         raise RuntimeError("fault")
 
     with pytest.raises(RuntimeError, match="fault"):
-        verify(hard_question(), jobs=3, on_rows=fail)
+        verify(hard_query(), jobs=3, on_rows=fail)
 
 
 def test_near_ties_are_ties_or_not() -> None:
@@ -227,11 +237,11 @@ def test_near_ties_are_ties_or_not() -> None:
     exact = elect(scores, [1.0], "softargmax")
     assert exact == (0,)
     thirds = make_model([(0, 0.0, [1, 2], [2, 1]), (0, 0.0, [1, 2], [2, 1]), [0, 1], [2, 1]], 1)
-    question = make_query(thirds, data_of([[1.0], [-1.0]], ["a", "b"]), Ball(0.5), voting="average")
-    assert verify(question).verdicts.tolist() == [Verdict.VULNERABLE, Verdict.ROBUST]
+    query = make_query(thirds, data_of([[1.0], [-1.0]], ["a", "b"]), Ball(0.5), voting="average")
+    assert verify(query).verdicts.tolist() == [Verdict.VULNERABLE, Verdict.ROBUST]
 
 
-def test_a_tied_answer_is_not_stable_where_one_label_wins() -> None:
+def test_a_tied_prediction_is_not_stable_where_one_label_wins() -> None:
     """Both directions: the tie breaks in favour of either member, or of a third label that joins in."""
     for values in ([2, 1, 0], [1, 2, 0], [1, 1, 1]):
         forest = make_model([(0, 0.0, [1, 1, 0], values), [1, 1, 1]], 1, "abc")
@@ -254,8 +264,8 @@ def test_more_than_64_labels_and_leaves() -> None:
         nested = (0, float(i), leaves[i], nested)
     forest = make_model([nested, nested, nested], 1, labels)
     outcome = verify(make_query(forest, data_of([[float(i)] for i in range(100)], labels), Ball(0.5)))
-    assert outcome.tally.correct == 100
-    assert outcome.tally.unstable == 99
+    assert outcome.counts.correct == 100
+    assert outcome.counts.unstable == 99
 
 
 def test_deep_chains() -> None:
@@ -263,8 +273,8 @@ def test_deep_chains() -> None:
     for i in range(20_000):
         nested = (0, float(i), [0, 1], nested)
     forest = make_model([nested, nested, [1, 1]], 1)
-    question = make_query(forest, data_of([[-5.0], [1e6], [19998.5]], ["b", "a", "b"]), Ball(1))
-    outcome = verify(question)
+    query = make_query(forest, data_of([[-5.0], [1e6], [19998.5]], ["b", "a", "b"]), Ball(1))
+    outcome = verify(query)
     assert outcome.verdicts.tolist() == [Verdict.ROBUST, Verdict.ROBUST, Verdict.FRAGILE]
-    (witness,) = find_witnesses(question, outcome)
+    (witness,) = find_witnesses(query, outcome)
     assert predict(forest, witness.point[None, :]).sets == ((0,),)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import LARGEST, forest_answers, make_model, models, points, random_model
+from support.oracles import LARGEST, forest_predictions, make_model, models, points, random_model
 
 from metasilvae.analysis.explanation import explain
 from metasilvae.dataset import Dataset
@@ -36,26 +36,26 @@ def random_forest(rng: random.Random, n_trees: int, n_features: int = 3) -> Mode
 
 
 def is_stable(
-    question: VerificationQuery, perturbation: Perturbation, radius: float, tiers: list[int] | None = None
+    query: VerificationQuery, perturbation: Perturbation, radius: float, tiers: list[int] | None = None
 ) -> list[bool]:
     again = make_query(
-        question.model, question.dataset, Enlarged(perturbation, radius), voting=question.voting, tiers=tiers
+        query.model, query.dataset, Enlarged(perturbation, radius), voting=query.voting, tiers=tiers
     )  # fmt: skip
     return (verify(again, jobs=1).stability == Stability.STABLE).tolist()
 
 
-def check(question: VerificationQuery, perturbation: Perturbation, tiers: list[int] | None = None) -> None:
-    radii = find_radii(question, jobs=1)
+def check(query: VerificationQuery, perturbation: Perturbation, tiers: list[int] | None = None) -> None:
+    radii = find_radii(query, jobs=1)
     assert radii.is_exact.all()
     assert radii.reasons == {}
-    witnesses = {witness.row: witness for witness in find_nearest_witnesses(question, radii)}
+    witnesses = {witness.row: witness for witness in find_nearest_witnesses(query, radii)}
     for row, radius in enumerate(radii.lower.tolist()):
         assert (row in witnesses) == math.isfinite(radius)
         if math.isinf(radius):
-            assert is_stable(question, perturbation, LARGEST, tiers)[row]
+            assert is_stable(query, perturbation, LARGEST, tiers)[row]
         else:
-            assert is_stable(question, perturbation, radius, tiers)[row]
-            assert not is_stable(question, perturbation, math.nextafter(radius, math.inf), tiers)[row]
+            assert is_stable(query, perturbation, radius, tiers)[row]
+            assert not is_stable(query, perturbation, math.nextafter(radius, math.inf), tiers)[row]
 
 
 @pytest.mark.parametrize("voting", ["max", "average"])
@@ -74,18 +74,18 @@ def test_radii_agree_with_the_verifier(voting: str) -> None:
 def test_radii_agree_with_enumeration(data: st.DataObject) -> None:
     forest = data.draw(models(max_trees=3, max_splits=3))
     sample = data.draw(points(forest))
-    question = make_query(forest, data_of([sample], forest), Ball(1))
-    radius = float(find_radii(question, jobs=1).lower[0])
+    query = make_query(forest, data_of([sample], forest), Ball(1))
+    radius = float(find_radii(query, jobs=1).lower[0])
 
-    def answers(epsilon: float) -> set:
+    def predictions(epsilon: float) -> set:
         lower, upper = [x - epsilon for x in sample], [x + epsilon for x in sample]
-        return forest_answers(forest, lower, upper, question.voting)
+        return forest_predictions(forest, lower, upper, query.voting)
 
     if math.isinf(radius):
-        assert len(answers(LARGEST)) == 1
+        assert len(predictions(LARGEST)) == 1
     else:
-        assert len(answers(radius)) == 1
-        assert len(answers(math.nextafter(radius, math.inf))) > 1
+        assert len(predictions(radius)) == 1
+        assert len(predictions(math.nextafter(radius, math.inf))) > 1
 
 
 def test_one_hot_groups_are_kept() -> None:
@@ -110,38 +110,38 @@ def test_one_hot_groups_are_kept() -> None:
         check(make_query(forest, data_of([sample], forest), Ball(1), tiers=tiers), Ball(1), tiers)
 
 
-def hard_question() -> VerificationQuery:
+def hard_query() -> VerificationQuery:
     rng = random.Random(2)
     forest = random_forest(rng, 25, n_features=6)
     return make_query(forest, data_of([[rng.random() * 4 - 2 for _ in range(6)] for _ in range(8)], forest), Ball(1))
 
 
 def test_limits_give_bounds_that_hold() -> None:
-    question = hard_question()
-    exact = find_radii(question, jobs=1)
+    query = hard_query()
+    exact = find_radii(query, jobs=1)
     n_open = 0
     for steps in (1, 3, 10, 40):
-        found = find_radii(question, jobs=1, limits=Limits(steps=steps))
+        found = find_radii(query, jobs=1, limits=Limits(steps=steps))
         assert (found.lower <= exact.lower).all()
         assert (exact.lower <= found.upper).all()
         assert set(found.reasons) == set(np.flatnonzero(~found.is_exact).tolist())
         assert set(found.reasons.values()) <= {STEPS}
         n_open += len(found.reasons)
         for jobs in (2, 3):
-            again = find_radii(question, jobs=jobs, limits=Limits(steps=steps))
+            again = find_radii(query, jobs=jobs, limits=Limits(steps=steps))
             assert again.lower.tobytes() == found.lower.tobytes()
             assert again.upper.tobytes() == found.upper.tobytes()
-        assert len(list(find_nearest_witnesses(question, found))) == np.isfinite(found.upper).sum()
+        assert len(list(find_nearest_witnesses(query, found))) == np.isfinite(found.upper).sum()
     assert n_open > 0
 
 
 def test_a_stopped_search_keeps_what_is_known() -> None:
-    question = hard_question()
+    query = hard_query()
     stop = threading.Event()
     stop.set()
-    found = find_radii(question, stop=stop)
+    found = find_radii(query, stop=stop)
     assert set(found.reasons.values()) == {INTERRUPTED}
-    assert (found.lower <= find_radii(question).lower).all()
+    assert (found.lower <= find_radii(query).lower).all()
     assert np.isinf(found.upper).all()
 
 
@@ -149,16 +149,16 @@ def test_forests_are_explained() -> None:
     rng = random.Random(4)
     forest = random_forest(rng, 3)
     rows = [[rng.random() * 4 - 2 for _ in range(3)] for _ in range(10)]
-    question = make_query(forest, data_of(rows, forest), Ball(0.5))
-    found = explain(question, jobs=1)
+    query = make_query(forest, data_of(rows, forest), Ball(0.5))
+    found = explain(query, jobs=1)
     assert found.rows
     for row in found.rows:
         features = row.frozen.features
         assert features is not None
         weights = tuple(0.0 if f in features else 1.0 for f in range(3))
-        assert is_stable(question, Weighted(Ball(0.5), weights), 1.0)[row.row]
+        assert is_stable(query, Weighted(Ball(0.5), weights), 1.0)[row.row]
         for spared in features:
             fewer = tuple(0.0 if f in features and f != spared else 1.0 for f in range(3))
-            assert not is_stable(question, Weighted(Ball(0.5), fewer), 1.0)[row.row]
+            assert not is_stable(query, Weighted(Ball(0.5), fewer), 1.0)[row.row]
         assert row.radius is not None
         assert row.radius < 0.5

@@ -24,7 +24,7 @@ def data_of(model: Model, X: list[list[float]], labels: list[str]) -> Dataset:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_accuracy_counts_sole_correct_answers(data: st.DataObject) -> None:
+def test_accuracy_counts_sole_correct_predictions(data: st.DataObject) -> None:
     tree = data.draw(models(max_trees=1))
     X = data.draw(st.lists(points(tree), min_size=1, max_size=6))
     labels = data.draw(st.lists(st.sampled_from(tree.labels), min_size=len(X), max_size=len(X)))
@@ -33,13 +33,13 @@ def test_accuracy_counts_sole_correct_answers(data: st.DataObject) -> None:
     alone, *perturbed = [*evaluate(tree, dataset), *evaluate(tree, dataset, [Ball(0), Ball(1)])]
     assert [each.n_correct for each in (alone, *perturbed)] == [n_correct] * 3
     assert alone.accuracy == n_correct / len(X)
-    assert alone.tally is alone.stability is alone.robustness is alone.stability_efficiency is None
+    assert alone.counts is alone.stability is alone.robustness is alone.stability_efficiency is None
     assert perturbed[0].stability == 1.0
     assert perturbed[0].robustness == alone.accuracy
     assert perturbed[1].stability_efficiency == perturbed[1].stability / tree.n_leaves
     table = confusion(tree, dataset, classify(tree, dataset))
     assert sum(table.values()) == len(X)
-    assert sum(rows for (label, answer), rows in table.items() if label == answer) == n_correct
+    assert sum(rows for (label, prediction), rows in table.items() if label == prediction) == n_correct
 
 
 def test_efficiency() -> None:

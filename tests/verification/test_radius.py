@@ -84,10 +84,10 @@ def test_radii_are_those_of_the_definition(data: st.DataObject) -> None:
     maximum = max([*values, data.draw(numbers)]) if is_cut else math.inf
     perturbation = Weighted(Ball(1.0, minimum, maximum), tuple(weight))
     dataset = data_of(rows)
-    question = make_query(tree, dataset, perturbation)
-    radii = find_radii(question, jobs=1)
+    query = make_query(tree, dataset, perturbation)
+    radii = find_radii(query, jobs=1)
     assert radii.is_exact.all()
-    witnesses = {witness.row: witness for witness in find_nearest_witnesses(question, radii)}
+    witnesses = {witness.row: witness for witness in find_nearest_witnesses(query, radii)}
     for row, sample in enumerate(rows):
         breaking = breaking_radius(tree, sample, weight, minimum, maximum)
         radius = radii.lower[row]
@@ -102,7 +102,7 @@ def test_radii_are_those_of_the_definition(data: st.DataObject) -> None:
         point = witnesses[row].point.tolist()
         lower, upper = box_at(sample, breaking, weight, minimum, maximum)
         assert all(a <= x <= b for a, x, b in zip(lower, point, upper, strict=True))
-        assert classify(tree, point) == witnesses[row].perturbed_answer != classify(tree, sample)
+        assert classify(tree, point) == witnesses[row].perturbed_prediction != classify(tree, sample)
 
 
 def test_thousands_of_radii_agree_with_the_verifier() -> None:
@@ -139,14 +139,14 @@ def test_one_hot_groups_are_kept(data: st.DataObject) -> None:
             sample[f] = float(f == one)
     weight = tuple(data.draw(st.sampled_from([1.0, 0.5, 0.0, 3.0])) for _ in sample)
     perturbation = Weighted(Ball(1), weight)
-    question = make_query(tree, data_of([sample]), perturbation, tiers=tiers)
-    radius = find_radii(question).lower[0]
+    query = make_query(tree, data_of([sample]), perturbation, tiers=tiers)
+    radius = find_radii(query).lower[0]
     if math.isinf(radius):
-        assert is_stable(tree, question.dataset, perturbation, LARGEST, tiers) == [True]
+        assert is_stable(tree, query.dataset, perturbation, LARGEST, tiers) == [True]
     else:
-        assert is_stable(tree, question.dataset, perturbation, radius, tiers) == [True]
-        assert is_stable(tree, question.dataset, perturbation, math.nextafter(radius, math.inf), tiers) == [False]
-        (witness,) = find_nearest_witnesses(question, find_radii(question))
+        assert is_stable(tree, query.dataset, perturbation, radius, tiers) == [True]
+        assert is_stable(tree, query.dataset, perturbation, math.nextafter(radius, math.inf), tiers) == [False]
+        (witness,) = find_nearest_witnesses(query, find_radii(query))
         for group in set(tiers) - {0}:
             assert sorted(witness.point[[tier == group for tier in tiers]].tolist())[::-1][:1] == [1.0]
 
@@ -166,10 +166,10 @@ def test_a_constant_model_has_infinite_radii() -> None:
 
 def test_threads_do_not_change_the_result() -> None:
     tree = random_model(random.Random(3), max_splits=60, n_features=3)
-    question = make_query(tree, data_of(np.random.default_rng(0).normal(size=(3000, 3)).tolist()), Ball(1))
-    alone = find_radii(question, jobs=1)
+    query = make_query(tree, data_of(np.random.default_rng(0).normal(size=(3000, 3)).tolist()), Ball(1))
+    alone = find_radii(query, jobs=1)
     for jobs in (2, 3, None):
-        assert find_radii(question, jobs).lower.tobytes() == alone.lower.tobytes()
+        assert find_radii(query, jobs).lower.tobytes() == alone.lower.tobytes()
 
 
 def test_what_has_no_radius_is_refused(tmp_path: Path) -> None:
@@ -201,14 +201,14 @@ def test_the_curve_is_what_the_verifier_finds_at_every_step(data: st.DataObject)
         if math.isinf(epsilon):
             epsilon = LARGEST
         beyond = math.nextafter(epsilon, math.inf)
-        tally = verify(make_query(tree, dataset, Ball(epsilon)), jobs=1).tally
-        assert (tally.stable, tally.robust) == (stable[place], robust[place])
-        assert curve.stability(epsilon) == float(tally.stability)
-        assert curve.robustness(epsilon) == float(tally.robustness)
+        counts = verify(make_query(tree, dataset, Ball(epsilon)), jobs=1).counts
+        assert (counts.stable, counts.robust) == (stable[place], robust[place])
+        assert curve.stability(epsilon) == float(counts.stability)
+        assert curve.robustness(epsilon) == float(counts.robustness)
         if beyond < math.inf:
-            tally = verify(make_query(tree, dataset, Ball(beyond)), jobs=1).tally
+            counts = verify(make_query(tree, dataset, Ball(beyond)), jobs=1).counts
             after = (stable[place + 1], robust[place + 1]) if place + 1 < len(epsilons) else (0, 0)
-            assert (tally.stable, tally.robust) == after
+            assert (counts.stable, counts.robust) == after
 
 
 def test_quantiles_are_radii_of_rows() -> None:

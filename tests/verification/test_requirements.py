@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from metasilvae.errors import RequestError
-from metasilvae.model import AnswerTable
+from metasilvae.model import PredictionTable
 from metasilvae.verification.requirements import Gate, GateResult, combine
 from metasilvae.verification.verdicts import Outcome, Stability
 
 
 def outcome(correct: list[bool], stability: list[Stability]) -> Outcome:
-    answers = AnswerTable(((0,),), np.zeros(len(correct), dtype=np.int32))
-    return Outcome(answers, np.array(correct), np.array(stability, dtype=np.uint8), 0.0)
+    predictions = PredictionTable(((0,),), np.zeros(len(correct), dtype=np.int32))
+    return Outcome(predictions, np.array(correct), np.array(stability, dtype=np.uint8), 0.0)
 
 
 S, U, Q = Stability.STABLE, Stability.UNSTABLE, Stability.UNKNOWN

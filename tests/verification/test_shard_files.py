@@ -13,7 +13,7 @@ from support.command import run, write
 from support.reports import without_times
 
 from metasilvae.formats.fingerprints import fingerprint
-from metasilvae.model import AnswerTable
+from metasilvae.model import PredictionTable
 from metasilvae.verification.shards import Shard, join_outcomes
 from metasilvae.verification.verdicts import Outcome
 
@@ -159,18 +159,18 @@ class TestShardsOfVerify:
 
 
 @given(st.lists(st.sampled_from([(0,), (1,), (0, 1)]), min_size=4, max_size=40), st.integers(1, 4))
-def test_outcomes_in_pieces_are_joined_in_order(answers: list[tuple[int, ...]], count: int) -> None:
+def test_outcomes_in_pieces_are_joined_in_order(predictions: list[tuple[int, ...]], count: int) -> None:
     def outcome_of(rows: list[int]) -> Outcome:
-        sets = tuple(sorted({answers[row] for row in rows}))
-        ids = np.array([sets.index(answers[row]) for row in rows], dtype=np.int32)
+        sets = tuple(sorted({predictions[row] for row in rows}))
+        ids = np.array([sets.index(predictions[row]) for row in rows], dtype=np.int32)
         numbers = np.array(rows)
         reasons = {position: f"row {row}" for position, row in enumerate(rows) if row % 3 == 2}
-        return Outcome(AnswerTable(sets, ids), numbers % 2 == 0, (numbers % 3).astype(np.uint8), 0.5, reasons)
+        return Outcome(PredictionTable(sets, ids), numbers % 2 == 0, (numbers % 3).astype(np.uint8), 0.5, reasons)
 
-    rows = [Shard(number, count).take_rows(len(answers)) for number in range(1, count + 1)]
+    rows = [Shard(number, count).take_rows(len(predictions)) for number in range(1, count + 1)]
     joined = join_outcomes(rows, [outcome_of(part.tolist()) for part in rows])
-    whole = outcome_of(list(range(len(answers))))
-    assert [joined.answers.sets[number] for number in joined.answers.ids] == answers
+    whole = outcome_of(list(range(len(predictions))))
+    assert [joined.predictions.sets[number] for number in joined.predictions.ids] == predictions
     assert (joined.is_correct == whole.is_correct).all()
     assert (joined.stability == whole.stability).all()
     assert joined.reasons == whole.reasons
@@ -199,8 +199,8 @@ def test_fingerprints_tell_content_apart() -> None:
         ('"n_rows": 7', '"n_rows": 1e400'),
         ('"n_features": 2', '"n_features": -2'),
         ('"count": 1', '"count": true'),
-        ('"answer": ["a"]', '"answer": {"a": 1}'),
-        ('"answer": ["a"]', '"answer": []'),
+        ('"prediction": ["a"]', '"prediction": {"a": 1}'),
+        ('"prediction": ["a"]', '"prediction": []'),
         ('"label": "a"', '"label": ["a"]'),
         ('"seconds": ', '"seconds": null, "other": '),
         ('{"row": 0', "[" * 100_000 + '{"row": 0'),

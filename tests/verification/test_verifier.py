@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from support.oracles import (
     LARGEST,
     GivenBoxes,
-    answer_of,
     boxes_of_leaves,
     classify,
     coordinates,
@@ -20,6 +19,7 @@ from support.oracles import (
     make_model,
     models,
     points,
+    prediction_of,
 )
 
 from metasilvae.dataset import Dataset
@@ -39,7 +39,7 @@ def representatives(tree: Model, feature: int, lower: float, upper: float) -> li
     return sorted(value for value in values if lower <= value <= upper and math.isfinite(value))
 
 
-def all_answers(tree: Model, lower: list[float], upper: list[float], tiers: list[int] | None = None) -> set:
+def all_predictions(tree: Model, lower: list[float], upper: list[float], tiers: list[int] | None = None) -> set:
     """Every answer of a tree inside a box, by trying out every combination of values that could matter."""
     tiers = tiers or [0] * tree.n_features
     choices = [
@@ -68,7 +68,7 @@ def nearest_distance(tree: Model, sample: list[float], lower: list[float], upper
     others = (
         distance([min(max(x, a), b) for x, a, b in zip(sample, low, high, strict=True)], sample)
         for leaf, low, high in boxes_of_leaves(tree, lower, upper)
-        if answer_of(tree.leaf_values[leaf].tolist()) != classify(tree, sample)
+        if prediction_of(tree.leaf_values[leaf].tolist()) != classify(tree, sample)
     )
     return min(others)
 
@@ -80,20 +80,20 @@ def test_balls_are_decided_as_by_enumeration(data: st.DataObject) -> None:
     rows = data.draw(st.lists(points(tree), min_size=1, max_size=3))
     labels = data.draw(st.lists(st.sampled_from(tree.labels), min_size=len(rows), max_size=len(rows)))
     ball = Ball(data.draw(radii))
-    question = make_query(tree, data_of(rows, labels), ball)
-    outcome = verify(question, jobs=1)
-    witnesses = {witness.row: witness for witness in find_witnesses(question, outcome)}
+    query = make_query(tree, data_of(rows, labels), ball)
+    outcome = verify(query, jobs=1)
+    witnesses = {witness.row: witness for witness in find_witnesses(query, outcome)}
     for row, sample in enumerate(rows):
-        lower, upper = (bound.tolist() for bound in question.boxes.bounds(row))
-        answer = classify(tree, sample)
-        assert outcome.answers.sets[outcome.answers.ids[row]] == answer
-        assert outcome.is_correct[row] == (answer == (tree.labels.index(labels[row]),))
-        is_stable = all_answers(tree, lower, upper) <= {answer}
+        lower, upper = (bound.tolist() for bound in query.boxes.bounds(row))
+        prediction = classify(tree, sample)
+        assert outcome.predictions.sets[outcome.predictions.ids[row]] == prediction
+        assert outcome.is_correct[row] == (prediction == (tree.labels.index(labels[row]),))
+        is_stable = all_predictions(tree, lower, upper) <= {prediction}
         assert outcome.stability[row] == (Stability.STABLE if is_stable else Stability.UNSTABLE)
         assert (row in witnesses) == (not is_stable)
         if not is_stable:
             found = witnesses[row]
-            assert classify(tree, found.point.tolist()) == found.perturbed_answer != found.answer == answer
+            assert classify(tree, found.point.tolist()) == found.perturbed_prediction != found.prediction == prediction
             assert distance(found.point.tolist(), sample) == nearest_distance(tree, sample, lower, upper)
 
 
@@ -104,11 +104,11 @@ def test_given_boxes_are_decided_as_by_enumeration(data: st.DataObject) -> None:
     sample = data.draw(points(tree))
     ends = [sorted(data.draw(st.tuples(coordinates(tree), coordinates(tree)))) for _ in sample]
     lower, upper = ([end[side] for end in ends] for side in (0, 1))
-    question = make_query(tree, data_of([sample], [tree.labels[0]]), GivenBoxes([lower], [upper]))
-    outcome = verify(question, jobs=1)
-    is_stable = all_answers(tree, lower, upper) <= {classify(tree, sample)}
+    query = make_query(tree, data_of([sample], [tree.labels[0]]), GivenBoxes([lower], [upper]))
+    outcome = verify(query, jobs=1)
+    is_stable = all_predictions(tree, lower, upper) <= {classify(tree, sample)}
     assert outcome.stability[0] == (Stability.STABLE if is_stable else Stability.UNSTABLE)
-    assert len(list(find_witnesses(question, outcome))) == (not is_stable)
+    assert len(list(find_witnesses(query, outcome))) == (not is_stable)
 
 
 @settings(max_examples=800)
@@ -123,17 +123,17 @@ def test_one_hot_groups_are_kept(data: st.DataObject) -> None:
     tree = make_model([nested], n_features)
     sample = data.draw(st.lists(st.sampled_from([0.0, 1.0, 0.5]), min_size=n_features, max_size=n_features))
     radius = data.draw(st.sampled_from([0.0, 0.5, 1.0, 2.0]))
-    question = make_query(tree, data_of([sample], ["a"]), Ball(radius), tiers=tiers)
-    lower, upper = (bound.tolist() for bound in question.boxes.bounds(0))
-    answers = all_answers(tree, lower, upper, tiers)
-    if not answers:
+    query = make_query(tree, data_of([sample], ["a"]), Ball(radius), tiers=tiers)
+    lower, upper = (bound.tolist() for bound in query.boxes.bounds(0))
+    predictions = all_predictions(tree, lower, upper, tiers)
+    if not predictions:
         with pytest.raises(PerturbationError, match="row 0: no point of its box has one-hot groups"):
-            verify(question)
+            verify(query)
         return
-    outcome = verify(question)
-    is_stable = answers <= {classify(tree, sample)}
+    outcome = verify(query)
+    is_stable = predictions <= {classify(tree, sample)}
     assert outcome.stability[0] == (Stability.STABLE if is_stable else Stability.UNSTABLE)
-    for witness in find_witnesses(question, outcome):
+    for witness in find_witnesses(query, outcome):
         for group in set(tiers) - {0}:
             assert sorted(witness.point[[tier == group for tier in tiers]].tolist())[-1] == 1.0
             assert sum(witness.point[[tier == group for tier in tiers]].tolist()) == 1.0
@@ -155,7 +155,7 @@ def test_contradictory_branches_are_no_excuse() -> None:
     assert verify(make_query(tree, data_of([[5.0]], ["a"]), Ball(10))).verdicts.tolist() == [Verdict.ROBUST]
 
 
-def test_ties_are_answers_of_their_own() -> None:
+def test_ties_are_predictions_of_their_own() -> None:
     tree = make_model([(0, 0.0, [1, 1], [1, 0])], n_features=1)
     outcome = verify(make_query(tree, data_of([[0.0], [1.0], [-5.0]], ["a", "a", "b"]), Ball(1)))
     assert outcome.verdicts.tolist() == [Verdict.BROKEN, Verdict.FRAGILE, Verdict.VULNERABLE]
@@ -169,8 +169,8 @@ def test_more_than_64_labels() -> None:
         nested = (0, float(i), leaves[i], nested)
     tree = make_model([nested], 1, labels)
     outcome = verify(make_query(tree, data_of([[float(i)] for i in range(100)], labels), Ball(0.5)))
-    assert outcome.tally.correct == 100
-    assert outcome.tally.unstable == 99
+    assert outcome.counts.correct == 100
+    assert outcome.counts.unstable == 99
 
 
 @pytest.mark.parametrize("tiers", [None, [0, 0, 0]])
@@ -178,13 +178,13 @@ def test_threads_do_not_change_the_result(tiers: list[int] | None) -> None:
     rng = np.random.default_rng(0)
     tree = make_model([(0, 0.5, (1, 0.2, [1, 0], [0, 1]), (2, 0.7, [0, 1], (0, 0.9, [1, 0], [1, 1])))], 3)
     dataset = Dataset(rng.random((5000, 3)), np.zeros(5000, dtype=np.int32), ("a",))
-    question = make_query(tree, dataset, Ball(0.1), tiers=tiers)
-    alone = verify(question, jobs=1)
+    query = make_query(tree, dataset, Ball(0.1), tiers=tiers)
+    alone = verify(query, jobs=1)
     for jobs in (2, 3, 8, None):
-        shared = verify(question, jobs=jobs)
+        shared = verify(query, jobs=jobs)
         assert shared.verdicts.tobytes() == alone.verdicts.tobytes()
-        assert [w.point.tobytes() for w in find_witnesses(question, shared, jobs)] == [
-            w.point.tobytes() for w in find_witnesses(question, alone, 1)
+        assert [w.point.tobytes() for w in find_witnesses(query, shared, jobs)] == [
+            w.point.tobytes() for w in find_witnesses(query, alone, 1)
         ]
 
 

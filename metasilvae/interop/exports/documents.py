@@ -17,7 +17,7 @@ import json
 from collections.abc import Sequence
 
 from metasilvae.formats.silva_models import shortest_decimals
-from metasilvae.interop.exports.leaves import name_answer, name_features, name_values
+from metasilvae.interop.exports.leaves import name_features, name_prediction, name_values
 from metasilvae.model import LeafKind, Model
 
 
@@ -38,12 +38,12 @@ def write_json(model: Model, feature_names: Sequence[str] | None = None) -> str:
 def _node_lines(model: Model, position: int) -> list[str]:
     start = int(model.roots[position])
     end = int(model.roots[position + 1]) if position + 1 < model.n_trees else model.n_nodes
-    answers = [json.dumps([model.labels[label] for label in labels]) for labels in model.leaf_answers.sets]
+    predictions = [json.dumps([model.labels[label] for label in labels]) for labels in model.leaf_predictions.sets]
     lines = []
     for threshold, feature, left, right, leaf in model.nodes[start:end].tolist():
         if feature < 0:
             values = json.dumps(model.leaf_values[leaf].tolist())
-            lines.append(f'      {{"values": {values}, "answer": {answers[model.leaf_answers.ids[leaf]]}}}')
+            lines.append(f'      {{"values": {values}, "prediction": {predictions[model.leaf_predictions.ids[leaf]]}}}')
         else:
             lines.append(
                 f'      {{"feature": {feature}, "threshold": {threshold!r}, '
@@ -65,7 +65,7 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
         for node in range(start, end):
             _, feature, left, right, leaf = nodes[node].item()
             if feature < 0:
-                text = f"{_escape(name_answer(model, leaf))}\\n{_escape(name_values(model, leaf))}"
+                text = f"{_escape(name_prediction(model, leaf))}\\n{_escape(name_values(model, leaf))}"
                 lines.append(f'  n{node} [label="{text}", style=rounded];')
             else:
                 lines.append(f'  n{node} [label="{_escape(names[feature])} <= {thresholds[node]}"];')
@@ -102,7 +102,7 @@ def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
                 continue
             _, feature, left, right, leaf = model.nodes[item].item()
             if feature < 0:
-                lines.append(f"{_indent(depth)}-> {name_answer(model, leaf)}  ({name_values(model, leaf)})")
+                lines.append(f"{_indent(depth)}-> {name_prediction(model, leaf)}  ({name_values(model, leaf)})")
                 continue
             test = (names[feature], thresholds[item])
             todo += [(depth + 1, right), (depth, " > ".join(test)), (depth + 1, left), (depth, " <= ".join(test))]

@@ -66,10 +66,10 @@ def name_features(model: Model, feature_names: Sequence[str] | None) -> list[str
     return [known[feature] if feature < len(known) else f"x[{feature}]" for feature in range(model.n_features)]
 
 
-def name_answer(model: Model, leaf: int) -> str:
+def name_prediction(model: Model, leaf: int) -> str:
     """The label that a leaf answers, or all tied ones."""
-    answers = model.leaf_answers
-    return " or ".join(model.labels[label] for label in answers.sets[answers.ids[leaf]])
+    predictions = model.leaf_predictions
+    return " or ".join(model.labels[label] for label in predictions.sets[predictions.ids[leaf]])
 
 
 def name_values(model: Model, leaf: int) -> str:

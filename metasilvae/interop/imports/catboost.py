@@ -136,7 +136,7 @@ def _make_judge(content: bytes, name: str) -> Judge | None:
     finally:
         os.unlink(path)
 
-    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         chance = np.asarray(model.predict(X, prediction_type="Probability", thread_count=1))
         # With two labels CatBoost takes the second one iff its chance is above one half.
         return np.asarray(chance.argmax(axis=1), dtype=np.int64)
@@ -144,4 +144,4 @@ def _make_judge(content: bytes, name: str) -> Judge | None:
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(model.predict(X, prediction_type="RawFormulaVal", thread_count=1))
 
-    return Judge(f"CatBoost {catboost.__version__}", answer, score, FLOAT64_ROUNDING)
+    return Judge(f"CatBoost {catboost.__version__}", prediction, score, FLOAT64_ROUNDING)

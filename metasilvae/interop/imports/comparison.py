@@ -115,7 +115,7 @@ def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part
     model = imported.model
     leaves = find_leaves(model, X)
     try:
-        theirs = judge.answer(X)
+        theirs = judge.prediction(X)
         scores = None if judge.score is None else judge.score(X)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
@@ -130,14 +130,14 @@ def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part
         distance = np.abs(scores - sums).max(axis=1)
         if not (distance <= slack).all():
             _refuse(imported, X, part, int(np.argmax(~(distance <= slack))), "the scores of its labels differ")
-    is_answered = is_best[rows, theirs]
+    is_predictioned = is_best[rows, theirs]
     gap = sums.max(axis=1) - sums[rows, theirs]
-    is_wrong = ~is_answered & ~(gap <= slack)
+    is_wrong = ~is_predictioned & ~(gap <= slack)
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         ours = " or ".join(model.labels[label] for label in np.flatnonzero(is_best[row]))
         _refuse(imported, X, part, row, f"the import answers {ours}, {judge.name} answers {model.labels[theirs[row]]}")
-    return int((is_answered & (is_best.sum(axis=1) > 1)).sum()), int((~is_answered).sum())
+    return int((is_predictioned & (is_best.sum(axis=1) > 1)).sum()), int((~is_predictioned).sum())
 
 
 def _refuse(imported: Imported, X: NDArray[np.float64], part: str, row: int, what: str) -> None:

@@ -40,7 +40,7 @@ class Judge:
     """
 
     name: str
-    answer: Callable[[NDArray[np.float64]], NDArray[np.int64]]
+    prediction: Callable[[NDArray[np.float64]], NDArray[np.int64]]
     score: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
     rounding: float = FLOAT64_ROUNDING
     is_float32: bool = True

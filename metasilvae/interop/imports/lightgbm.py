@@ -167,11 +167,11 @@ def _make_judge(content: bytes, name: str) -> Judge | None:
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
         raise ModelError(f"{name}: LightGBM refuses the file: {' '.join(str(error).split())[:150]}") from None
 
-    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         found = np.asarray(booster.predict(X, num_threads=1))
         return np.asarray(found > 0.5 if found.ndim == 1 else found.argmax(axis=1), dtype=np.int64)
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
 
-    return Judge(f"LightGBM {lightgbm.__version__}", answer, score, FLOAT64_ROUNDING, is_float32=False)
+    return Judge(f"LightGBM {lightgbm.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32=False)

@@ -253,9 +253,9 @@ def _make_judge(content: bytes, labels: list[str], is_double: bool, name: str) -
     position = {label: number for number, label in enumerate(labels)}
     entry, label_output = session.get_inputs()[0].name, session.get_outputs()[0].name
 
-    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         (found,) = session.run([label_output], {entry: X if is_double else X.astype(np.float32)})
         return np.array([position[str(label)] for label in np.asarray(found).reshape(-1).tolist()], dtype=np.int64)
 
     rounding = FLOAT64_ROUNDING if is_double else FLOAT32_ROUNDING
-    return Judge(f"onnxruntime {runtime.__version__}", answer, None, rounding, not is_double)
+    return Judge(f"onnxruntime {runtime.__version__}", prediction, None, rounding, not is_double)

@@ -179,7 +179,7 @@ def _make_judge(estimator: Any, score: Any, is_float32: bool = True) -> Judge:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
     position = {label: number for number, label in enumerate(estimator.classes_.tolist())}
 
-    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.array([position[label] for label in estimator.predict(X).tolist()], dtype=np.int64)
 
-    return Judge(f"scikit-learn {sklearn.__version__}", answer, score, FLOAT64_ROUNDING, is_float32)
+    return Judge(f"scikit-learn {sklearn.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32)

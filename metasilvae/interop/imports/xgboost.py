@@ -180,7 +180,7 @@ def _make_judge(content: bytes, name: str, objective: str, n_rounds: int) -> Jud
     def ask(X: NDArray[np.float64], is_margin: bool) -> Any:
         return booster.predict(xgboost.DMatrix(X, nthread=1), output_margin=is_margin, iteration_range=(0, n_rounds))
 
-    def answer(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         found = ask(X, False)
         if found.ndim == 2:
             return np.asarray(found.argmax(axis=1), dtype=np.int64)
@@ -189,4 +189,4 @@ def _make_judge(content: bytes, name: str, objective: str, n_rounds: int) -> Jud
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(ask(X, True))
 
-    return Judge(f"XGBoost {xgboost.__version__}", answer, score, FLOAT32_ROUNDING)
+    return Judge(f"XGBoost {xgboost.__version__}", prediction, score, FLOAT32_ROUNDING)

@@ -80,14 +80,14 @@ class PageContent:
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:
         """Column names of the first data set that has any."""
-        named = (each.question.dataset.feature_names for each in self.assessments)
+        named = (each.query.dataset.feature_names for each in self.assessments)
         return next(filter(None, named), None)
 
     @cached_property
     def short_names(self) -> list[str]:
         """Names of the data sets for headings."""
-        return shorten_sources([each.question.dataset.source for each in self.assessments])
+        return shorten_sources([each.query.dataset.source for each in self.assessments])
 
     @property
     def voting(self) -> str:
-        return self.assessments[0].question.voting
+        return self.assessments[0].query.voting

@@ -197,7 +197,7 @@ def show_curve(content: PageContent) -> Markup:
     """The curves of all data sets, a place to read them at, and their quantiles."""
     drawn = [(number, each, each.curve) for number, each in enumerate(content.assessments) if each.curve is not None]
     absent = [
-        make_note(show_name(each.question.dataset.source), f": no curve. {each.no_curve}")
+        make_note(show_name(each.query.dataset.source), f": no curve. {each.no_curve}")
         for each in content.assessments
         if each.curve is None
     ]
@@ -232,7 +232,7 @@ def show_curve(content: PageContent) -> Markup:
         draw_curves(named, end, marked, unit),
         element("ul", legend, class_="legend"),
         reader,
-        [_describe_bounds(each.question.dataset.source, curve, marked) for _, each, curve in drawn],
+        [_describe_bounds(each.query.dataset.source, curve, marked) for _, each, curve in drawn],
         absent,
         element(
             "details",

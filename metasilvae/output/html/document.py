@@ -24,7 +24,7 @@ def show_origin(content: PageContent) -> Markup:
     """The command line, the inputs and the versions."""
     model = content.model
     marks: list[list[Child]] = [["model", show_name(model.source), element("code", of_model(model))]]
-    for dataset in (each.question.dataset for each in content.assessments):
+    for dataset in (each.query.dataset for each in content.assessments):
         marks.append(["data", show_name(dataset.source), element("code", of_dataset(dataset))])
     marks += [[kind, show_name(name), element("code", mark)] for kind, name, mark in list_perturbation_files(content)]
     versions = [[name, version] for name, version in content.versions.items()]

@@ -79,7 +79,7 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
 
 
 def _labels_in(node: dict[str, Any]) -> set[int]:
-    return {label for label, _ in node.get("values", ())} | set(node.get("answer", ()))
+    return {label for label, _ in node.get("values", ())} | set(node.get("prediction", ()))
 
 
 def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings) -> dict[str, Any]:
@@ -96,10 +96,10 @@ def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings) -> 
             found[parent][side] = len(found)
         node: dict[str, Any] = {}
         if feature < 0:
-            answer = tree.leaf_answers.sets[tree.leaf_answers.ids[leaf]]
-            node["answer"] = answer[:MOST_CLASSES]
-            if len(answer) > MOST_CLASSES:
-                node["more"] = len(answer) - MOST_CLASSES
+            prediction = tree.leaf_predictions.sets[tree.leaf_predictions.ids[leaf]]
+            node["prediction"] = prediction[:MOST_CLASSES]
+            if len(prediction) > MOST_CLASSES:
+                node["more"] = len(prediction) - MOST_CLASSES
             node |= _largest(tree.leaf_values[leaf])
         else:
             node["feature"] = feature

@@ -52,7 +52,7 @@ def show_figures(content: PageContent) -> Markup:
     names = [Column(show_name(name), is_number=True) for name in content.short_names]
     rows: list[list[Child]] = [["rows", *(each.outcome.n_samples for each in sets)]]
     for name, count in RATES.items():
-        shares = [show_share(getattr(each.outcome.tally, count), each.outcome.n_samples) for each in sets]
+        shares = [show_share(getattr(each.outcome.counts, count), each.outcome.n_samples) for each in sets]
         rows.append([name, *shares])
     evaluations = [each.evaluation for each in sets]
     rows += [
@@ -71,18 +71,18 @@ def show_figures(content: PageContent) -> Markup:
 
 
 def _make_card(assessment: Assessment) -> Markup:
-    tally, dataset = assessment.outcome.tally, assessment.question.dataset
+    counts, dataset = assessment.outcome.counts, assessment.query.dataset
     figures = [
-        element("div", element("dt", name), element("dd", show_share(getattr(tally, count), tally.size)))
+        element("div", element("dt", name), element("dd", show_share(getattr(counts, count), counts.size)))
         for name, count in RATES.items()
     ]
     return element(
         "div",
         element("h3", show_name(dataset.source)),
-        make_note(f"{tally.size} rows, {dataset.n_features} features"),
+        make_note(f"{counts.size} rows, {dataset.n_features} features"),
         element("dl", figures),
-        make_note(f"{tally.no_info} rows are not decided: stability and robustness are at least this.")
-        if tally.no_info
+        make_note(f"{counts.no_info} rows are not decided: stability and robustness are at least this.")
+        if counts.no_info
         else None,
         class_="card",
     )
@@ -90,13 +90,13 @@ def _make_card(assessment: Assessment) -> Markup:
 
 def show_verdicts(content: PageContent) -> Markup:
     """How many rows have each verdict."""
-    tallies = [assessment.outcome.tally for assessment in content.assessments]
+    counts = [assessment.outcome.counts for assessment in content.assessments]
     shown = [
-        verdict for verdict in Verdict if verdict is not Verdict.NO_INFO or any(tally.no_info for tally in tallies)
+        verdict for verdict in Verdict if verdict is not Verdict.NO_INFO or any(counts.no_info for counts in counts)
     ]
     columns = [Column("verdict"), *(Column(show_name(name), is_number=True) for name in content.short_names)]
     rows: list[list[Child]] = [
-        [_name_verdict(verdict), *(_show_part(_count(tally, verdict), tally.size) for tally in tallies)]
+        [_name_verdict(verdict), *(_show_part(_count(counts, verdict), counts.size) for counts in counts)]
         for verdict in shown
     ]
     return join(
@@ -115,8 +115,8 @@ def _show_part(count: int, total: int) -> Markup:
     return join(count, " ", element("span", show_share(count, total), class_="part"))
 
 
-def _count(tally: object, verdict: Verdict) -> int:
-    count: int = getattr(tally, verdict.name.lower())
+def _count(counts: object, verdict: Verdict) -> int:
+    count: int = getattr(counts, verdict.name.lower())
     return count
 
 
@@ -132,25 +132,25 @@ def _swatch(verdict: Verdict) -> Markup:
 
 def _draw_bar(number: int, assessment: Assessment) -> Markup:
     """Shares of the verdicts as a bar; the letters in it are the first ones of the verdicts."""
-    tally = assessment.outcome.tally
-    counts = [(verdict, _count(tally, verdict)) for verdict in Verdict]
-    starts = accumulate((count for _, count in counts), initial=0)
+    counts = assessment.outcome.counts
+    by_verdict = [(verdict, _count(counts, verdict)) for verdict in Verdict]
+    starts = accumulate((count for _, count in by_verdict), initial=0)
     pieces = []
-    for (verdict, count), start in zip(counts, starts, strict=False):
+    for (verdict, count), start in zip(by_verdict, starts, strict=False):
         if not count:
             continue
-        share = 100 * count / tally.size
-        left = 100 * start / tally.size
+        share = 100 * count / counts.size
+        left = 100 * start / counts.size
         pieces.append(element("rect", x=f"{left:.4f}%", width=f"{share:.4f}%", height="100%", class_=_style(verdict)))
         if share >= 4:
             pieces.append(
                 element("text", verdict.word[0], x=f"{left + share / 2:.4f}%", y="50%", dy="0.35em",
                         text_anchor="middle", class_=f"on-{_style(verdict)}")
             )  # fmt: skip
-    described = ", ".join(f"{verdict.word} {count}" for verdict, count in counts if count)
+    described = ", ".join(f"{verdict.word} {count}" for verdict, count in by_verdict if count)
     return element(
         "figure",
-        element("figcaption", show_name(assessment.question.dataset.source), id=f"verdict-bar-{number}"),
+        element("figcaption", show_name(assessment.query.dataset.source), id=f"verdict-bar-{number}"),
         element("svg", pieces, class_="bar", role="img", aria_label=described),
     )
 
@@ -160,7 +160,7 @@ def _list_reasons(assessment: Assessment) -> Markup | None:
     if not reasons:
         return None
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    return make_note(show_name(assessment.question.dataset.source), f": NO-INFO because of {listed}.")
+    return make_note(show_name(assessment.query.dataset.source), f": NO-INFO because of {listed}.")
 
 
 def show_confusion(content: PageContent) -> Markup:
@@ -179,17 +179,17 @@ def show_confusion(content: PageContent) -> Markup:
 
 
 def _has_matrix(model: Model, assessment: Assessment) -> bool:
-    return max(assessment.question.dataset.n_labels, model.n_labels) <= MOST_LABELS
+    return max(assessment.query.dataset.n_labels, model.n_labels) <= MOST_LABELS
 
 
 def _show_matrix(model: Model, number: int, assessment: Assessment) -> Markup:
-    dataset, name = assessment.question.dataset, f"confusion-{number}"
+    dataset, name = assessment.query.dataset, f"confusion-{number}"
     if not _has_matrix(model, assessment):
         return _list_mistakes(name, assessment)
     records = ConfusionTable(model, dataset, assessment.confusion).records()
     labels = order_labels(model.labels)
-    ties = [answer for answer in list(records[0])[1:] if answer not in model.labels]
-    answers = labels + ties
+    ties = [prediction for prediction in list(records[0])[1:] if prediction not in model.labels]
+    predictions = labels + ties
     # Labels in the order of the columns; those that the model does not know come last.
     unknown = order_labels(set(dataset.labels).difference(labels))
     places = {label: place for place, label in enumerate(labels + unknown)}
@@ -197,42 +197,46 @@ def _show_matrix(model: Model, number: int, assessment: Assessment) -> Markup:
     head = element(
         "tr",
         element("th", TRUE_LABEL, scope="col"),
-        [element("th", show_name(answer), scope="col", class_="number") for answer in answers],
+        [element("th", show_name(prediction), scope="col", class_="number") for prediction in predictions],
     )
-    body = [_show_confusion_of(str(record[TRUE_LABEL]), record, answers) for record in records]
+    body = [_show_confusion_of(str(record[TRUE_LABEL]), record, predictions) for record in records]
     parts = [element("thead", head), element("tbody", body)]
     return wrap_table(name, show_name(dataset.source), *parts, style="confusion")
 
 
-def _show_confusion_of(label: str, record: Record, answers: Sequence[str]) -> Markup:
+def _show_confusion_of(label: str, record: Record, predictions: Sequence[str]) -> Markup:
     """One row of a matrix; the larger a share of the row, the darker."""
-    counts = [int(record[answer] or 0) for answer in answers]
+    counts = [int(record[prediction] or 0) for prediction in predictions]
     total = max(sum(counts), 1)
     cells = [
         element(
             "td",
             count,
-            element("span", " ✓", role="img", aria_label="right") if answer == label else None,
+            element("span", " ✓", role="img", aria_label="right") if prediction == label else None,
             class_=f"number shade-{-(-N_SHADES * count // total)}",
         )
-        for answer, count in zip(answers, counts, strict=True)
+        for prediction, count in zip(predictions, counts, strict=True)
     ]
     return element("tr", element("th", show_name(label), scope="row"), cells)
 
 
 def _list_mistakes(name: str, assessment: Assessment) -> Markup:
     mistakes = sorted(
-        ((count, label, answer) for (label, answer), count in assessment.confusion.items() if label != answer),
+        (
+            (count, label, prediction)
+            for (label, prediction), count in assessment.confusion.items()
+            if label != prediction
+        ),
         key=lambda mistake: (-mistake[0], mistake[1:]),
     )
     if not mistakes:
         known = f"no mistakes in {assessment.outcome.n_samples} rows"
-        return element("p", show_name(assessment.question.dataset.source), f": {known}")
+        return element("p", show_name(assessment.query.dataset.source), f": {known}")
     caption = join(
-        show_name(assessment.question.dataset.source),
+        show_name(assessment.query.dataset.source),
         f": the most frequent mistakes, {min(len(mistakes), MOST_MISTAKES)} of {len(mistakes)} kinds",
     )
     rows: list[list[Child]] = [
-        [show_name(label), show_name(answer), count] for count, label, answer in mistakes[:MOST_MISTAKES]
+        [show_name(label), show_name(prediction), count] for count, label, prediction in mistakes[:MOST_MISTAKES]
     ]
-    return make_table(name, caption, [Column(TRUE_LABEL), Column("answer"), Column("rows", is_number=True)], rows)
+    return make_table(name, caption, [Column(TRUE_LABEL), Column("prediction"), Column("rows", is_number=True)], rows)

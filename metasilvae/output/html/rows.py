@@ -44,7 +44,7 @@ def show_fragile_rows(content: PageContent) -> Markup:
 
 
 def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) -> Markup:
-    dataset, attribution = assessment.question.dataset, assessment.attribution
+    dataset, attribution = assessment.query.dataset, assessment.attribution
     caption = join(show_name(dataset.source), f": {_describe_extent(assessment)}")
     if not attribution.most_fragile:
         return element("p", caption)
@@ -57,7 +57,7 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
         *([Column("line", is_number=True)] if dataset.line_of_row is not None else []),
         Column("label"),
         *([Column(unit, is_number=True)] if has_radius else []),
-        Column("answer"),
+        Column("prediction"),
         Column("what changes"),
         Column("freeze"),
     ]
@@ -69,7 +69,7 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
         cells.append(show_name(dataset.labels[dataset.y[row.row]]))
         if has_radius:
             cells.append(_show_radius(row))
-        cells += [_show_answers(content, row), _show_moves(assessment, row), _show_frozen(assessment, row)]
+        cells += [_show_predictions(content, row), _show_moves(assessment, row), _show_frozen(assessment, row)]
         rows.append(cells)
     return make_stacking_table(f"fragile-{number}", caption, columns, rows)
 
@@ -82,7 +82,7 @@ def _show_radius(row: UnstableRow) -> Child:
 
 
 def _describe_extent(assessment: Assessment) -> str:
-    n_shown, n_unstable = len(assessment.attribution.most_fragile), assessment.outcome.tally.unstable
+    n_shown, n_unstable = len(assessment.attribution.most_fragile), assessment.outcome.counts.unstable
     if not n_unstable:
         return "no row is unstable"
     n_explained = assessment.attribution.n_explained
@@ -90,17 +90,17 @@ def _describe_extent(assessment: Assessment) -> str:
     return f"{n_shown} of {n_unstable} unstable rows{among}"
 
 
-def _show_answers(content: PageContent, row: UnstableRow) -> Markup:
+def _show_predictions(content: PageContent, row: UnstableRow) -> Markup:
     before, after = (
         list_names([content.model.labels[label] for label in labels])
-        for labels in (row.witness.answer, row.witness.perturbed_answer)
+        for labels in (row.witness.prediction, row.witness.perturbed_prediction)
     )
     return join(before, " → ", element("strong", after))
 
 
 def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
     """Each feature that must move, from what to what."""
-    dataset = assessment.question.dataset
+    dataset = assessment.query.dataset
     before, after = dataset.X[row.row], row.witness.point
     items = [
         element("li", show_name(dataset.feature_name(f)), f" {show_decimal(before[f])} → {show_decimal(after[f])}")
@@ -115,7 +115,7 @@ def _show_frozen(assessment: Assessment, row: UnstableRow) -> Markup:
     features = row.frozen.features
     if features is None:
         return join("nothing helps" if row.frozen.is_smallest else "not known")
-    names = list_names([assessment.question.dataset.feature_name(feature) for feature in features], MOST_MOVES)
+    names = list_names([assessment.query.dataset.feature_name(feature) for feature in features], MOST_MOVES)
     return join(names, None if row.frozen.is_smallest else " (perhaps fewer)")
 
 
@@ -135,8 +135,8 @@ def show_attribution(content: PageContent) -> Markup:
 
 
 def _attribute(content: PageContent, number: int, assessment: Assessment) -> Markup:
-    dataset, found = assessment.question.dataset, assessment.attribution
-    n_unstable = assessment.outcome.tally.unstable
+    dataset, found = assessment.query.dataset, assessment.attribution
+    n_unstable = assessment.outcome.counts.unstable
     if not found.n_explained:
         missing = "no row is unstable" if not n_unstable else f"none of {n_unstable} unstable rows was explained"
         return element("p", show_name(dataset.source), f": {missing}")

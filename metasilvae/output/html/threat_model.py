@@ -38,7 +38,7 @@ def list_perturbation_files(content: PageContent) -> list[tuple[str, str, str]]:
             kind, name = "boxes", each.perturbation.path
         else:
             continue
-        found.append((kind, name, of_boxes(each.question.boxes, each.question.dataset)))
+        found.append((kind, name, of_boxes(each.query.boxes, each.query.dataset)))
     return list(dict.fromkeys(found))
 
 
@@ -48,7 +48,7 @@ def show_perturbation(content: PageContent) -> Markup | None:
     by_mark: dict[str, list[Assessment]] = {}
     for each in content.assessments:
         if isinstance(each.perturbation, Attack):
-            by_mark.setdefault(of_boxes(each.question.boxes, each.question.dataset), []).append(each)
+            by_mark.setdefault(of_boxes(each.query.boxes, each.query.dataset), []).append(each)
         elif isinstance(each.perturbation, BoxFile):
             parts.append(_describe_boxes(each, each.perturbation))
     for number, sharing in enumerate(by_mark.values()):
@@ -59,7 +59,7 @@ def show_perturbation(content: PageContent) -> Markup | None:
 
 
 def _describe_boxes(assessment: Assessment, perturbation: BoxFile) -> Markup:
-    dataset, boxes = assessment.question.dataset, assessment.question.boxes
+    dataset, boxes = assessment.query.dataset, assessment.query.boxes
     n_moving = int((boxes.low_center < boxes.high_center).any(axis=0).sum())
     return element(
         "p",
@@ -74,7 +74,7 @@ def _describe_boxes(assessment: Assessment, perturbation: BoxFile) -> Markup:
 
 def _tabulate_rules(number: int, attack: Attack, sharing: Sequence[Assessment]) -> Markup:
     """One line for each rule and all columns that it holds for; the data sets have the same rules."""
-    names = [sharing[0].question.dataset.feature_name(feature) for feature in range(attack.n_features)]
+    names = [sharing[0].query.dataset.feature_name(feature) for feature in range(attack.n_features)]
     rules = _group_columns(attack)
     rows: list[list[Child]] = [
         [list_names([names[feature] for feature in features]), words] for words, features in rules[:MOST_RULES]
@@ -84,7 +84,7 @@ def _tabulate_rules(number: int, attack: Attack, sharing: Sequence[Assessment]) 
         f": what may become of each row, in all columns at once{_describe_rest(len(rules))}",
     )
     obeying = [
-        join("; " if place else "", f"all {each.outcome.n_samples} rows of ", show_name(each.question.dataset.source))
+        join("; " if place else "", f"all {each.outcome.n_samples} rows of ", show_name(each.query.dataset.source))
         for place, each in enumerate(sharing)
     ]
     return join(

@@ -29,7 +29,7 @@
   const children = (node) => nodes[node].left === undefined ? [] : [nodes[node].left, nodes[node].right];
   const label = (number) => isolate(data.labels[number]);
   const feature = (node) => isolate(data.features[nodes[node].feature]);
-  const answer = (node) => nodes[node].answer.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
+  const answer = (node) => nodes[node].prediction.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
   const test = (node) => `${feature(node)} ≤ ${nodes[node].threshold}`;
   const opposite = (node) => `${feature(node)} > ${nodes[node].threshold}`;
   const unlisted = ({ rows, values }) => rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
@@ -112,7 +112,7 @@
       class: split ? "node" : "node leaf", role: "treeitem", transform: `translate(${x} ${y})`, tabindex: node === current ? 0 : -1,
       "aria-label": describe(node), "aria-level": levels[node] + 1, "data-node": node,
     });
-    if (!split) paint(group, nodes[node].answer[0]);
+    if (!split) paint(group, nodes[node].prediction[0]);
     if (children(node).length) group.setAttribute("aria-expanded", String(open[node]));
     if (parents[node] >= 0) {
       const siblings = children(parents[node]);
@@ -123,7 +123,7 @@
       make("title", {}, describe(node)),
       make("rect", { class: "halo", x: -4, y: -4, width: WIDTH + 8, height: HEIGHT + 8, rx: 10 }),
       make("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: split ? 7 : 14 }),
-      make("text", { x: 10, y: 18, class: split ? "" : "answer" }, split ? shortTest(node) : shorten(answer(node), ROOM, "bold 13px")),
+      make("text", { x: 10, y: 18, class: split ? "" : "prediction" }, split ? shortTest(node) : shorten(answer(node), ROOM, "bold 13px")),
       make("text", { x: 10, y: 32, class: "small" }, shorten(subtitle(node), isSplit(node) ? ROOM / 2 : ROOM, "11px")),
       ...drawShares(node));
     const crossed = crossings(node).reduce((sum, [, count]) => sum + count, 0);

@@ -55,7 +55,7 @@ class Panel:
     ----------
     dataset, outcome : Dataset, Outcome
         Of the rows that are drawn.
-    tally : Tally
+    counts : Tally
         Of all rows that were judged.
     n_rows : int
         How many there are; where not all of them were judged, the title says so.
@@ -69,7 +69,7 @@ class Panel:
     plane: Plane
     rectangles: list[Rectangle]
     outcome: Outcome
-    tally: VerdictCounts
+    counts: VerdictCounts
     n_rows: int
     perturbation: Perturbation | None = None
     lower: NDArray[np.float64] | None = None
@@ -80,20 +80,20 @@ class Panel:
         """Rectangles by what the model answers in them."""
         found: dict[Answer, list[Rectangle]] = {}
         for rectangle in self.rectangles:
-            found.setdefault(tuple(self.model.labels[label] for label in rectangle.answer), []).append(rectangle)
+            found.setdefault(tuple(self.model.labels[label] for label in rectangle.prediction), []).append(rectangle)
         return found
 
     @property
     def title(self) -> str:
         """What the model is worth on these rows, and what was done to them."""
-        figures = [f"accuracy {100 * float(self.tally.accuracy):.4g} %"]
+        figures = [f"accuracy {100 * float(self.counts.accuracy):.4g} %"]
         notes = []
         if self.perturbation is not None:
-            bound = "at least " if self.tally.no_info else ""
-            figures.append(f"stability {bound}{100 * float(self.tally.stability):.4g} %")
+            bound = "at least " if self.counts.no_info else ""
+            figures.append(f"stability {bound}{100 * float(self.counts.stability):.4g} %")
             notes.append(_describe(self.perturbation))
-        if self.tally.size < self.n_rows:
-            notes.append(f"for {self.tally.size} of {self.n_rows} rows")
+        if self.counts.size < self.n_rows:
+            notes.append(f"for {self.counts.size} of {self.n_rows} rows")
         elif self.dataset.n_samples < self.n_rows:
             notes.append(f"{self.dataset.n_samples} of {self.n_rows} rows are drawn")
         return "\n".join([", ".join(figures), *([", ".join(notes)] if notes else [])])
@@ -190,18 +190,18 @@ def survey(
         The rows to draw, None for all. A tree is judged on all rows all the same; a forest, which may
         take long, on these.
     """
-    question = make_query(model, dataset, perturbation or Ball(0.0), voting=voting)
+    query = make_query(model, dataset, perturbation or Ball(0.0), voting=voting)
     rows = np.arange(dataset.n_samples) if drawn is None else drawn
     if model.n_trees == 1:
-        whole = verify(question, jobs, limits=limits)
-        tally, outcome = whole.tally, whole.subset(rows)
+        whole = verify(query, jobs, limits=limits)
+        counts, outcome = whole.counts, whole.subset(rows)
     else:
-        outcome = verify(question.subset(rows), jobs, limits=limits)
-        tally = outcome.tally
+        outcome = verify(query.subset(rows), jobs, limits=limits)
+        counts = outcome.counts
     part = dataset.subset(rows)
-    rectangles = slice_model(model, plane, question.voting)
+    rectangles = slice_model(model, plane, query.voting)
     bounds = (None, None) if perturbation is None else perturbed_bounds(part, plane.features, perturbation)
-    return Panel(model, part, plane, rectangles, outcome, tally, dataset.n_samples, perturbation, *bounds)
+    return Panel(model, part, plane, rectangles, outcome, counts, dataset.n_samples, perturbation, *bounds)
 
 
 # Inches; the sides of the axes are about these.
@@ -213,7 +213,7 @@ NAME_SIZE, NAME_LINE = 6.5, 0.11
 # Of the rectangles of an answer, so many are tried for its name.
 MOST_PLACES = 20
 # Labels have at most 31 bytes; only ties may have longer names.
-LONGEST_ANSWER = 66
+LONGEST_PREDICTION = 66
 # Lines of boxes that would cover more of the picture than this are thin and let through what is below them.
 MOST_INK = 0.75
 THINNEST, FAINTEST = 0.25, 0.2
@@ -255,10 +255,10 @@ class _Look:
         width = plain["linewidth"] * max(share, THINNEST)
         return {**plain, "linewidth": width, "alpha": min(max(2 * share, FAINTEST), 0.5)}
 
-    def fill(self, answer: Answer) -> dict[str, Any]:
+    def fill(self, prediction: Answer) -> dict[str, Any]:
         """A light colour; tied answers are hatched."""
-        hatch = {} if len(answer) == 1 else {"hatch": "//", "edgecolor": "white"}
-        return {"facecolor": blend([self.colours[label] for label in answer], 0.6), "linewidth": 0, **hatch}
+        hatch = {} if len(prediction) == 1 else {"hatch": "//", "edgecolor": "white"}
+        return {"facecolor": blend([self.colours[label] for label in prediction], 0.6), "linewidth": 0, **hatch}
 
 
 @style()
@@ -277,11 +277,11 @@ def draw_regions(panels: Sequence[Panel], row: int | None = None, title: str | N
         axes.set_xlabel(say(dataset.feature_name(plane.features[0])))
     all_axes[0].set_ylabel(say(dataset.feature_name(plane.features[1])))
     put_heading(figure, _default_heading(panels, row) if title is None else say(title, 200))
-    answers = _list_answers(panels, look)
-    if len(answers) > MOST_ENTRIES:
+    predictions = _list_predictions(panels, look)
+    if len(predictions) > MOST_ENTRIES:
         named = [_name_regions(axes, panel) for axes, panel in zip(all_axes, panels, strict=True)]
-        answers = [answer for answer in answers if not any(answer in each for each in named)]
-    put_legend_below(figure, [*_answer_entries(answers, look), *_row_entries(panels, row, look)])
+        predictions = [prediction for prediction in predictions if not any(prediction in each for each in named)]
+    put_legend_below(figure, [*_prediction_entries(predictions, look), *_row_entries(panels, row, look)])
     return figure
 
 
@@ -318,9 +318,9 @@ def _measure_ink(panel: Panel) -> float:
 
 def _draw_panel(axes: Axes, panel: Panel, look: _Look, row: int | None) -> None:
     plane = panel.plane
-    for answer, rectangles in panel.regions.items():
+    for prediction, rectangles in panel.regions.items():
         patch = _outline((each.lower for each in rectangles), (each.upper for each in rectangles))
-        patch.set(label="region " + " or ".join(answer), **look.fill(answer))
+        patch.set(label="region " + " or ".join(prediction), **look.fill(prediction))
         axes.add_patch(patch)
     bounds = _clip_boxes(panel)
     if bounds is not None:
@@ -375,8 +375,8 @@ def _outline(lowers: Iterable[Sequence[float]], uppers: Iterable[Sequence[float]
 def _name_regions(axes: Axes, panel: Panel) -> set[Answer]:
     """Write into each region what is answered there, if it has room; returns the answers that are written."""
     named = set()
-    for answer, rectangles in panel.regions.items():
-        found = _find_room(say(" or ".join(answer), LONGEST_ANSWER), rectangles, panel.plane)
+    for prediction, rectangles in panel.regions.items():
+        found = _find_room(say(" or ".join(prediction), LONGEST_PREDICTION), rectangles, panel.plane)
         if found is None:
             continue
         rectangle, lines = found
@@ -385,7 +385,7 @@ def _name_regions(axes: Axes, panel: Panel) -> set[Answer]:
             middle, top, "\n".join(lines), ha="center", va="top", fontsize=NAME_SIZE, zorder=5, linespacing=1.0,
             bbox={"facecolor": "white", "alpha": 0.5, "edgecolor": "none", "pad": 0.8},
         )  # fmt: skip
-        named.add(answer)
+        named.add(prediction)
     return named
 
 
@@ -406,25 +406,27 @@ def _find_room(name: str, rectangles: Sequence[Rectangle], plane: Plane) -> tupl
 # Legend
 
 
-def _list_answers(panels: Sequence[Panel], look: _Look) -> list[Answer]:
+def _list_predictions(panels: Sequence[Panel], look: _Look) -> list[Answer]:
     """Answers of the models, then labels of rows that no model answers; in the order of the labels, ties last."""
-    answers = {answer for panel in panels for answer in panel.regions}
+    predictions = {prediction for panel in panels for prediction in panel.regions}
     present = {(panel.dataset.labels[label],) for panel in panels for label in np.unique(panel.dataset.y)}
     order = {label: position for position, label in enumerate(look.colours)}
     return sorted(
-        answers | present, key=lambda each: (each not in answers, len(each), [order[label] for label in each])
+        predictions | present, key=lambda each: (each not in predictions, len(each), [order[label] for label in each])
     )
 
 
-def _answer_entries(answers: Sequence[Answer], look: _Look) -> list[Any]:
+def _prediction_entries(predictions: Sequence[Answer], look: _Look) -> list[Any]:
     from matplotlib.patches import Patch
 
     entries = []
-    for answer in answers[:MOST_ENTRIES]:
-        edge = {"edgecolor": look.colours[answer[0]], "linewidth": 1.5} if len(answer) == 1 else {}
-        entries.append(Patch(label=say(" or ".join(answer), LONGEST_ANSWER), **{**look.fill(answer), **edge}))
-    if len(answers) > MOST_ENTRIES:
-        entries.append(Patch(facecolor="none", label=f"{len(answers) - MOST_ENTRIES} more without room for a name"))
+    for prediction in predictions[:MOST_ENTRIES]:
+        edge = {"edgecolor": look.colours[prediction[0]], "linewidth": 1.5} if len(prediction) == 1 else {}
+        entries.append(
+            Patch(label=say(" or ".join(prediction), LONGEST_PREDICTION), **{**look.fill(prediction), **edge})
+        )
+    if len(predictions) > MOST_ENTRIES:
+        entries.append(Patch(facecolor="none", label=f"{len(predictions) - MOST_ENTRIES} more without room for a name"))
     return entries
 
 

@@ -42,7 +42,7 @@ class Plane:
 class Rectangle:
     lower: tuple[float, float]
     upper: tuple[float, float]
-    answer: LabelSet
+    prediction: LabelSet
 
     def holds(self, x: float, y: float) -> bool:
         return self.lower[0] < x <= self.upper[0] and self.lower[1] < y <= self.upper[1]
@@ -55,13 +55,13 @@ def slice_model(model: Model, plane: Plane, voting: str | None = None) -> list[R
 
 def _slice_tree(tree: Model, plane: Plane) -> Iterator[Rectangle]:
     """One rectangle for each leaf that the plane meets."""
-    nodes, answers = tree.nodes, tree.leaf_answers
+    nodes, predictions = tree.nodes, tree.leaf_predictions
     waiting = [(int(tree.roots[0]), plane.lower, plane.upper)]
     while waiting:
         node, lower, upper = waiting.pop()
         threshold, feature, left, right, leaf = nodes[node].item()
         if feature < 0:
-            yield Rectangle(lower, upper, answers.sets[answers.ids[leaf]])
+            yield Rectangle(lower, upper, predictions.sets[predictions.ids[leaf]])
         elif feature not in plane.features:
             waiting.append((left if plane.point[feature] <= threshold else right, lower, upper))
         else:
@@ -105,16 +105,18 @@ def _edges(forest: Model, plane: Plane, axis: int) -> NDArray[np.float64]:
     return np.unique([plane.lower[axis], *inner, plane.upper[axis]])
 
 
-def _join_cells(ids: NDArray[np.int64], x: list[float], y: list[float], answers: list[LabelSet]) -> Iterator[Rectangle]:
+def _join_cells(
+    ids: NDArray[np.int64], x: list[float], y: list[float], predictions: list[LabelSet]
+) -> Iterator[Rectangle]:
     """Runs of equal cells of a row; equal runs above each other are one rectangle."""
     below: dict[tuple[int, int, int], int] = {}
     for row, line in enumerate(ids):
         starts = np.concatenate([[0], np.flatnonzero(np.diff(line)) + 1])
         runs = zip(starts.tolist(), [*starts[1:].tolist(), len(line)], line[starts].tolist(), strict=True)
         here = {run: below.get(run, row) for run in runs}
-        for (start, stop, answer), first in below.items():
-            if (start, stop, answer) not in here:
-                yield Rectangle((x[start], y[first]), (x[stop], y[row]), answers[answer])
+        for (start, stop, prediction), first in below.items():
+            if (start, stop, prediction) not in here:
+                yield Rectangle((x[start], y[first]), (x[stop], y[row]), predictions[prediction])
         below = here
-    for (start, stop, answer), first in below.items():
-        yield Rectangle((x[start], y[first]), (x[stop], y[-1]), answers[answer])
+    for (start, stop, prediction), first in below.items():
+        yield Rectangle((x[start], y[first]), (x[stop], y[-1]), predictions[prediction])

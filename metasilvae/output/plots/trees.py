@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
-from metasilvae.interop.exports.leaves import name_answer, name_features
+from metasilvae.interop.exports.leaves import name_features, name_prediction
 from metasilvae.model import LeafKind, Model
 from metasilvae.output.plots.canvas import (
     FAINT,
@@ -202,8 +202,8 @@ class _RowOrder:
         self._ranks = ranks[self._order]
         self._tree = tree
         self._X = dataset.X
-        answers, true_labels = tree.leaf_answers, match_labels(tree, dataset)
-        is_right = (true_labels >= 0) & (answers.only_label[answers.ids[found]] == true_labels)
+        predictions, true_labels = tree.leaf_predictions, match_labels(tree, dataset)
+        is_right = (true_labels >= 0) & (predictions.only_label[predictions.ids[found]] == true_labels)
         self._is_right = is_right[self._order]
 
     def count(
@@ -231,7 +231,7 @@ MOST_LEAVES_DOWN = 8
 # With more classes than these, a leaf tells the counts of its answer only, and there is no legend.
 MOST_COUNTS, MOST_ENTRIES = 4, 12
 # Labels have at most 31 bytes; only ties may have longer names.
-LONGEST_ANSWER = 66
+LONGEST_PREDICTION = 66
 # Inches.
 FONT_SIZE = 8.0
 LINE = 0.155
@@ -313,8 +313,8 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
     names = name_features(facts.tree, None if facts.dataset is None else facts.dataset.feature_names)
     for box in facts.boxes:
         if facts.is_leaf(box):
-            answer = name_answer(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
-            lines = [say(answer, LONGEST_ANSWER), _count_words(facts, box)]
+            prediction = name_prediction(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
+            lines = [say(prediction, LONGEST_PREDICTION), _count_words(facts, box)]
             if box.rows is not None:
                 right = f", {box.right_rows} right" if box.rows else ""
                 lines.append(f"{_plural(box.rows, 'row')}{right}")
@@ -425,9 +425,9 @@ def _draw_box(axes: Axes, facts: TreeFacts, box: _Box, colours: dict[str, str]) 
     fill, line = "white", INK
     if is_leaf:
         tree = facts.tree
-        answer = tree.leaf_answers.sets[tree.leaf_answers.ids[tree.nodes["leaf"][box.facts.node]]]
-        answered = [colours[tree.labels[label]] for label in answer]
-        fill, line = blend(answered, 0.62), blend(answered)
+        prediction = tree.leaf_predictions.sets[tree.leaf_predictions.ids[tree.nodes["leaf"][box.facts.node]]]
+        predictioned = [colours[tree.labels[label]] for label in prediction]
+        fill, line = blend(predictioned, 0.62), blend(predictioned)
     left, top = box.x - box.width / 2, box.y - box.height / 2
     axes.add_patch(
         FancyBboxPatch(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metasilvae.dataset import Dataset
-from metasilvae.model import AnswerTable, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.output.text.radii import as_json_number, count_interrupted, describe_open
 from metasilvae.output.text.tables import TABLE_FORMATS, Record, as_csv
 from metasilvae.perturbations.boxes import Perturbation
@@ -26,7 +26,7 @@ from metasilvae.verification.metrics import Evaluation
 # Labels or answers that a table shows; of more, mistakes are listed.
 MOST_LABELS = 100
 MOST_MISTAKES = 100
-LONGEST_ANSWER = 60
+LONGEST_PREDICTION = 60
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class ConfusionTable:
     counts: dict[tuple[str, str], int]
 
     @property
-    def answers(self) -> list[str]:
-        return list(dict.fromkeys([*self.model.labels, *sorted(answer for _, answer in self.counts)]))
+    def predictions(self) -> list[str]:
+        return list(dict.fromkeys([*self.model.labels, *sorted(prediction for _, prediction in self.counts)]))
 
     @property
     def is_large(self) -> bool:
-        return max(len(self.dataset.labels), len(self.answers)) > MOST_LABELS
+        return max(len(self.dataset.labels), len(self.predictions)) > MOST_LABELS
 
     @property
     def title(self) -> str:
@@ -59,12 +59,12 @@ class ConfusionTable:
     def records(self) -> list[Record]:
         if self.is_large:
             return [
-                {"true label": label, "answer": _cut(answer), "rows": rows}
-                for (label, answer), rows in self._mistakes()[:MOST_MISTAKES]
+                {"true label": label, "prediction": _cut(prediction), "rows": rows}
+                for (label, prediction), rows in self._mistakes()[:MOST_MISTAKES]
             ]
-        answers = self.answers
+        predictions = self.predictions
         return [
-            {"true label": label, **{answer: self.counts.get((label, answer), 0) for answer in answers}}
+            {"true label": label, **{prediction: self.counts.get((label, prediction), 0) for prediction in predictions}}
             for label in self.dataset.labels
         ]
 
@@ -74,9 +74,9 @@ class ConfusionTable:
         return sorted(found, key=lambda item: -item[1])
 
 
-def _cut(answer: str) -> str:
+def _cut(prediction: str) -> str:
     """An answer of thousands of labels does not fit a line."""
-    return answer if len(answer) <= LONGEST_ANSWER else f"{answer[:LONGEST_ANSWER]}..."
+    return prediction if len(prediction) <= LONGEST_PREDICTION else f"{prediction[:LONGEST_PREDICTION]}..."
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ class EvaluationReport:
 
 
 def _record(evaluation: Evaluation) -> Record:
-    model, tally = evaluation.model, evaluation.tally
+    model, counts = evaluation.model, evaluation.counts
     record: dict[str, str | int | float | None] = {"model": model.source}
     if evaluation.perturbation is not None:
         record["perturbation"] = evaluation.perturbation.describe()
     record["accuracy"] = evaluation.accuracy
-    if tally is not None:
+    if counts is not None:
         record |= {"stability": evaluation.stability, "robustness": evaluation.robustness}
-        record |= {name: getattr(tally, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
+        record |= {name: getattr(counts, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
     record |= {"trees": model.n_trees, "leaves": model.n_leaves, "depth": model.max_depth}
     record["acc/leaves"] = evaluation.accuracy_efficiency
-    if tally is not None:
+    if counts is not None:
         record["st/leaves"] = evaluation.stability_efficiency
     return record
 
@@ -141,7 +141,8 @@ def _write_json(report: EvaluationReport) -> str:
             {
                 "model": table.model.source,
                 "counts": [
-                    {"label": label, "answer": answer, "rows": rows} for (label, answer), rows in table.counts.items()
+                    {"label": label, "prediction": prediction, "rows": rows}
+                    for (label, prediction), rows in table.counts.items()
                 ],
             }
             for table in report.confusions
@@ -242,37 +243,39 @@ CURVE_FORMATS: dict[str, Callable[[Sequence[CurveReport]], str]] = {
 }
 
 
-def _named_sets(model: Model, answers: AnswerTable) -> list[list[str]]:
-    return [[model.labels[label] for label in label_set] for label_set in answers.sets]
+def _named_sets(model: Model, predictions: PredictionTable) -> list[list[str]]:
+    return [[model.labels[label] for label in label_set] for label_set in predictions.sets]
 
 
-def write_text(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
-    lines = [",".join(labels) + "\n" for labels in _named_sets(model, answers)]
-    return "".join(lines[number] for number in answers.ids.tolist())
+def write_text(model: Model, dataset: Dataset, predictions: PredictionTable) -> str:
+    lines = [",".join(labels) + "\n" for labels in _named_sets(model, predictions)]
+    return "".join(lines[number] for number in predictions.ids.tolist())
 
 
-def _records(model: Model, dataset: Dataset, answers: AnswerTable) -> Iterator[dict[str, Any]]:
-    named = _named_sets(model, answers)
-    pairs = zip(dataset.y.tolist(), answers.ids.tolist(), strict=True)
+def _records(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[dict[str, Any]]:
+    named = _named_sets(model, predictions)
+    pairs = zip(dataset.y.tolist(), predictions.ids.tolist(), strict=True)
     for row, (label, number) in enumerate(pairs):
         true_label = {"label": dataset.labels[label]} if dataset.has_labels else {}
-        yield {"row": row, **true_label, "answer": named[number]}
+        yield {"row": row, **true_label, "prediction": named[number]}
 
 
-def write_csv(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
+def write_csv(model: Model, dataset: Dataset, predictions: PredictionTable) -> str:
     stream = io.StringIO()
-    names = ["row", *(["label"] if dataset.has_labels else []), "answer"]
+    names = ["row", *(["label"] if dataset.has_labels else []), "prediction"]
     writer = csv.DictWriter(stream, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**record, "answer": ",".join(record["answer"])} for record in _records(model, dataset, answers))
+    writer.writerows(
+        {**record, "prediction": ",".join(record["prediction"])} for record in _records(model, dataset, predictions)
+    )
     return stream.getvalue()
 
 
-def write_jsonl(model: Model, dataset: Dataset, answers: AnswerTable) -> str:
-    return "".join(json.dumps(record) + "\n" for record in _records(model, dataset, answers))
+def write_jsonl(model: Model, dataset: Dataset, predictions: PredictionTable) -> str:
+    return "".join(json.dumps(record) + "\n" for record in _records(model, dataset, predictions))
 
 
-ANSWER_FORMATS: dict[str, Callable[[Model, Dataset, AnswerTable], str]] = {
+PREDICTION_FORMATS: dict[str, Callable[[Model, Dataset, PredictionTable], str]] = {
     "text": write_text,
     "csv": write_csv,
     "jsonl": write_jsonl,

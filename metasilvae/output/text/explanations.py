@@ -27,19 +27,19 @@ class ExplanationReport:
         return self.explanation.n_interrupted > 0 or INTERRUPTED in self.explanation.outcome.reasons.values()
 
     def name(self, feature: int) -> str:
-        return self.explanation.question.dataset.feature_name(feature)
+        return self.explanation.query.dataset.feature_name(feature)
 
-    def answer(self, labels: tuple[int, ...]) -> list[str]:
-        return [self.explanation.question.model.labels[label] for label in labels]
+    def prediction(self, labels: tuple[int, ...]) -> list[str]:
+        return [self.explanation.query.model.labels[label] for label in labels]
 
 
 def write_text(report: ExplanationReport) -> str:
     explanation = report.explanation
-    question, outcome, rows = explanation.question, explanation.outcome, explanation.rows
+    query, outcome, rows = explanation.query, explanation.outcome, explanation.rows
     parts = [
-        describe_subject(question, report.perturbation),
-        f"{len(rows)} of {question.dataset.n_samples} rows are unstable"
-        + (f", {outcome.tally.no_info} undecided\n" if outcome.tally.no_info else "\n"),
+        describe_subject(query, report.perturbation),
+        f"{len(rows)} of {query.dataset.n_samples} rows are unstable"
+        + (f", {outcome.counts.no_info} undecided\n" if outcome.counts.no_info else "\n"),
     ]
     if report.is_partial:
         parts.append(
@@ -85,14 +85,14 @@ def _sizes(report: ExplanationReport) -> str:
 
 
 def _line(report: ExplanationReport, row: UnstableRow) -> Record:
-    dataset, witness = report.explanation.question.dataset, row.witness
+    dataset, witness = report.explanation.query.dataset, row.witness
     moves = [f"{report.name(f)} {dataset.X[row.row, f]!s} -> {witness.point[f]!s}" for f in row.moved]
     frozen = "-" if row.frozen.features is None else " ".join(map(report.name, row.frozen.features))
     return {
         "row": dataset.number_of(row.row),
         **({} if row.radius is None else {"radius": row.radius if row.has_exact_radius else f">= {row.radius:.4g}"}),
-        "answer": ",".join(report.answer(witness.answer)),
-        "becomes": ",".join(report.answer(witness.perturbed_answer)),
+        "prediction": ",".join(report.prediction(witness.prediction)),
+        "becomes": ",".join(report.prediction(witness.perturbed_prediction)),
         "moves": ", ".join(moves[:3]) + (f" and {len(moves) - 3} more" if len(moves) > 3 else ""),
         "freeze": frozen,
     }
@@ -100,12 +100,12 @@ def _line(report: ExplanationReport, row: UnstableRow) -> Record:
 
 def write_json(report: ExplanationReport) -> str:
     explanation = report.explanation
-    dataset, tally = explanation.question.dataset, explanation.outcome.tally
+    dataset, counts = explanation.query.dataset, explanation.outcome.counts
     document = {
-        "model": explanation.question.model.source,
+        "model": explanation.query.model.source,
         "data": dataset.source,
         "perturbation": report.perturbation,
-        "counts": tally.as_dict(),
+        "counts": counts.as_dict(),
         **({"partial": {"reason": INTERRUPTED, "rows": explanation.n_interrupted}} if report.is_partial else {}),
         "features": [
             {
@@ -131,12 +131,12 @@ def _finite(value: float | None) -> float | None:
 
 
 def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
-    dataset, witness = report.explanation.question.dataset, row.witness
+    dataset, witness = report.explanation.query.dataset, row.witness
     return {
         "row": dataset.number_of(row.row),
         "label": dataset.labels[dataset.y[row.row]],
-        "answer": report.answer(witness.answer),
-        "perturbed_answer": report.answer(witness.perturbed_answer),
+        "prediction": report.prediction(witness.prediction),
+        "perturbed_prediction": report.prediction(witness.perturbed_prediction),
         "radius": row.radius,
         **({} if row.has_exact_radius else {"radius_at_most": _finite(row.radius_at_most)}),
         "moved": [

@@ -26,7 +26,7 @@ ROWS_SHOWN = 5
 class RadiusReport:
     """Radii of all rows, or of those of a shard."""
 
-    question: Subject
+    query: Subject
     perturbation: str
     radii: Radii
     shard: ShardNote | None = None
@@ -36,14 +36,14 @@ class RadiusReport:
 
         A radius that is not known exactly comes with the number that it cannot pass, and with the reason.
         """
-        dataset, radii = self.question.dataset, self.radii
-        labels = self.question.model.labels
-        answers = [[labels[label] for label in label_set] for label_set in radii.answers.sets]
+        dataset, radii = self.query.dataset, self.radii
+        labels = self.query.model.labels
+        predictions = [[labels[label] for label in label_set] for label_set in radii.predictions.sets]
         for row, (lower, upper) in enumerate(zip(radii.lower.tolist(), radii.upper.tolist(), strict=True)):
             record = {
                 "row": dataset.number_of(row),
                 "label": dataset.labels[dataset.y[row]],
-                "answer": answers[radii.answers.ids[row]],
+                "prediction": predictions[radii.predictions.ids[row]],
                 "correct": bool(radii.is_correct[row]),
                 "radius": lower,
             }
@@ -67,12 +67,12 @@ class RadiusReport:
         }
 
     def summary(self) -> dict[str, Any]:
-        question, radii = self.question, self.radii
+        query, radii = self.query, self.radii
         return {
-            "model": question.model.source,
-            "data": question.dataset.source,
+            "model": query.model.source,
+            "data": query.dataset.source,
             "perturbation": self.perturbation,
-            "voting": question.voting,
+            "voting": query.voting,
             "seconds": radii.seconds,
             "rows_exact": int(radii.is_exact.sum()),
             "rows_infinite": int(np.isinf(radii.lower).sum()),
@@ -105,7 +105,7 @@ def as_json_number(value: float) -> float | None:
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
     radii = report.radii
-    yield describe_subject(report.question, f"radius times {report.perturbation}", report.shard) + "\n"
+    yield describe_subject(report.query, f"radius times {report.perturbation}", report.shard) + "\n"
     yield "largest radius at which no perturbation changes the answer\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
     # A row of which nothing is known but that the search for it was ended is not called fragile.
@@ -123,7 +123,7 @@ def write_text(report: RadiusReport) -> Iterator[str]:
 
 
 def _in_words(record: dict[str, Any]) -> dict[str, Any]:
-    return {**record, "answer": ",".join(record["answer"]), "correct": "yes" if record["correct"] else "no"}
+    return {**record, "prediction": ",".join(record["prediction"]), "correct": "yes" if record["correct"] else "no"}
 
 
 def _json_rows(report: RadiusReport) -> Iterator[dict[str, Any]]:
@@ -146,11 +146,11 @@ def write_jsonl(report: RadiusReport) -> Iterator[str]:
 def write_csv(report: RadiusReport) -> Iterator[str]:
     """One line for each row; labels of a tied answer are joined by commas."""
     stream = io.StringIO()
-    names = ["row", "label", "answer", "correct", "radius", "at_most", "reason"]
+    names = ["row", "label", "prediction", "correct", "radius", "at_most", "reason"]
     writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
     writer.writeheader()
     for record in report.rows():
-        writer.writerow({**record, "answer": ",".join(record["answer"]), "correct": int(record["correct"])})
+        writer.writerow({**record, "prediction": ",".join(record["prediction"]), "correct": int(record["correct"])})
     yield stream.getvalue()
 
 

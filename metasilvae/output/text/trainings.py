@@ -87,7 +87,7 @@ def describe_training(run: TrainedModel) -> str:
         lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
     records = [_figures(run, name, part) for name, part in parts if part is not None]
-    n_open = sum(part.tally.no_info for _, part in parts if part is not None and part.tally is not None)
+    n_open = sum(part.counts.no_info for _, part in parts if part is not None and part.counts is not None)
     if n_open:
         lines += [
             "",
@@ -142,7 +142,7 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
         table += "stability and robustness are at least as shown: only what votes prove at once is counted here\n"
     if len(kept) > 1:
         return f"{table}\nkept all {len(kept)} trees in {chosen.model.source}\n"
-    judge = "phi on the training rows less the cost of leaves"
+    judge = "phi on the training rows less the leaf penalty"
     if chosen.held_out_fitness is not None:
         judge = f"phi on {chosen.held_out_rows} rows held out"
     return f"{table}\nkept the model of seed {chosen.seed}, the best by {judge}\n"

@@ -33,7 +33,7 @@ SHORTEST_PRINT_LENGTH = 8
 class VerificationReport:
     """Everything that a report may want to say; for one shard of several, also where it belongs."""
 
-    question: Subject
+    query: Subject
     perturbation: str
     outcome: Outcome
     gates: list[tuple[Gate, GateResult]] = field(default_factory=list)
@@ -41,27 +41,27 @@ class VerificationReport:
     shard: ShardNote | None = None
 
     @cached_property
-    def answers(self) -> list[list[str]]:
+    def predictions(self) -> list[list[str]]:
         """Labels of each answer that occurs."""
-        labels = self.question.model.labels
-        return [[labels[label] for label in label_set] for label_set in self.outcome.answers.sets]
+        labels = self.query.model.labels
+        return [[labels[label] for label in label_set] for label_set in self.outcome.predictions.sets]
 
     def columns(self) -> Iterator[tuple[int, int, int]]:
         """For each row the positions of its label, its answer and its verdict."""
         outcome = self.outcome
         return zip(
-            self.question.dataset.y.tolist(), outcome.answers.ids.tolist(), outcome.verdicts.tolist(), strict=True
+            self.query.dataset.y.tolist(), outcome.predictions.ids.tolist(), outcome.verdicts.tolist(), strict=True
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """For each row: its number, label, answer, verdict, and for an undecided one the reason."""
-        labels, outcome = self.question.dataset.labels, self.outcome
+        labels, outcome = self.query.dataset.labels, self.outcome
         words = [verdict.word for verdict in Verdict]
-        for row, (label, answer, verdict) in enumerate(self.columns()):
+        for row, (label, prediction, verdict) in enumerate(self.columns()):
             record = {
-                "row": self.question.dataset.number_of(row),
+                "row": self.query.dataset.number_of(row),
                 "label": labels[label],
-                "answer": self.answers[answer],
+                "prediction": self.predictions[prediction],
                 "verdict": words[verdict],
             }
             if row in outcome.reasons:
@@ -69,18 +69,18 @@ class VerificationReport:
             yield record
 
     def summary(self) -> dict[str, Any]:
-        model, dataset, outcome = self.question.model, self.question.dataset, self.outcome
-        tally = outcome.tally
+        model, dataset, outcome = self.query.model, self.query.dataset, self.outcome
+        counts = outcome.counts
         summary: dict[str, Any] = {
             "model": model.source,
             "data": dataset.source,
             "perturbation": self.perturbation,
-            "voting": self.question.voting,
+            "voting": self.query.voting,
             "seconds": outcome.seconds,
-            "accuracy": float(tally.accuracy),
-            "stability": float(tally.stability),
-            "robustness": float(tally.robustness),
-            "counts": tally.as_dict(),
+            "accuracy": float(counts.accuracy),
+            "stability": float(counts.stability),
+            "robustness": float(counts.robustness),
+            "counts": counts.as_dict(),
         }
         if self.shard is not None:
             summary["shard"] = asdict(self.shard)
@@ -103,23 +103,23 @@ def _in_pieces(lines: Iterator[str]) -> Iterator[str]:
 
 def write_text(report: VerificationReport) -> Iterator[str]:
     """A short summary for people."""
-    tally = report.outcome.tally
-    yield describe_subject(report.question, report.perturbation, report.shard) + "\n"
+    counts = report.outcome.counts
+    yield describe_subject(report.query, report.perturbation, report.shard) + "\n"
     for name, count in (
-        ("accuracy", tally.correct),
-        ("stability", tally.stable),
-        ("robustness", tally.robust),
+        ("accuracy", counts.correct),
+        ("stability", counts.stable),
+        ("robustness", counts.robust),
     ):
-        yield f"{name:12}  {100 * count / tally.size:6.2f} %  {count:>8} of {tally.size}\n"
+        yield f"{name:12}  {100 * count / counts.size:6.2f} %  {count:>8} of {counts.size}\n"
     yield "\n"
-    yield f"ROBUST        {tally.robust:>8}   correct, no perturbation changes the answer\n"
-    yield f"FRAGILE       {tally.fragile:>8}   correct, some perturbation changes the answer\n"
-    yield f"VULNERABLE    {tally.vulnerable:>8}   wrong, no perturbation changes the answer\n"
-    yield f"BROKEN        {tally.broken:>8}   wrong, some perturbation changes the answer\n"
-    if tally.no_info:
-        counts = Counter(report.outcome.reasons.values())
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        yield f"NO-INFO       {tally.no_info:>8}   not decided{': ' * bool(reasons)}{reasons}\n"
+    yield f"ROBUST        {counts.robust:>8}   correct, no perturbation changes the answer\n"
+    yield f"FRAGILE       {counts.fragile:>8}   correct, some perturbation changes the answer\n"
+    yield f"VULNERABLE    {counts.vulnerable:>8}   wrong, no perturbation changes the answer\n"
+    yield f"BROKEN        {counts.broken:>8}   wrong, some perturbation changes the answer\n"
+    if counts.no_info:
+        by_reason = Counter(report.outcome.reasons.values())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(by_reason.items()))
+        yield f"NO-INFO       {counts.no_info:>8}   not decided{': ' * bool(reasons)}{reasons}\n"
     yield f"\nanalysed in {report.outcome.seconds:.3g} s\n"
     for gate, result in report.gates:
         yield f"required {gate.explain(report.outcome, result)}\n"
@@ -132,21 +132,21 @@ def _cut(name: str, length: int) -> str:
     return "..." + name[len(name) - (length - 3) :]
 
 
-def _pad(answer: list[str]) -> str:
-    return " " * max(0, 17 - 2 * len(answer)) + ",".join(answer)
+def _pad(prediction: list[str]) -> str:
+    return " " * max(0, 17 - 2 * len(prediction)) + ",".join(prediction)
 
 
 def write_silva(report: VerificationReport) -> Iterator[str]:
     """silva's report, column by column; behind the time of an undecided row stands the reason."""
     width = 0 if report.print_length < 0 else max(report.print_length, SHORTEST_PRINT_LENGTH)
-    model, data = (_cut(part.source, width) for part in (report.question.model, report.question.dataset))
+    model, data = (_cut(part.source, width) for part in (report.query.model, report.query.dataset))
     row_seconds = report.outcome.row_seconds
     # One row of a tree takes less than the clock can tell; each gets its share of the whole.
     share = f"{report.outcome.seconds / report.outcome.n_samples:10.3g}"
     reasons = report.outcome.reasons
 
-    labels = [f"{label:>8}" for label in report.question.dataset.labels]
-    answers = [_pad(answer) for answer in report.answers]
+    labels = [f"{label:>8}" for label in report.query.dataset.labels]
+    predictions = [_pad(prediction) for prediction in report.predictions]
     words = [f"{verdict.word:>10}" for verdict in Verdict]
 
     def lines() -> Iterator[str]:
@@ -154,26 +154,27 @@ def write_silva(report: VerificationReport) -> Iterator[str]:
             f"{'Classifier':<{width}} {'Dataset':<{width}} {'ID':>8} {'Label':>8} {'Concrete':>16} "
             f"{'Result':>10} {'Time (s)':>10}\n"
         )
-        for row, (label, answer, verdict) in enumerate(report.columns()):
-            number = report.question.dataset.number_of(row)
+        for row, (label, prediction, verdict) in enumerate(report.columns()):
+            number = report.query.dataset.number_of(row)
             seconds = share if row_seconds is None else f"{row_seconds[row]:10.3g}"
             reason = f" {reasons[row]}" if row in reasons else ""
-            yield f"{model} {data} {number:>8} {labels[label]} {answers[answer]} {words[verdict]} {seconds}{reason}\n"
+            found = f"{labels[label]} {predictions[prediction]} {words[verdict]}"
+            yield f"{model} {data} {number:>8} {found} {seconds}{reason}\n"
 
     yield from _in_pieces(lines())
-    tally = report.outcome.tally
+    counts = report.outcome.counts
     columns = (
-        ("Size", str(tally.size)),
+        ("Size", str(counts.size)),
         ("Time (s)", f"{round(report.outcome.seconds, 6):g}"),
-        ("Correct", str(tally.correct)),
-        ("Wrong", str(tally.wrong)),
-        ("Stable", str(tally.stable)),
-        ("Unstable", str(tally.unstable)),
-        ("No info", str(tally.no_info)),
-        ("Robust", str(tally.robust)),
-        ("Fragile", str(tally.fragile)),
-        ("Vulnerable", str(tally.vulnerable)),
-        ("Broken", str(tally.broken)),
+        ("Correct", str(counts.correct)),
+        ("Wrong", str(counts.wrong)),
+        ("Stable", str(counts.stable)),
+        ("Unstable", str(counts.unstable)),
+        ("No info", str(counts.no_info)),
+        ("Robust", str(counts.robust)),
+        ("Fragile", str(counts.fragile)),
+        ("Vulnerable", str(counts.vulnerable)),
+        ("Broken", str(counts.broken)),
     )
     for position in (0, 1):
         cells = (f"{pair[position]:>{12 if pair[0] == 'Vulnerable' else 10}}" for pair in columns)
@@ -193,14 +194,14 @@ def write_jsonl(report: VerificationReport) -> Iterator[str]:
 
 def write_csv(report: VerificationReport) -> Iterator[str]:
     """One line for each row; labels of a tied answer are joined by commas."""
-    names = ["row", "label", "answer", "verdict", "reason"]
+    names = ["row", "label", "prediction", "verdict", "reason"]
 
     def lines() -> Iterator[str]:
         stream = io.StringIO()
         writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
         writer.writeheader()
         for record in report.rows():
-            writer.writerow({**record, "answer": ",".join(record["answer"])})
+            writer.writerow({**record, "prediction": ",".join(record["prediction"])})
             yield stream.getvalue()
             stream.seek(0)
             stream.truncate()
@@ -230,9 +231,13 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
-    writer.writerow(["label", *names, "#row", "#answer", "#perturbed_answer"])
+    writer.writerow(["label", *names, "#row", "#prediction", "#perturbed_prediction"])
     for witness in witnesses:
-        notes = [dataset.number_of(witness.row), _join(model, witness.answer), _join(model, witness.perturbed_answer)]
+        notes = [
+            dataset.number_of(witness.row),
+            _join(model, witness.prediction),
+            _join(model, witness.perturbed_prediction),
+        ]
         writer.writerow([dataset.labels[dataset.y[witness.row]], *map(repr, witness.point.tolist()), *notes])
         yield stream.getvalue()
         stream.seek(0)
