@@ -35,14 +35,14 @@ if TYPE_CHECKING:
         robust_accuracy_scorer,
         stability_scorer,
     )
-    from metasilvae.verification.forest import Limits
+    from metasilvae.verification.budget import Budget
 
 # The module that defines each public name.
 _HOMES = {
     "Ball": "perturbations.boxes",
     "BoxFile": "perturbations.boxes",
     "Dataset": "dataset",
-    "Limits": "verification.forest",
+    "Budget": "verification.budget",
     "MetaSilvaeClassifier": "sklearn",
     "MetasilvaeError": "errors",
     "Model": "model",
@@ -71,8 +71,8 @@ _HOMES = {
 __all__ = [
     "Ball",
     "BoxFile",
+    "Budget",
     "Dataset",
-    "Limits",
     "MetaSilvaeClassifier",
     "MetasilvaeError",
     "Model",

@@ -22,7 +22,7 @@ from metasilvae.training.options import PRESETS, ForestOptions, TrainingOptions,
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
 from metasilvae.training.trainers import make_trainer
 from metasilvae.training.tuning import make_trainer as make_tree_trainer
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
@@ -120,10 +120,10 @@ def choose_options(
 
 def _expect(**arguments: object) -> None:
     """Refuse arguments of a wrong type where they are given, instead of somewhere inside."""
-    kinds = {"model": Model, "dataset": Dataset, "limits": Limits}
-    makers = {"model": "read_model or train", "dataset": "read_dataset or make_dataset", "limits": "Limits(seconds=1)"}
+    kinds = {"model": Model, "dataset": Dataset, "budget": Budget}
+    makers = {"model": "read_model or train", "dataset": "read_dataset or make_dataset", "budget": "Budget(seconds=1)"}
     for name, value in arguments.items():
-        if not isinstance(value, kinds[name]) and not (name == "limits" and value is None):
+        if not isinstance(value, kinds[name]) and not (name == "budget" and value is None):
             raise RequestError(f"{name} is a {type(value).__name__}; expected what {makers[name]} gives")
 
 
@@ -212,18 +212,18 @@ def evaluate(
     *,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
 ) -> list[Evaluation]:
     """Evaluate under each perturbation, or accuracy alone where none is given.
 
     Parameters
     ----------
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on one sample by a forest; None decides every one, however long it takes.
     """
-    _expect(model=model, dataset=dataset, limits=limits)
+    _expect(model=model, dataset=dataset, budget=budget)
     perturbations = [as_perturbation(epsilon) for epsilon in epsilons]
-    return _evaluate(model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits)
+    return _evaluate(model, dataset, perturbations, voting=voting, jobs=jobs, budget=budget)
 
 
 def verify(
@@ -233,17 +233,17 @@ def verify(
     *,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
 ) -> Outcome:
     """Decide for each sample whether a perturbation can change the answer.
 
     Parameters
     ----------
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on one sample by a forest; None decides every one, however long it takes.
     """
-    _expect(model=model, dataset=dataset, limits=limits)
-    return _verify(make_query(model, dataset, as_perturbation(epsilon), voting=voting), jobs, limits=limits)
+    _expect(model=model, dataset=dataset, budget=budget)
+    return _verify(make_query(model, dataset, as_perturbation(epsilon), voting=voting), jobs, budget=budget)
 
 
 def find_witnesses(
@@ -253,12 +253,12 @@ def find_witnesses(
     *,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that gets another answer."""
-    _expect(model=model, dataset=dataset, limits=limits)
+    _expect(model=model, dataset=dataset, budget=budget)
     query = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
-    return _find_witnesses(query, _verify(query, jobs, limits=limits), jobs)
+    return _find_witnesses(query, _verify(query, jobs, budget=budget), jobs)
 
 
 def find_radii(
@@ -268,9 +268,9 @@ def find_radii(
     *,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
 ) -> Radii:
     """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
-    _expect(model=model, dataset=dataset, limits=limits)
+    _expect(model=model, dataset=dataset, budget=budget)
     unit = as_perturbation(1.0 if perturbation is None else perturbation)
-    return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, limits=limits)
+    return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)

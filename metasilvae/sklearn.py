@@ -31,7 +31,7 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import find_leaves, predict
 from metasilvae.training.runs import judge
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness, fitness_from_weights
 from metasilvae.verification.radius import find_radii
 from metasilvae.verification.verdicts import Outcome, Stability
@@ -120,7 +120,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         X: ArrayLike,
         epsilon: float | Perturbation | None = None,
         *,
-        limits: Limits | None = None,
+        budget: Budget | None = None,
         witnesses: Literal[False] = False,
     ) -> NDArray[np.bool_]: ...
 
@@ -130,7 +130,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         X: ArrayLike,
         epsilon: float | Perturbation | None = None,
         *,
-        limits: Limits | None = None,
+        budget: Budget | None = None,
         witnesses: Literal[True],
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]: ...
 
@@ -139,7 +139,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         X: ArrayLike,
         epsilon: float | Perturbation | None = None,
         *,
-        limits: Limits | None = None,
+        budget: Budget | None = None,
         witnesses: bool = False,
     ) -> NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """For each sample, whether it is proved that no perturbation changes the answer.
@@ -148,7 +148,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         ----------
         epsilon : float, Perturbation or None
             Another radius, or another perturbation, than that of training.
-        limits : Limits or None
+        budget : Budget or None
             What a forest may spend on one sample; one that is not decided by then is not proved.
         witnesses : bool
             Show too how the others can be changed.
@@ -159,7 +159,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         points : float64 array, shape (n_samples, n_features); only with `witnesses`
             For an unstable sample a perturbed one with another answer, else NaN.
         """
-        query, outcome = self._decide(X, epsilon, limits)
+        query, outcome = self._decide(X, epsilon, budget)
         is_stable = np.asarray(outcome.stability == Stability.STABLE)
         if not witnesses:
             return is_stable
@@ -168,17 +168,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             points[witness.row] = witness.point
         return is_stable, points
 
-    def radius(self, X: ArrayLike, *, limits: Limits | None = None) -> NDArray[np.float64]:
+    def radius(self, X: ArrayLike, *, budget: Budget | None = None) -> NDArray[np.float64]:
         """For each sample the largest radius at which no perturbation changes the answer, infinite if none does.
 
         Samples stay in the range that the perturbation of training is cut to, if it is.
 
         Parameters
         ----------
-        limits : Limits or None
+        budget : Budget or None
             What a forest may spend on one sample; then the radius is the largest that was proved.
         """
-        return find_radii(self._ask(X, 1.0), effective_n_jobs(self.n_jobs), limits=limits).lower
+        return find_radii(self._ask(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
 
     def robust_score(
         self,
@@ -186,10 +186,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         epsilon: float | Perturbation | None = None,
         *,
-        limits: Limits | None = None,
+        budget: Budget | None = None,
     ) -> float:
         """Share of samples that are classified rightly, and provably so under every perturbation."""
-        return self.shares(X, y, epsilon, limits=limits)[2]
+        return self.shares(X, y, epsilon, budget=budget)[2]
 
     def shares(
         self,
@@ -197,10 +197,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         epsilon: float | Perturbation | None = None,
         *,
-        limits: Limits | None = None,
+        budget: Budget | None = None,
     ) -> tuple[float, float, float]:
         """Shares of samples that are right, provably stable, and both; tied classes do not count as right."""
-        query, outcome = self._decide(X, epsilon, limits)
+        query, outcome = self._decide(X, epsilon, budget)
         targets = np.asarray(y)
         if targets.shape != (query.dataset.n_samples,):
             raise ValueError(f"X holds {query.dataset.n_samples} samples, y has the shape {targets.shape}")
@@ -239,10 +239,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(str(error)) from None
 
     def _decide(
-        self, X: ArrayLike, epsilon: float | Perturbation | None, limits: Limits | None
+        self, X: ArrayLike, epsilon: float | Perturbation | None, budget: Budget | None
     ) -> tuple[VerificationQuery, Outcome]:
         query = self._ask(X, epsilon)
-        return query, verify(query, effective_n_jobs(self.n_jobs), limits=limits)
+        return query, verify(query, effective_n_jobs(self.n_jobs), budget=budget)
 
     def _ask(self, X: ArrayLike, epsilon: float | Perturbation | None) -> VerificationQuery:
         """A question about samples whose labels do not matter."""
@@ -427,13 +427,13 @@ class RobustScorer:
     fitness : Fitness
     epsilon : float, Perturbation or None
         None means the one of training, for estimators of metasilvae.
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on one sample of a forest; one that is not decided by then counts as unstable.
     """
 
     fitness: Fitness
     epsilon: float | Perturbation | None = None
-    limits: Limits | None = None
+    budget: Budget | None = None
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
 
@@ -443,25 +443,25 @@ class RobustScorer:
             X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
             return self(estimator[-1], X, y)
         if isinstance(estimator, RobustClassifier):
-            return self.fitness.value(*estimator.shares(X, y, self.epsilon, limits=self.limits))
+            return self.fitness.value(*estimator.shares(X, y, self.epsilon, budget=self.budget))
         if self.epsilon is None:
             raise TypeError(f"{type(estimator).__name__} was trained for no epsilon; give the scorer one")
         imported = import_object(estimator)
         outcome = api.verify(
-            imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, limits=self.limits
+            imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, budget=self.budget
         )
         counts = outcome.counts
         return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robustness))
 
 
-def robust_accuracy_scorer(epsilon: float | Perturbation | None = None, limits: Limits | None = None) -> RobustScorer:
+def robust_accuracy_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:
     """Share of samples that are classified rightly and stably."""
-    return RobustScorer(ROBUSTNESS, epsilon, limits)
+    return RobustScorer(ROBUSTNESS, epsilon, budget)
 
 
-def stability_scorer(epsilon: float | Perturbation | None = None, limits: Limits | None = None) -> RobustScorer:
+def stability_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:
     """Share of samples whose answer no perturbation changes, right or wrong."""
-    return RobustScorer(STABILITY, epsilon, limits)
+    return RobustScorer(STABILITY, epsilon, budget)
 
 
 def fitness_scorer(
@@ -469,8 +469,8 @@ def fitness_scorer(
     accuracy: float = 0.9,
     stability: float = 0.1,
     robustness: float = 0.0,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
 ) -> RobustScorer:
     """A weighted sum of accuracy, stability and robustness; as it stands, what the paper trains for."""
     weights = {"accuracy": accuracy, "stability": stability, "robustness": robustness}
-    return RobustScorer(fitness_from_weights(weights), epsilon, limits)
+    return RobustScorer(fitness_from_weights(weights), epsilon, budget)

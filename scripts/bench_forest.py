@@ -40,7 +40,7 @@ from metasilvae.formats.silva_models import parse_model, read_model, write_model
 from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import predict
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import make_query, verify
 
@@ -157,7 +157,7 @@ def golden_cases(golden: Path, data: Path) -> Iterator[Case]:
 def run_metasilvae(case: Case, limit: float) -> Run:
     query = make_query(case.model, case.dataset, Ball(case.epsilon), voting=case.voting)
     start = time.process_time()
-    outcome = verify(query, jobs=1, limits=Limits(seconds=limit))
+    outcome = verify(query, jobs=1, budget=Budget(seconds=limit))
     return Run(time.process_time() - start, outcome.stability.tolist())
 
 

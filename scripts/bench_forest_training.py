@@ -39,7 +39,7 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.options import METHODS, forest_options_for, options_for
 from metasilvae.training.tuning import make_trainer
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import evaluate
 
 FOREST_EPSILONS = {**EPSILONS, "mnist": 30.0, "fashion-mnist": 25.0}
@@ -58,7 +58,7 @@ class Run:
 
 
 def figures_of(model: Model, test: Dataset, ball: Ball, jobs: int) -> tuple[float, float, float]:
-    found = evaluate(model, test, [ball], jobs=jobs, limits=Limits(seconds=1.0))[0]
+    found = evaluate(model, test, [ball], jobs=jobs, budget=Budget(seconds=1.0))[0]
     return found.accuracy, found.stability or 0.0, found.robustness or 0.0
 
 

@@ -146,8 +146,8 @@ class TestWrongArguments:
             function("tree.silva", self.rows, epsilon)
         with pytest.raises(RequestError, match="dataset is a ndarray; expected what read_dataset or make_dataset"):
             function(self.model, self.rows.X, epsilon)
-        with pytest.raises(RequestError, match=r"limits is a float; expected what Limits\(seconds=1\) gives"):
-            function(self.model, self.rows, epsilon, limits=1.0)
+        with pytest.raises(RequestError, match=r"budget is a float; expected what Budget\(seconds=1\) gives"):
+            function(self.model, self.rows, epsilon, budget=1.0)
         with pytest.raises(RequestError, match="voting 'loud': choose among max, average, softargmax"):
             function(self.model, self.rows, epsilon, voting="loud")
         with pytest.raises(RequestError, match="epsilon is 'x'"):

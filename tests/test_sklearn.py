@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import metasilvae  # noqa: E402
-from metasilvae import Ball, Limits, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
+from metasilvae import Ball, Budget, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
 from metasilvae.cli.training_parameters import training_options  # noqa: E402
 from metasilvae.errors import ModelError  # noqa: E402
 from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
@@ -158,12 +158,12 @@ class TestAnswers:
 
     def test_limits(self) -> None:
         forest = RobustForestClassifier(15, preset="fast", random_state=1).fit(X, y)
-        few = Limits(steps=1)
-        exact, quick = forest.certify(X_TEST, 0.4), forest.certify(X_TEST, 0.4, limits=few)
+        few = Budget(steps=1)
+        exact, quick = forest.certify(X_TEST, 0.4), forest.certify(X_TEST, 0.4, budget=few)
         assert not (quick & ~exact).any()
-        assert (forest.radius(X_TEST, limits=few) <= forest.radius(X_TEST)).all()
-        scores = [robust_accuracy_scorer(0.4, limits)(forest, X_TEST, Y_TEST) for limits in (few, None)]
-        assert scores == [forest.robust_score(X_TEST, Y_TEST, 0.4, limits=limits) for limits in (few, None)]
+        assert (forest.radius(X_TEST, budget=few) <= forest.radius(X_TEST)).all()
+        scores = [robust_accuracy_scorer(0.4, budget)(forest, X_TEST, Y_TEST) for budget in (few, None)]
+        assert scores == [forest.robust_score(X_TEST, Y_TEST, 0.4, budget=budget) for budget in (few, None)]
         assert scores[0] <= scores[1]
 
     def test_the_limits_of_a_perturbation_stay(self) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from metasilvae.analysis.explanation import Explanation, UnstableRow, explain_in_batches
 from metasilvae.errors import MetasilvaeError
 from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.curve import Curve
-from metasilvae.verification.forest import Limits
 from metasilvae.verification.metrics import Evaluation, confusion
 from metasilvae.verification.radius import Radii, check_radii, find_radii, in_common_unit
 from metasilvae.verification.verdicts import Outcome, Stability
@@ -101,7 +101,7 @@ def assess(
     jobs: int | None = None,
     *,
     n_fragile: int = 10,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     watch: Watch = lambda what, n_rows: nullcontext(lambda count: None),
 ) -> Assessment:
@@ -111,7 +111,7 @@ def assess(
     ----------
     perturbation : Perturbation
         The one of the question.
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on each question about a row of a forest; None means whatever it takes.
     stop : threading.Event or None
         Once set, what is left stays open: rows without verdict, radii that are bounds, rows not explained.
@@ -120,7 +120,7 @@ def assess(
     """
     n_rows = query.dataset.n_samples
     with watch("verify", n_rows) as on_rows:
-        outcome = verify(query, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
     radii: Radii | None = None
     no_curve = ""
     try:
@@ -130,13 +130,13 @@ def assess(
     else:
         in_unit = in_common_unit(query) if isinstance(perturbation, Ball) else query
         with watch("radii", n_rows) as on_rows:
-            radii = find_radii(in_unit, jobs, limits=limits, stop=stop, on_rows=on_rows)
+            radii = find_radii(in_unit, jobs, budget=budget, stop=stop, on_rows=on_rows)
         size = perturbation.epsilon if isinstance(perturbation, Ball) else 1.0
         proved = np.where(outcome.stability == Stability.STABLE, size, 0.0)
         radii = replace(radii, lower=np.minimum(np.maximum(radii.lower, proved), radii.upper))
     attribution = Attribution()
     with watch("explain", outcome.counts.unstable) as on_rows:
-        for rows in explain_in_batches(query, outcome, jobs, limits=limits, radii=radii, stop=stop, on_rows=on_rows):
+        for rows in explain_in_batches(query, outcome, jobs, budget=budget, radii=radii, stop=stop, on_rows=on_rows):
             attribution.add(Explanation(query, outcome, rows), n_fragile)
     curve = None if radii is None else Curve(radii)
     return Assessment(query, perturbation, outcome, curve, no_curve, attribution)

@@ -29,7 +29,8 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees
 from metasilvae.prediction import predict
-from metasilvae.verification.forest import INTERRUPTED, STEPS, STEPS_PER_SLICE, TIMEOUT, Limits
+from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
+from metasilvae.verification.forest import STEPS_PER_SLICE
 from metasilvae.voting import VOTINGS, choose_voting
 
 FloatArray = NDArray[np.float64]
@@ -63,7 +64,7 @@ def search_difference(
     is_equal: Callable[[int], bool],
     differs_in: Callable[[FloatArray, FloatArray], bool],
     *,
-    limits: Limits,
+    budget: Budget,
     stop: threading.Event | None = None,
     on_share: Callable[[float], object] = lambda share: None,
 ) -> DifferenceFindings:
@@ -77,7 +78,7 @@ def search_difference(
         Whether the trees at this position contribute the same to the votes everywhere between lower and upper.
     differs_in : function of bounds
         Whether the exact answers differ in a box that no test divides.
-    limits : Limits
+    budget : Budget
         For the whole search.
     stop : threading.Event or None
         Ends the search once set.
@@ -98,7 +99,7 @@ def search_difference(
         lower, upper,
     )  # fmt: skip
     while True:
-        left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
+        left = STEPS_PER_SLICE if budget.steps is None else budget.steps - search.n_steps
         found = search.advance(min(STEPS_PER_SLICE, left))
         on_share(search.done)
         if found == SearchStatus.ABSENT:
@@ -110,9 +111,9 @@ def search_difference(
             assert found == SearchStatus.CANDIDATE
         if stop is not None and stop.is_set():
             return DifferenceFindings(None, INTERRUPTED, search.n_steps)
-        if limits.steps is not None and search.n_steps >= limits.steps:
+        if budget.steps is not None and search.n_steps >= budget.steps:
             return DifferenceFindings(None, STEPS, search.n_steps)
-        if limits.seconds is not None and time.perf_counter() - start >= limits.seconds:
+        if budget.seconds is not None and time.perf_counter() - start >= budget.seconds:
             return DifferenceFindings(None, TIMEOUT, search.n_steps)
 
 
@@ -283,7 +284,7 @@ def compare(
     voting: str | None = None,
     max_regions: int = 10,
     samples: NDArray[np.float64] | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     on_share: Callable[[float], object] = lambda share: None,
 ) -> ModelDifference:
@@ -299,7 +300,7 @@ def compare(
         Number of regions to hand out; all are counted.
     samples : float64 array, shape (n_samples, n_features), or None
         Samples of forests to try before the search.
-    limits : Limits or None
+    budget : Budget or None
         What the search in forests may take; None means whatever it takes.
     stop : threading.Event or None
         Once set, the search ends.
@@ -346,7 +347,7 @@ def compare(
 
     found = search_difference(
         first, second, votings, domain.lower, domain.upper, equal.__contains__, lambda *box: bool(look_at(*box)),
-        limits=limits or Limits(), stop=stop, on_share=on_share,
+        budget=budget or Budget(), stop=stop, on_share=on_share,
     )  # fmt: skip
     if found.box is not None:
         return ModelDifference(first, second, domain, Result.DIFFERENT, None, look_at(*found.box)[:max_regions])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Boxes
-from metasilvae.verification.forest import INTERRUPTED, Limits
+from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.radius import Radii, find_radii, has_radii, in_common_unit
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import VerificationQuery, Witness, find_witnesses, verify
@@ -212,17 +212,17 @@ class Explanation:
         return sorted(self.rows, key=lambda row: (distance(row), row.row))[:count]
 
 
-def explain(query: VerificationQuery, jobs: int | None = None, *, limits: Limits | None = None) -> Explanation:
+def explain(query: VerificationQuery, jobs: int | None = None, *, budget: Budget | None = None) -> Explanation:
     """Find out which rows are unstable, and what makes each of them so.
 
     Parameters
     ----------
     jobs : int or None
         Threads; None means all available cores. The result does not depend on it.
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on each question about a row of a forest; None means whatever it takes.
     """
-    return explain_outcome(query, verify(query, jobs, limits=limits), jobs, limits=limits)
+    return explain_outcome(query, verify(query, jobs, budget=budget), jobs, budget=budget)
 
 
 def explain_outcome(
@@ -230,7 +230,7 @@ def explain_outcome(
     outcome: Outcome,
     jobs: int | None = None,
     *,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     on_searches: Callable[[int], object] = lambda count: None,
 ) -> Explanation:
@@ -244,7 +244,7 @@ def explain_outcome(
         Called with the number of searches that are done since the last call, by any thread; `count_searches` tells
         how many there will be.
     """
-    verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
+    verifier = _Verifier(jobs, budget, threading.Event() if stop is None else stop)
     batches = _explain_batches(query, outcome, verifier, None, on_searches, on_searches)
     return Explanation(query, outcome, [row for batch in batches for row in batch])
 
@@ -254,7 +254,7 @@ def explain_in_batches(
     outcome: Outcome,
     jobs: int | None = None,
     *,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     radii: Radii | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
@@ -272,7 +272,7 @@ def explain_in_batches(
     on_rows : function
         Called with the number of unstable rows that are done since the last call.
     """
-    verifier = _Verifier(jobs, limits, threading.Event() if stop is None else stop)
+    verifier = _Verifier(jobs, budget, threading.Event() if stop is None else stop)
     for batch in _explain_batches(query, outcome, verifier, radii, lambda count: None, on_rows):
         yield [row for row in batch if row.is_complete]
         if verifier.stop.is_set():
@@ -308,15 +308,15 @@ class _Verifier:
     """Verification on so many threads, within these limits, until it is stopped."""
 
     jobs: int | None
-    limits: Limits | None
+    budget: Budget | None
     stop: threading.Event
 
     def find_witnesses(self, query: VerificationQuery) -> tuple[Outcome, list[Witness]]:
-        outcome = verify(query, self.jobs, limits=self.limits, stop=self.stop)
+        outcome = verify(query, self.jobs, budget=self.budget, stop=self.stop)
         return outcome, list(find_witnesses(query, outcome, self.jobs))
 
     def find_radii(self, query: VerificationQuery, on_rows: Callable[[int], object]) -> Radii:
-        return find_radii(query, self.jobs, limits=self.limits, stop=self.stop, on_rows=on_rows)
+        return find_radii(query, self.jobs, budget=self.budget, stop=self.stop, on_rows=on_rows)
 
 
 def _explain_rows(

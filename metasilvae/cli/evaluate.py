@@ -11,10 +11,10 @@ import click
 
 from metasilvae.cli.inputs import fit_perturbation, load_data_for, load_model_and_data
 from metasilvae.cli.parameters import (
+    budget_options,
     check_outputs,
     data_options,
     jobs_option,
-    limit_options,
     output_option,
     refuse_two_pipes,
     voting_option,
@@ -34,7 +34,7 @@ from metasilvae.output.text.evaluations import (
 from metasilvae.output.text.terminal import tell
 from metasilvae.perturbations.attack_files import read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation, classify, confusion
 from metasilvae.verification.metrics import evaluate as evaluate_model
 
@@ -67,7 +67,7 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
     help="Form of the table.",
 )
 @output_option
-@limit_options
+@budget_options
 @jobs_option
 @data_options
 @click.pass_context
@@ -116,10 +116,10 @@ def evaluate(
     loaded = [read_model(model) for model in models]
     # Sparse data are as wide as the widest model; the models are checked against them one by one.
     dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
-    limits = Limits(sample_timeout, sample_steps)
+    budget = Budget(sample_timeout, sample_steps)
     fitted = [fit_perturbation(each, dataset) for each in rules]
     if wants_curve:
-        curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, limits)
+        curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, budget)
         if plot is not None and plot_format is not None:
             write_output(plot, render(draw_curves(curves), plot_format))
         write_output(output, CURVE_FORMATS[table_format](curves))
@@ -127,10 +127,10 @@ def evaluate(
     perturbations += fitted
     evaluations: list[Evaluation] = []
     tables: list[ConfusionTable] = []
-    with follow_models(loaded, dataset, len(perturbations), limits) as work:
+    with follow_models(loaded, dataset, len(perturbations), budget) as work:
         for model in loaded:
             evaluations += evaluate_model(
-                model, dataset, perturbations, voting=voting, jobs=jobs, limits=limits,
+                model, dataset, perturbations, voting=voting, jobs=jobs, budget=budget,
                 stop=work.stop, on_rows=work.advance,
             )  # fmt: skip
             if work.is_interrupted:

@@ -10,10 +10,10 @@ from metasilvae.analysis.explanation import count_searches, explain_outcome
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
     PhraseCommand,
+    budget_options,
     check_outputs,
     data_options,
     jobs_option,
-    limit_options,
     output_option,
     perturbation_options,
     refuse_two_pipes,
@@ -24,7 +24,7 @@ from metasilvae.io.storage import write_output
 from metasilvae.output.text.explanations import EXPLANATION_FORMATS, ExplanationReport
 from metasilvae.output.text.terminal import tell
 from metasilvae.perturbations.boxes import BoxFile
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.verifier import make_query, verify
 
 
@@ -42,7 +42,7 @@ from metasilvae.verification.verifier import make_query, verify
 )
 @voting_option
 @output_option
-@limit_options
+@budget_options
 @jobs_option
 @data_options
 @click.pass_context
@@ -84,15 +84,15 @@ def explain(
     check_outputs([output], inputs)
     loaded, dataset = load_model_and_data(model, data, data_options)
     allowed = fit_perturbation(chosen, dataset)
-    limits = Limits(sample_timeout, sample_steps)
+    budget = Budget(sample_timeout, sample_steps)
     query = make_query(loaded, dataset, allowed, voting=voting)
-    with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1) as verifying:
-        outcome = verify(query, jobs, limits=limits, stop=verifying.stop, on_rows=verifying.advance)
-    with follow_rows(count_searches(query, outcome), limits, name="explain", unit="search") as explaining:
+    with follow_rows(dataset.n_samples, budget, is_long=loaded.n_trees > 1) as verifying:
+        outcome = verify(query, jobs, budget=budget, stop=verifying.stop, on_rows=verifying.advance)
+    with follow_rows(count_searches(query, outcome), budget, name="explain", unit="search") as explaining:
         if verifying.is_interrupted:
             explaining.stop.set()
         explanation = explain_outcome(
-            query, outcome, jobs, limits=limits, stop=explaining.stop, on_searches=explaining.advance
+            query, outcome, jobs, budget=budget, stop=explaining.stop, on_searches=explaining.advance
         )
     report = ExplanationReport(explanation, allowed.describe(), n_fragile)
     if verifying.is_interrupted or explaining.is_interrupted:

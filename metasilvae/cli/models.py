@@ -50,7 +50,7 @@ from metasilvae.io.storage import (
 from metasilvae.model import Model, count_leaves, join_trees
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.prediction import check_width
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.requirements import GateResult
 
 EXIT_CODES = {
@@ -130,12 +130,12 @@ def diff(
         unequal = count_unequal_rows(*models, dataset, voting, jobs)
     within = read_domain(models[0], domain, margin, bounds, data_options)
     samples = None if dataset is None else dataset.X
-    limits = Limits(time_limit, max_steps)
+    budget = Budget(time_limit, max_steps)
     is_long = max(model.n_trees for model in models) > 1
-    with follow_rows(100, limits, is_long=is_long, name="compare", unit="%") as work:
+    with follow_rows(100, budget, is_long=is_long, name="compare", unit="%") as work:
         comparison = compare(
             *models, within, voting=voting, max_regions=max_regions, samples=samples,
-            limits=limits, stop=work.stop, on_share=work.reach,
+            budget=budget, stop=work.stop, on_share=work.reach,
         )  # fmt: skip
     write_output(output, COMPARISON_FORMATS[report_format](ComparisonReport(comparison, dataset, unequal)))
     ctx.exit(work.exit_code or (EXIT_CODES[comparison.result] if exit_code else 0))

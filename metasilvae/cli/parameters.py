@@ -216,7 +216,7 @@ attack_option = click.option(
 voting_option = click.option(
     "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
 )
-limit_options = shared_options(
+budget_options = shared_options(
     click.option(
         "--sample-timeout",
         type=PositiveNumber(),

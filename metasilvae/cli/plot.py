@@ -16,10 +16,10 @@ from metasilvae.cli import CommandGroup
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
 from metasilvae.cli.parameters import (
     attack_option,
+    budget_options,
     check_outputs,
     data_options,
     jobs_option,
-    limit_options,
     reading_options,
     refuse_two_pipes,
     shared_options,
@@ -45,7 +45,7 @@ from metasilvae.output.text.trainings import ArchiveReport
 from metasilvae.perturbations.attack_files import read_attack
 from metasilvae.perturbations.boxes import Ball, parse_perturbation
 from metasilvae.training.pareto import INDEX, read_archive
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,7 +149,7 @@ def tree(
 @click.option("--max-rows", type=click.IntRange(min=1), default=1000, metavar="N", help="Rows to draw, evenly chosen.")
 @voting_option
 @plot_options
-@limit_options
+@budget_options
 @jobs_option
 @reading_options
 def regions(
@@ -196,9 +196,9 @@ def regions(
     if dataset.n_samples > max_rows:
         rows = np.linspace(0, dataset.n_samples - 1, max_rows).round().astype(np.intp)
         drawn = np.unique([*rows, *([] if row is None else [row])])
-    limits = Limits(sample_timeout, sample_steps)
+    budget = Budget(sample_timeout, sample_steps)
     panels = [
-        survey(model, dataset, plane, allowed, drawn=drawn, voting=voting, jobs=jobs, limits=limits) for model in loaded
+        survey(model, dataset, plane, allowed, drawn=drawn, voting=voting, jobs=jobs, budget=budget) for model in loaded
     ]
     picture.write(draw_regions(panels, row, title))
 
@@ -209,7 +209,7 @@ def regions(
 @click.option("--attack", "attacks", multiple=True, metavar="FILE", help="Draw over multiples of it; repeatable.")
 @voting_option
 @plot_options
-@limit_options
+@budget_options
 @jobs_option
 @data_options
 @click.pass_context
@@ -243,8 +243,8 @@ def curve(
     loaded = [read_model(model) for model in models]
     dataset = load_data_for(max(loaded, key=lambda each: each.n_features), data, data_options)
     fitted = [fit_perturbation(each, dataset) for each in rules]
-    limits = Limits(sample_timeout, sample_steps)
-    curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, limits)
+    budget = Budget(sample_timeout, sample_steps)
+    curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, budget)
     picture.write(draw_curves(curves, title))
     ctx.exit(exit_code)
 

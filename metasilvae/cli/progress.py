@@ -13,8 +13,8 @@ from metasilvae.model import Model
 from metasilvae.output.text.evaluations import CurveReport
 from metasilvae.output.text.terminal import RowBar, tell
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.curve import trace_curve
-from metasilvae.verification.forest import Limits
 
 LIMIT_HINT = "a row takes long; Ctrl-C reports what is known, --sample-timeout SECONDS limits each row"
 
@@ -59,10 +59,10 @@ class RowWork:
 
 @contextlib.contextmanager
 def follow_rows(
-    n_rows: int, limits: Limits, *, is_long: bool = True, name: str = "verify", unit: str = "row"
+    n_rows: int, budget: Budget, *, is_long: bool = True, name: str = "verify", unit: str = "row"
 ) -> Iterator[RowWork]:
     """Show progress and take signals, if the work is long; else there is nothing to keep, and a signal ends it all."""
-    hint = "" if limits.as_dict() else LIMIT_HINT
+    hint = "" if budget.as_dict() else LIMIT_HINT
     with Interrupts() as interrupts, RowBar(n_rows, is_long, name, unit, hint) as bar:
         work = RowWork(interrupts, bar)
         interrupts.stop = work.end if is_long else None
@@ -70,12 +70,12 @@ def follow_rows(
 
 
 def follow_models(
-    models: Sequence[Model], dataset: Dataset, n_perturbations: int, limits: Limits
+    models: Sequence[Model], dataset: Dataset, n_perturbations: int, budget: Budget
 ) -> contextlib.AbstractContextManager[RowWork]:
     """A single tree is done at once; with more there is something to wait for and something to keep."""
     is_long = n_perturbations > 0 and (len(models) * n_perturbations > 1 or models[0].n_trees > 1)
     n_rows = len(models) * n_perturbations * dataset.n_samples
-    return follow_rows(n_rows, limits, is_long=is_long, name="evaluate")
+    return follow_rows(n_rows, budget, is_long=is_long, name="evaluate")
 
 
 def trace_curves(
@@ -84,7 +84,7 @@ def trace_curves(
     attacks: Sequence[Perturbation],
     voting: str | None,
     jobs: int | None,
-    limits: Limits,
+    budget: Budget,
 ) -> tuple[list[CurveReport], int]:
     """A curve for each model and attack, or for balls where there is no attack, as far as no signal interrupts.
 
@@ -92,12 +92,12 @@ def trace_curves(
     """
     curves: list[CurveReport] = []
     scaled: Sequence[Perturbation | None] = attacks or [None]
-    with follow_models(models, dataset, len(scaled), limits) as work:
+    with follow_models(models, dataset, len(scaled), budget) as work:
         for model, attack in itertools.product(models, scaled):
             if work.is_interrupted:
                 break
             curve = trace_curve(
-                model, dataset, attack, voting=voting, jobs=jobs, limits=limits, stop=work.stop, on_rows=work.advance
+                model, dataset, attack, voting=voting, jobs=jobs, budget=budget, stop=work.stop, on_rows=work.advance
             )
             curves.append(CurveReport(model, dataset, curve, attack))
     if work.is_interrupted:

@@ -17,11 +17,11 @@ from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_da
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import (
     PhraseCommand,
+    budget_options,
     check_outputs,
     command_line,
     data_options,
     jobs_option,
-    limit_options,
     perturbation_options,
     refuse_two_pipes,
     voting_option,
@@ -32,7 +32,7 @@ from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.document import write_page
 from metasilvae.output.text.terminal import RowBar, tell
 from metasilvae.perturbations.boxes import BoxFile
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.verifier import make_query
 
 
@@ -43,7 +43,7 @@ from metasilvae.verification.verifier import make_query
 @click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the page, - for standard output.")
 @click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=10, help="Rows to show one by one.")
 @voting_option
-@limit_options
+@budget_options
 @jobs_option
 @data_options
 @click.pass_context
@@ -67,7 +67,7 @@ def report(
     The page has a drawing of the model to move in and to fold, key figures, the verdicts of `verify`, the stability
     curve for all epsilon, confusions, the most fragile rows with what changes, the features behind it, and how it was
     made. It is one file that loads nothing from anywhere, and without a date: the same inputs give the same page.
-    Limits hold for each question about a row of a forest. Ctrl-C ends the search and writes the page with what is
+    Budget hold for each question about a row of a forest. Ctrl-C ends the search and writes the page with what is
     known.
 
     \b
@@ -92,13 +92,13 @@ def report(
         allowed = fit_perturbation(chosen, dataset)
         queries.append((make_query(loaded, dataset, allowed, voting=voting), allowed))
 
-    limits, stop = Limits(sample_timeout, sample_steps), threading.Event()
+    budget, stop = Budget(sample_timeout, sample_steps), threading.Event()
     assessments: list[Assessment] = []
     with Interrupts() as interrupts:
         interrupts.stop = stop.set
         for query, allowed in queries:
             assessments.append(
-                assess(query, allowed, jobs, n_fragile=n_fragile, limits=limits, stop=stop, watch=_watch)
+                assess(query, allowed, jobs, n_fragile=n_fragile, budget=budget, stop=stop, watch=_watch)
             )
     content = PageContent(loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received))
     write_output(output, write_page(content))

@@ -70,7 +70,7 @@ from metasilvae.training.provenance import (
 )
 from metasilvae.training.runs import TrainedModel, TrainingResult, choose_best, decide, finish, judge, train_once
 from metasilvae.training.trainers import AnyTrainer, make_trainer
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.shards import Shard
 
@@ -579,7 +579,7 @@ def _check_figures(runs: Sequence[TrainedModel], output: str, jobs: int | None) 
 
 def _decide_rows(evaluation: Evaluation, jobs: int | None) -> Evaluation:
     """Exact figures of a forest for the report, unless they take too long or a signal comes."""
-    with follow_rows(evaluation.dataset.n_samples, Limits(REPORT_SECONDS)) as work:
+    with follow_rows(evaluation.dataset.n_samples, Budget(REPORT_SECONDS)) as work:
         timer = threading.Timer(REPORT_SECONDS, work.stop.set)
         timer.daemon = True
         timer.start()

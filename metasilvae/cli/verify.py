@@ -20,10 +20,10 @@ from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_mo
 from metasilvae.cli.parameters import (
     CountedList,
     PhraseCommand,
+    budget_options,
     check_outputs,
     data_options,
     jobs_option,
-    limit_options,
     perturbation_options,
     refuse_two_pipes,
     scheduler_option,
@@ -42,7 +42,7 @@ from metasilvae.output.text.verdicts import (
     VerificationReport,
 )
 from metasilvae.perturbations.boxes import Ball, BoxFile, Weighted, read_weights
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
 from metasilvae.verification.requirements import Gate, combine
 from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
@@ -84,17 +84,17 @@ def report_radii(
     path: str,
     counterexamples: str | None,
     counterexamples_format: str | None,
-    limits: Limits,
+    budget: Budget,
     jobs: int | None,
     shard: Shard | None,
 ) -> NoReturn:
     """Find the radii of all rows or of a shard, write the nearest counterexamples and the report."""
     note = None
     if shard is not None:
-        note = ShardNote.of(query, shard, limits.as_dict(), RADII)
+        note = ShardNote.of(query, shard, budget.as_dict(), RADII)
         query = query.subset(shard.take_rows(query.dataset.n_samples))
-    with follow_rows(query.dataset.n_samples, limits, is_long=query.model.n_trees > 1, name="radius") as work:
-        radii = find_radii(query, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+    with follow_rows(query.dataset.n_samples, budget, is_long=query.model.n_trees > 1, name="radius") as work:
+        radii = find_radii(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
     if work.is_interrupted:
         tell(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact")
     report = RadiusReport(query, perturbation, radii, note)
@@ -194,7 +194,7 @@ def write_verdicts(report: VerificationReport, report_format: str, path: str, is
     type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),
     help="csv: rows that can be loaded as data; silva: boxes.  [default: csv]",
 )
-@limit_options
+@budget_options
 @click.option(
     "--abstraction",
     type=click.Choice(["hyperrectangle", "interval"]),
@@ -278,21 +278,21 @@ def verify(
     if weights is not None:
         allowed = Weighted(allowed, read_weights(weights), display_name(weights))
     query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
-    limits = Limits(sample_timeout, sample_steps)
+    budget = Budget(sample_timeout, sample_steps)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
     if wants_radius:
         report_radii(
-            ctx, query, described, report_format, report_path, counterexamples, counterexamples_format, limits, jobs,
+            ctx, query, described, report_format, report_path, counterexamples, counterexamples_format, budget, jobs,
             shard,
         )  # fmt: skip
     note = None
     if shard is not None:
-        note = ShardNote.of(query, shard, limits.as_dict())
+        note = ShardNote.of(query, shard, budget.as_dict())
         query = query.subset(shard.take_rows(dataset.n_samples))
         dataset = query.dataset
     # A tree is decided at once; there is nothing to keep when it is interrupted.
-    with follow_rows(dataset.n_samples, limits, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
-        outcome = _verify_rows(query, jobs, scheduler, limits, work)
+    with follow_rows(dataset.n_samples, budget, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
+        outcome = _verify_rows(query, jobs, scheduler, budget, work)
     if work.is_interrupted:
         n_decided = outcome.n_samples - outcome.counts.no_info
         tell(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided")
@@ -307,10 +307,10 @@ def verify(
 
 
 def _verify_rows(
-    query: VerificationQuery, jobs: int | None, scheduler: str | None, limits: Limits, work: RowWork
+    query: VerificationQuery, jobs: int | None, scheduler: str | None, budget: Budget, work: RowWork
 ) -> Outcome:
     if scheduler is None:
-        return verify_rows(query, jobs, limits=limits, stop=work.stop, on_rows=work.advance)
+        return verify_rows(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
     from metasilvae.execution.executors import open_executor
     from metasilvae.verification.shards import verify_in_pieces
 
@@ -318,7 +318,7 @@ def _verify_rows(
         work.on_stop = executor.stop
         if work.is_interrupted:
             executor.stop()
-        return verify_in_pieces(query, executor, limits, work.advance)
+        return verify_in_pieces(query, executor, budget, work.advance)
 
 
 @click.command()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.radius import Radii, find_radii
 from metasilvae.verification.verifier import make_query
 
@@ -75,7 +75,7 @@ def trace_curve(
     *,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Curve:
@@ -87,4 +87,4 @@ def trace_curve(
         Whose radii epsilon multiplies; None means balls, whose radius is epsilon.
     """
     query = make_query(model, dataset, Ball(1.0) if perturbation is None else perturbation, voting=voting)
-    return Curve(find_radii(query, jobs, limits=limits, stop=stop, on_rows=on_rows))
+    return Curve(find_radii(query, jobs, budget=budget, stop=stop, on_rows=on_rows))

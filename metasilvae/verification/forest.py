@@ -23,6 +23,7 @@ from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
+from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
 from metasilvae.verification.verdicts import Stability
 from metasilvae.voting import VOTINGS, Scores
 
@@ -30,27 +31,6 @@ ROWS_PER_CHUNK = 64
 # Steps for each row of a chunk, then for each slice of a longer search.
 QUICK_STEPS = 16
 STEPS_PER_SLICE = 256
-TIMEOUT, STEPS, INTERRUPTED = "timeout", "steps", "interrupted"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What may be spent on one row.
-
-    Attributes
-    ----------
-    seconds : float or None
-    steps : int or None
-        Boxes looked at; unlike seconds the same on every machine.
-    """
-
-    seconds: float | None = None
-    steps: int | None = None
-
-    def as_dict(self) -> dict[str, float]:
-        """The limits that are set, by the names of their options."""
-        named = {"sample_timeout": self.seconds, "sample_steps": self.steps}
-        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -84,7 +64,7 @@ def decide_rows(
     voting: str,
     predictions: PredictionTable,
     *,
-    limits: Limits,
+    budget: Budget,
     jobs: int | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
@@ -126,13 +106,13 @@ def decide_rows(
             last = min(first + ROWS_PER_CHUNK, n_samples)
             if not stop.is_set():
                 start = time.perf_counter()
-                steps = QUICK_STEPS if limits.steps is None else min(QUICK_STEPS, limits.steps)
+                steps = QUICK_STEPS if budget.steps is None else min(QUICK_STEPS, budget.steps)
                 search.decide(first, last, steps, found, findings.leaves)
                 findings.row_seconds[first:last] = (time.perf_counter() - start) / (last - first)
             undecided = (first + np.flatnonzero(found[first:last] == SearchStatus.UNDECIDED)).tolist()
             on_rows(last - first - len(undecided))
             for row in undecided:
-                _search_on(search, row, limits, stop, found, findings)
+                _search_on(search, row, budget, stop, found, findings)
                 on_rows(1)
 
     run_workers(work, n_samples, jobs, stop)
@@ -143,23 +123,23 @@ def decide_rows(
 
 
 def _search_on(
-    search: Any, row: int, limits: Limits, stop: threading.Event, found: NDArray[np.uint8], findings: ForestDecisions
+    search: Any, row: int, budget: Budget, stop: threading.Event, found: NDArray[np.uint8], findings: ForestDecisions
 ) -> None:
     """Search for a row until it is decided or a limit is reached."""
     start = time.perf_counter()
     search.begin(row)
     while not stop.is_set():
-        left = STEPS_PER_SLICE if limits.steps is None else limits.steps - search.n_steps
+        left = STEPS_PER_SLICE if budget.steps is None else budget.steps - search.n_steps
         found[row] = search.advance(min(STEPS_PER_SLICE, left))
         findings.row_seconds[row] = time.perf_counter() - start
         if found[row] == SearchStatus.FOUND:
             search.witness(findings.leaves[row])
         if found[row] != SearchStatus.UNDECIDED:
             return
-        if limits.steps is not None and search.n_steps >= limits.steps:
+        if budget.steps is not None and search.n_steps >= budget.steps:
             findings.reasons[row] = STEPS
             return
-        if limits.seconds is not None and findings.row_seconds[row] >= limits.seconds:
+        if budget.seconds is not None and findings.row_seconds[row] >= budget.seconds:
             findings.reasons[row] = TIMEOUT
             return
     findings.reasons[row] = INTERRUPTED

@@ -12,7 +12,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import check_width, match_labels, predict
-from metasilvae.verification.forest import INTERRUPTED, Limits
+from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.verdicts import VerdictCounts
 from metasilvae.verification.verifier import make_query, verify
@@ -74,7 +74,7 @@ def evaluate(
     *,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> list[Evaluation]:
@@ -82,7 +82,7 @@ def evaluate(
 
     Parameters
     ----------
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on one row of a forest; None decides every row, however long it takes.
     stop : threading.Event or None
         Once set, rows of a forest that are left stay undecided, and perturbations that are left are left out.
@@ -99,7 +99,7 @@ def evaluate(
         if stop is not None and stop.is_set():
             break
         query = make_query(model, dataset, perturbation, voting=voting)
-        outcome = verify(query, jobs, limits=limits, stop=stop, on_rows=on_rows)
+        outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
         counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
         evaluations.append(Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted))
     return evaluations

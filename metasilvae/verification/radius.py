@@ -35,15 +35,8 @@ from metasilvae.execution.threads import over_rows, run_workers
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.prediction import predict
-from metasilvae.verification.forest import (
-    INTERRUPTED,
-    STEPS,
-    STEPS_PER_SLICE,
-    TIMEOUT,
-    Limits,
-    Referee,
-    number_thresholds,
-)
+from metasilvae.verification.budget import Budget, RemainingBudget
+from metasilvae.verification.forest import STEPS_PER_SLICE, Referee, number_thresholds
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import WITNESS_BATCH, VerificationQuery, Witness, find_witnesses
 from metasilvae.voting import VOTINGS
@@ -71,33 +64,6 @@ class BreakingRadii:
     reasons: dict[int, str] = field(default_factory=dict)
 
 
-@dataclass
-class Budget:
-    """What is left for a row."""
-
-    limits: Limits
-    stop: threading.Event
-    start: float
-    steps: int = 0
-
-    def reason(self) -> str | None:
-        """Why the search must end, if it must."""
-        if self.stop.is_set():
-            return INTERRUPTED
-        if self.limits.steps is not None and self.steps >= self.limits.steps:
-            return STEPS
-        if self.limits.seconds is not None and time.perf_counter() - self.start >= self.limits.seconds:
-            return TIMEOUT
-        return None
-
-    def half(self) -> Budget:
-        """Half of what is left, so that one hard radius does not use up everything."""
-        now = time.perf_counter()
-        seconds = None if self.limits.seconds is None else (self.limits.seconds - (now - self.start)) / 2
-        steps = None if self.limits.steps is None else max((self.limits.steps - self.steps) // 2, 1)
-        return Budget(Limits(seconds, steps), self.stop, now)
-
-
 def find_breaking_radii(
     model: Model,
     X: FloatArray,
@@ -106,7 +72,7 @@ def find_breaking_radii(
     voting: str,
     predictions: PredictionTable,
     *,
-    limits: Limits,
+    budget: Budget,
     jobs: int | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
@@ -119,7 +85,7 @@ def find_breaking_radii(
         As kernels search it (`metasilvae.verification.verifier.Question.searched`).
     weights : Boxes
         With the radii by which a radius is multiplied, and the limits.
-    limits : Limits
+    budget : Budget
         For all radii of a row together.
     stop : threading.Event or None
         Once set, the rows that are left keep the bounds that are known.
@@ -138,7 +104,7 @@ def find_breaking_radii(
         for row in numbers:
             if row >= n_samples:
                 return
-            searcher.search(row, Budget(limits, stop, time.perf_counter()))
+            searcher.search(row, RemainingBudget(budget, stop, time.perf_counter()))
             on_rows(1)
 
     run_workers(work, n_samples, jobs, stop)
@@ -178,7 +144,7 @@ class _Searcher:
             self.expected, is_member, Referee(scores),
         )  # fmt: skip
 
-    def search(self, row: int, budget: Budget) -> None:
+    def search(self, row: int, remaining: RemainingBudget) -> None:
         """Find the smallest critical radius of a row at which it is unstable, or bounds for it."""
         critical = self._critical_radii(row)
         # Stable at critical[low], unstable at critical[high]; the radii from first to last were tried in vain.
@@ -187,7 +153,7 @@ class _Searcher:
         step = 1
         reason = None
         while high - low > 1:
-            reason = budget.reason()
+            reason = remaining.reason()
             if reason is not None:
                 break
             if last < 0:
@@ -200,7 +166,7 @@ class _Searcher:
             else:
                 reason = self.reason
                 break
-            is_stable = self._decide(row, float(critical[place]), budget)
+            is_stable = self._decide(row, float(critical[place]), remaining)
             if is_stable is None:
                 first, last = min(first, place), max(last, place)
             elif is_stable:
@@ -222,16 +188,16 @@ class _Searcher:
         kernel.fill_member_radii(self.groups.members, self.X, *self.scale[:4], row, radii[n_thresholds:])
         return np.unique(radii[np.isfinite(radii)])
 
-    def _decide(self, row: int, radius: float, budget: Budget) -> bool | None:
+    def _decide(self, row: int, radius: float, remaining: RemainingBudget) -> bool | None:
         """Whether a row is stable at a radius; None if that takes too much of what is left."""
         self.lower[0], self.upper[0] = self.weights.bounds_times(row, radius)
         self.expected[0] = self.predictions.ids[row]
-        part = budget.half()
+        part = remaining.half()
         self.forest.begin(0)
         while True:
-            left = STEPS_PER_SLICE if part.limits.steps is None else part.limits.steps - part.steps
+            left = STEPS_PER_SLICE if part.budget.steps is None else part.budget.steps - part.steps
             result = self.forest.advance(min(STEPS_PER_SLICE, left))
-            budget.steps += self.forest.n_steps - part.steps
+            remaining.steps += self.forest.n_steps - part.steps
             part.steps = self.forest.n_steps
             if result == SearchStatus.ABSENT:
                 return True
@@ -313,7 +279,7 @@ def find_radii(
     query: VerificationQuery,
     jobs: int | None = None,
     *,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Radii:
@@ -325,7 +291,7 @@ def find_radii(
         Under a perturbation with radii, the same for all rows.
     jobs : int or None
         Threads; None means all available cores. The radii do not depend on it.
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on one row of a forest; None finds every radius exactly, however long it takes.
     stop : threading.Event or None
         Once set, the rows of a forest that are left get the bounds that are known.
@@ -340,7 +306,7 @@ def find_radii(
     if model.n_trees > 1:
         found = find_breaking_radii(
             model, X, query.boxes, query.groups, query.voting, predictions,
-            limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
+            budget=budget or Budget(), jobs=jobs, stop=stop, on_rows=on_rows,
         )  # fmt: skip
         return Radii(
             predictions, is_correct, _just_below(found.at_least), _just_below(found.at_most),

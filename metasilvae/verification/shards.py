@@ -28,7 +28,7 @@ from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
 from metasilvae.formats.fingerprints import of_boxes, of_dataset, of_model
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.model import LabelSet, PredictionTable
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.verdicts import Outcome, Stability, Verdict
 from metasilvae.verification.verifier import VerificationQuery, verify
@@ -88,7 +88,7 @@ def plan_pieces(n_rows: int) -> list[Shard]:
 def verify_in_pieces(
     query: VerificationQuery,
     executor: TaskExecutor,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Outcome:
     """The same as `metasilvae.verification.verifier.verify`, by tasks; its time is that of all tasks together.
@@ -99,7 +99,7 @@ def verify_in_pieces(
     pieces = plan_pieces(n_rows)
     shared = executor.share(query)
     # Pieces are of equal size but for one row.
-    tasks = [(shared, piece, limits) for piece in pieces]
+    tasks = [(shared, piece, budget) for piece in pieces]
     results = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
     rows = [piece.take_rows(n_rows) for piece in pieces]
     outcomes = [
@@ -109,9 +109,9 @@ def verify_in_pieces(
     return join_outcomes(rows, outcomes)
 
 
-def _verify_piece(query: VerificationQuery, piece: Shard, limits: Limits | None) -> Outcome:
+def _verify_piece(query: VerificationQuery, piece: Shard, budget: Budget | None) -> Outcome:
     part = query.subset(piece.take_rows(query.dataset.n_samples))
-    return verify(part, 1, limits=limits, stop=Abandonment())
+    return verify(part, 1, budget=budget, stop=Abandonment())
 
 
 def _give_up(query: VerificationQuery) -> Outcome:
@@ -204,7 +204,7 @@ class ShardNote:
     model, data, perturbation : str
         Fingerprints.
     limits : dict
-        Limits for each row, which verdicts may depend on.
+        Budget for each row, which verdicts may depend on.
     is_forest, n_trees, n_leaves, max_depth
         Of the model.
     content : str

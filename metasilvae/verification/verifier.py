@@ -23,7 +23,8 @@ from metasilvae.execution.threads import over_rows
 from metasilvae.model import LabelSet, Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups, Perturbation
 from metasilvae.prediction import check_width, match_labels, predict
-from metasilvae.verification.forest import Limits, decide_rows
+from metasilvae.verification.budget import Budget
+from metasilvae.verification.forest import decide_rows
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.voting import choose_voting
 
@@ -90,7 +91,7 @@ def verify(
     query: VerificationQuery,
     jobs: int | None = None,
     *,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Outcome:
@@ -100,7 +101,7 @@ def verify(
     ----------
     jobs : int or None
         Threads; None means all available cores. The verdicts do not depend on it.
-    limits : Limits or None
+    budget : Budget or None
         What may be spent on one row of a forest; None decides every row, however long it takes.
     stop : threading.Event or None
         Once set, the rows of a forest that are left stay undecided.
@@ -118,7 +119,7 @@ def verify(
         return Outcome(predictions, is_correct, stability, time.perf_counter() - start)
     found = decide_rows(
         model, query.boxes, query.groups, query.voting, predictions,
-        limits=limits or Limits(), jobs=jobs, stop=stop, on_rows=on_rows,
+        budget=budget or Budget(), jobs=jobs, stop=stop, on_rows=on_rows,
     )  # fmt: skip
     _refuse_inadmissible(query, np.flatnonzero(~found.is_admissible))
     return Outcome(

@@ -29,7 +29,7 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.options import forest_options_for, options_for
 from metasilvae.training.tuning import make_trainer
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.verifier import make_query, verify
 
@@ -59,7 +59,7 @@ class _Stopwatch:
 def _judge(model: Model, rows: Dataset, epsilon: float, voting: str | None = None) -> dict[str, Any]:
     """Numbers of rows by verdict, decided exactly, and what that took."""
     watch = _Stopwatch()
-    counts = verify(make_query(model, rows, Ball(epsilon), voting=voting), 1, limits=Limits(steps=STEPS_PER_ROW)).counts
+    counts = verify(make_query(model, rows, Ball(epsilon), voting=voting), 1, budget=Budget(steps=STEPS_PER_ROW)).counts
     counts = {name: getattr(counts, name) for name in ("size", "correct", "stable", "robust", "no_info")}
     return {**counts, "processor": watch.read()["processor"]}
 

@@ -25,7 +25,7 @@ from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees
 from metasilvae.output.text.terminal import RowBar
 from metasilvae.prediction import predict
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.voting import choose_voting
 
 single_trees = models(max_trees=1, max_splits=5)
@@ -182,9 +182,9 @@ def test_the_search_ends_at_its_limits() -> None:
         trees += [(feature, 0.5, [1, 0], [0, 1]), (feature, 0.5, [0, 1], [1, 0])]
     first, second = make_model(trees, 16), make_model([[1, 0]], 16)
     assert first.n_trees != second.n_trees
-    found = compare(first, second, limits=Limits(steps=100))
+    found = compare(first, second, budget=Budget(steps=100))
     assert (found.result, found.reason, found.regions) == (Result.UNDECIDED, "steps", [])
-    assert compare(first, second, limits=Limits(seconds=1e-9)).reason == "timeout"
+    assert compare(first, second, budget=Budget(seconds=1e-9)).reason == "timeout"
     stop = threading.Event()
     stop.set()
     assert compare(first, second, stop=stop).reason == "interrupted"
@@ -203,7 +203,7 @@ def test_shared_trees_make_no_work() -> None:
     whole = make_model([[1, 0]], 8, trees[0].labels)
     shuffled = [split, *trees]
     rng.shuffle(shuffled)
-    found = compare(join_trees([*trees, whole]), join_trees(shuffled), limits=Limits(steps=100))
+    found = compare(join_trees([*trees, whole]), join_trees(shuffled), budget=Budget(steps=100))
     assert found.result is Result.EQUAL
 
 

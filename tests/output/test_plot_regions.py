@@ -31,7 +31,7 @@ from metasilvae.output.plots.canvas import blend, colour_of
 from metasilvae.output.plots.regions import MOST_ENTRIES, Panel, choose_features, choose_plane, draw_regions, survey
 from metasilvae.output.plots.slices import Plane, slice_model
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.verifier import make_query, verify
 
 IRIS = ("builtin:iris/tree.silva", "builtin:iris/test")
@@ -52,8 +52,8 @@ def test_each_point_lies_in_one_rectangle_with_the_prediction_of_the_model(data:
     voting = "softargmax" if model.leaf_kind is LeafKind.SCORES else data.draw(st.sampled_from(["max", "average"]))
     features = data.draw(st.permutations(range(model.n_features)))[:2]
     point = np.array(data.draw(st.lists(coordinates(model), min_size=model.n_features, max_size=model.n_features)))
-    limits = st.lists(coordinates(model), min_size=2, max_size=2, unique=True).map(sorted)
-    bounds = [data.draw(limits) for _ in features]
+    budget = st.lists(coordinates(model), min_size=2, max_size=2, unique=True).map(sorted)
+    bounds = [data.draw(budget) for _ in features]
     plane = Plane((features[0], features[1]), point, (bounds[0][0], bounds[1][0]), (bounds[0][1], bounds[1][1]))
     rectangles = slice_model(model, plane, voting)
     for _ in range(4):
@@ -138,7 +138,7 @@ def test_undecided_rows_are_dashed() -> None:
     forest = parse_model(HARD_FOREST.encode(), "forest.silva")
     rows = data_of([[0.5, 0.1], [0.2, 0.7]], ["a", "a"])
     plane = choose_plane(rows, (0, 1), None, Ball(0.5))
-    figure = draw_regions([survey(forest, rows, plane, Ball(0.5), limits=Limits(None, 1))])
+    figure = draw_regions([survey(forest, rows, plane, Ball(0.5), budget=Budget(None, 1))])
     boxes = patches_of(figure, "boxes ")
     assert "boxes not decided" in boxes
     assert "stability at least" in figure.axes[0].get_title()

@@ -26,7 +26,7 @@ from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball, Enlarged, Perturbation
 from metasilvae.prediction import predict
-from metasilvae.verification.forest import INTERRUPTED, STEPS, TIMEOUT, Limits
+from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
 from metasilvae.verification.verdicts import Stability, Verdict
 from metasilvae.verification.verifier import VerificationQuery, find_witnesses, make_query, verify
 
@@ -170,7 +170,7 @@ def test_more_steps_decide_more_rows_and_never_otherwise() -> None:
     assert not full.reasons
     n_unknown = []
     for steps in (1, 3, 10, 100, 10_000):
-        limited = verify(query, limits=Limits(steps=steps))
+        limited = verify(query, budget=Budget(steps=steps))
         unknown = limited.stability == Stability.UNKNOWN
         assert (limited.stability[~unknown] == full.stability[~unknown]).all()
         assert limited.reasons == dict.fromkeys(np.flatnonzero(unknown).tolist(), STEPS)
@@ -184,10 +184,10 @@ def test_more_steps_decide_more_rows_and_never_otherwise() -> None:
 
 def test_threads_do_not_change_the_result() -> None:
     query = hard_query(60)
-    for limits in (Limits(), Limits(steps=5)):
-        alone = verify(query, jobs=1, limits=limits)
+    for budget in (Budget(), Budget(steps=5)):
+        alone = verify(query, jobs=1, budget=budget)
         for jobs in (2, 5, None):
-            shared = verify(query, jobs=jobs, limits=limits)
+            shared = verify(query, jobs=jobs, budget=budget)
             assert shared.verdicts.tobytes() == alone.verdicts.tobytes()
             assert shared.reasons == alone.reasons
             assert [w.point.tobytes() for w in find_witnesses(query, shared, jobs)] == [
@@ -198,7 +198,7 @@ def test_threads_do_not_change_the_result() -> None:
 def test_a_time_limit_leaves_rows_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metasilvae.verification.forest.QUICK_STEPS", 1)
     monkeypatch.setattr("metasilvae.verification.forest.STEPS_PER_SLICE", 1)
-    outcome = verify(hard_query(), limits=Limits(seconds=1e-9))
+    outcome = verify(hard_query(), budget=Budget(seconds=1e-9))
     assert set(outcome.reasons.values()) == {TIMEOUT}
     assert outcome.counts.no_info == len(outcome.reasons) > 0
 

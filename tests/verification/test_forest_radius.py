@@ -16,7 +16,7 @@ from metasilvae.analysis.explanation import explain
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbations.boxes import Ball, Enlarged, Perturbation, Weighted
-from metasilvae.verification.forest import INTERRUPTED, STEPS, Limits
+from metasilvae.verification.budget import INTERRUPTED, STEPS, Budget
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import VerificationQuery, make_query, verify
@@ -121,14 +121,14 @@ def test_limits_give_bounds_that_hold() -> None:
     exact = find_radii(query, jobs=1)
     n_open = 0
     for steps in (1, 3, 10, 40):
-        found = find_radii(query, jobs=1, limits=Limits(steps=steps))
+        found = find_radii(query, jobs=1, budget=Budget(steps=steps))
         assert (found.lower <= exact.lower).all()
         assert (exact.lower <= found.upper).all()
         assert set(found.reasons) == set(np.flatnonzero(~found.is_exact).tolist())
         assert set(found.reasons.values()) <= {STEPS}
         n_open += len(found.reasons)
         for jobs in (2, 3):
-            again = find_radii(query, jobs=jobs, limits=Limits(steps=steps))
+            again = find_radii(query, jobs=jobs, budget=Budget(steps=steps))
             assert again.lower.tobytes() == found.lower.tobytes()
             assert again.upper.tobytes() == found.upper.tobytes()
         assert len(list(find_nearest_witnesses(query, found))) == np.isfinite(found.upper).sum()

@@ -32,7 +32,7 @@ from metasilvae.output.plots.canvas import (
 from metasilvae.output.plots.slices import Plane, Rectangle, slice_model
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import check_width
-from metasilvae.verification.forest import Limits
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.verdicts import Outcome, Stability, VerdictCounts
 from metasilvae.verification.verifier import make_query, verify
 
@@ -180,7 +180,7 @@ def survey(
     drawn: NDArray[np.intp] | None = None,
     voting: str | None = None,
     jobs: int | None = None,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
 ) -> Panel:
     """Find the regions of a model and judge each row with all its features.
 
@@ -193,10 +193,10 @@ def survey(
     query = make_query(model, dataset, perturbation or Ball(0.0), voting=voting)
     rows = np.arange(dataset.n_samples) if drawn is None else drawn
     if model.n_trees == 1:
-        whole = verify(query, jobs, limits=limits)
+        whole = verify(query, jobs, budget=budget)
         counts, outcome = whole.counts, whole.subset(rows)
     else:
-        outcome = verify(query.subset(rows), jobs, limits=limits)
+        outcome = verify(query.subset(rows), jobs, budget=budget)
         counts = outcome.counts
     part = dataset.subset(rows)
     rectangles = slice_model(model, plane, query.voting)

@@ -19,8 +19,8 @@ from metasilvae.model import Model, PredictionTable
 from metasilvae.output.text.radii import as_json_number, count_interrupted, describe_open
 from metasilvae.output.text.tables import TABLE_FORMATS, Record, as_csv
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
-from metasilvae.verification.forest import INTERRUPTED
 from metasilvae.verification.metrics import Evaluation
 
 # Labels or answers that a table shows; of more, mistakes are listed.

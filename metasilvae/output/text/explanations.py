@@ -11,7 +11,7 @@ from metasilvae.analysis.explanation import Explanation, UnstableRow
 from metasilvae.output.text.headings import describe_subject
 from metasilvae.output.text.radii import as_json_number
 from metasilvae.output.text.tables import Record, as_text
-from metasilvae.verification.forest import INTERRUPTED
+from metasilvae.verification.budget import INTERRUPTED
 
 SHOWN = 10
 

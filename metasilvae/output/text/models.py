@@ -26,7 +26,7 @@ from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import as_text
-from metasilvae.verification.forest import INTERRUPTED, STEPS, TIMEOUT
+from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
 from metasilvae.voting import DEFAULT_VOTING
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from metasilvae.output.text.headings import Subject, describe_subject
 from metasilvae.output.text.tables import as_text
+from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, choose_quantile
-from metasilvae.verification.forest import INTERRUPTED
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.shards import ShardNote
 
