@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def describe_models(
     command : str
         As it was typed.
     """
-    ended = datetime.now(timezone.utc)
+    ended = datetime.now(UTC)
     return {
         "format": FORMAT,
         "command": command,

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,11 +15,6 @@ import pytest
 from documented import DOCUMENTS, ROOT, list_shown, list_whole, read_document
 from script_parsers import parser_of
 from test_sessions import find_sessions
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def check_make(words: list[str]) -> None:
