@@ -6,11 +6,16 @@ DEBUG_VENV ?= .venv-debug
 ASAN_VENV ?= .venv-asan
 OUT ?= demo-output
 # What models come from and go to; where one of them cannot be installed, its tests skip themselves.
-LIBRARIES ?= scikit-learn joblib skops xgboost-cpu lightgbm catboost onnx onnxruntime skl2onnx
+# XGBOOST=xgboost where there is no smaller one, as on macOS.
+XGBOOST ?= xgboost-cpu
+LIBRARIES ?= scikit-learn joblib skops $(XGBOOST) lightgbm catboost onnx onnxruntime skl2onnx
+# Processes that share the tests; 0 runs them in one, with the debugger and the output at hand.
+WORKERS ?= auto
+IN_PARALLEL = -n $(WORKERS) --dist worksteal
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint test-debug test-asan fuzz soak bench paper pictures datasets clean
+.PHONY: help build environments demo test test-all lint test-debug test-asan fuzz soak bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -30,11 +35,15 @@ $(VENV)/.tools: $(VENV)/.built
 	@touch $@
 
 $(VENV)/.libraries: $(VENV)/.tools
-	$(BIN)/python -m pip install --quiet $(LIBRARIES) || echo 'not all libraries installed; their tests skip themselves'
+	$(BIN)/python -m pip install --quiet --only-binary :all: $(LIBRARIES) || for library in $(LIBRARIES); do \
+	    $(BIN)/python -m pip install --quiet --only-binary :all: $$library || echo "no $$library; its tests skip themselves"; done
 	@touch $@
 
-test: $(VENV)/.libraries ## run the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.libraries ## run the fast tests, on all cores
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow'
+
+test-all: $(VENV)/.libraries ## run all tests, on all cores
+	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 lint: $(VENV)/.tools ## ruff and mypy
 	$(BIN)/ruff check .
@@ -46,13 +55,16 @@ $(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae
 	METASILVAE_DEBUG=1 $(DEBUG_VENV)/bin/python -m pip install --quiet '.[test]'
 	@touch $@
 
+# What `.ci/run` needs.
+environments: $(VENV)/.libraries $(DEBUG_VENV)/.built
+
 # Tests of documents, transfers, clusters and other libraries; what they ask of the kernels, others ask too.
 BEYOND_KERNELS := api cache cli_cluster cli_plot documents estimators execution export_predictors 'imports_*' layers \
 	merging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference \
 	documented_commands exempt_commands command_outlines scripts
 
 test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds checks
-	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(foreach name,$(BEYOND_KERNELS),--ignore-glob=tests/test_$(name).py)
+	METASILVAE_EXPECT_DEBUG=1 $(DEBUG_VENV)/bin/pytest $(IN_PARALLEL) $(foreach name,$(BEYOND_KERNELS),--ignore-glob=tests/test_$(name).py)
 
 $(ASAN_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
 	test -x $(ASAN_VENV)/bin/python || $(PYTHON) -m venv $(ASAN_VENV)

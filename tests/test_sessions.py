@@ -21,6 +21,7 @@ DOCUMENTS = {
     "README.md": 9, "docs/attack.md": 4, "docs/cluster.md": 6, "docs/fairness.md": 9, "docs/formats.md": 9,
     "docs/insight.md": 11, "docs/method.md": 3, "docs/training.md": 4, "docs/tutorial.md": 17,
 }  # fmt: skip
+LONG = ("docs/cluster.md", "docs/fairness.md", "docs/insight.md", "docs/training.md", "docs/tutorial.md")
 SHOW_CODE = "echo $?"
 # Lines that hold measured times.
 TIMED = re.compile(r"analysed in|training      seed|^\[SUMMARY\] +\d")
@@ -91,7 +92,9 @@ def without_times(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a POSIX shell")
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize(
+    "document", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in DOCUMENTS]
+)
 def test_the_commands_print_what_the_document_shows(document: str, tmp_path: Path) -> None:
     text = (ROOT / document).read_text()
     sessions = find_sessions(text)
