@@ -60,7 +60,7 @@ environments: $(VENV)/.libraries $(DEBUG_VENV)/.built
 
 # Tests of documents, transfers, clusters and other libraries; what they ask of the kernels, others ask too.
 BEYOND_KERNELS := api cache cli_cluster cli_plot documents estimators execution export_predictors 'imports_*' layers \
-	merging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference \
+	merging packaging paper parcel 'plot_*' remote_datasets 'report_*' sharding slurm transfer sessions command_reference \
 	documented_commands exempt_commands command_outlines scripts
 
 test-debug: $(DEBUG_VENV)/.built ## run the tests of the kernels with bounds checks
