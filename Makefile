@@ -45,10 +45,11 @@ test: $(VENV)/.libraries ## run the fast tests, on all cores
 test-all: $(VENV)/.libraries ## run all tests, on all cores
 	$(BIN)/python -m pytest $(IN_PARALLEL)
 
-lint: $(VENV)/.tools ## ruff and mypy
+lint: $(VENV)/.tools ## ruff, mypy and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
 
 $(DEBUG_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
 	test -x $(DEBUG_VENV)/bin/python || $(PYTHON) -m venv $(DEBUG_VENV)
