@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEBUG_VENV ?= .venv-debug
 ASAN_VENV ?= .venv-asan
+COVERAGE_VENV ?= .venv-coverage
 OUT ?= demo-output
 # What models come from and go to; where one of them cannot be installed, its tests skip themselves.
 # XGBOOST=xgboost where there is no smaller one, as on macOS.
@@ -15,7 +16,7 @@ IN_PARALLEL = -n $(WORKERS) --dist worksteal
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build environments demo test test-all lint test-debug test-asan fuzz soak bench paper pictures datasets clean
+.PHONY: help build environments demo test test-all lint test-debug test-asan coverage fuzz soak bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -82,6 +83,19 @@ test-asan: $(ASAN_VENV)/.built ## run the tests of the kernels under AddressSani
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc METASILVAE_EXAMPLES=30 \
 	$(ASAN_VENV)/bin/pytest $(foreach name,$(KERNEL_TESTS),tests/test_$(name).py)
 
+$(COVERAGE_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasilvae datasets -type f ! -name '*.so' ! -name '*.pyc')
+	test -x $(COVERAGE_VENV)/bin/python || $(PYTHON) -m venv $(COVERAGE_VENV)
+	METASILVAE_COVERAGE=1 $(COVERAGE_VENV)/bin/python -m pip install --quiet '.[test]'
+	$(COVERAGE_VENV)/bin/python -m pip install --quiet --only-binary :all: $(LIBRARIES) || true
+	@touch $@
+
+# Kernels that tell each line take many times as long: the fast tests, with fewer random cases where they take the default.
+coverage: $(COVERAGE_VENV)/.built ## tell which lines of Python and Cython the fast tests run (TESTS for others)
+	rm -f .coverage .coverage.*
+	export PYTHONPATH=$(CURDIR)/scripts/coverage METASILVAE_EXAMPLES=$(or $(EXAMPLES),20); code=0; \
+	$(COVERAGE_VENV)/bin/pytest $(IN_PARALLEL) --cov --cov-report= $(or $(TESTS),-m 'not slow') || code=$$?; \
+	$(COVERAGE_VENV)/bin/python scripts/coverage/report.py && exit $$code
+
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)
 
@@ -105,6 +119,6 @@ datasets: build ## make the shipped data sets again (needs scikit-learn)
 	$(BIN)/python scripts/make_datasets.py
 
 clean: ## remove environments and build products
-	rm -rf $(VENV) $(DEBUG_VENV) $(ASAN_VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEBUG_VENV) $(ASAN_VENV) $(COVERAGE_VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find metasilvae -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

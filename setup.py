@@ -1,8 +1,8 @@
 """Build of the compiled kernels; everything declarative is in pyproject.toml.
 
 ``METASILVAE_DEBUG=1`` builds the kernels with bounds checks, without optimization, ``METASILVAE_SANITIZE=1`` with
-AddressSanitizer and UndefinedBehaviorSanitizer; each in a build folder of its own, so that a checked and an optimized
-build never share a file.
+AddressSanitizer and UndefinedBehaviorSanitizer, ``METASILVAE_COVERAGE=1`` so that they tell each line they run; each in
+a build folder of its own, so that a checked and an optimized build never share a file.
 """
 
 import os
@@ -17,18 +17,22 @@ def is_set(name: str) -> bool:
 
 
 DEBUG, SANITIZE = is_set("METASILVAE_DEBUG"), is_set("METASILVAE_SANITIZE")
-BUILD_FOLDER = "build/sanitize" if SANITIZE else "build/debug" if DEBUG else "build"
+COVERAGE = is_set("METASILVAE_COVERAGE")
+BUILD_FOLDER = f"build/{'sanitize' if SANITIZE else 'debug' if DEBUG else 'coverage' if COVERAGE else ''}".rstrip("/")
 KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
 # -ffp-contract=off: a fused multiply-add would make float64 results differ between machines.
 # -g0: a third of the time to compile would go into symbols that nobody looks at.
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 OPTIMIZATION = ["-O1", "-g1", *SANITIZERS] if SANITIZE else ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
-COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *OPTIMIZATION]
+COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *(["-O1", "-g0"] if COVERAGE else OPTIMIZATION)]
+# Without the GIL too, and by the interface that the tracer of coverage follows.
+TRACING = [("CYTHON_TRACE_NOGIL", "1"), ("CYTHON_USE_SYS_MONITORING", "0")] if COVERAGE else []
 
 extensions = [
     Extension(
         f"metasilvae._core.{path.stem}",
         [path.as_posix()],
+        define_macros=TRACING,
         extra_compile_args=COMPILER_FLAGS,
         extra_link_args=SANITIZERS if SANITIZE else [],
     )
@@ -55,6 +59,7 @@ setup(
             "initializedcheck": DEBUG,
             "cdivision": not DEBUG,
             "embedsignature": True,
+            "linetrace": COVERAGE,
         },
     ),
     options={"build": {"build_base": BUILD_FOLDER}, "build_ext": {"parallel": os.cpu_count() or 1}},
