@@ -89,7 +89,7 @@ $(COVERAGE_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasil
 	$(COVERAGE_VENV)/bin/python -m pip install --quiet --only-binary :all: $(LIBRARIES) || true
 	@touch $@
 
-# Kernels that tell each line take many times as long: the fast tests, with fewer random cases where they take the default.
+# Kernels that tell each line take many times as long: the fast tests, with few random cases each (EXAMPLES).
 coverage: $(COVERAGE_VENV)/.built ## tell which lines of Python and Cython the fast tests run (TESTS for others)
 	rm -f .coverage .coverage.*
 	export PYTHONPATH=$(CURDIR)/scripts/coverage METASILVAE_EXAMPLES=$(or $(EXAMPLES),20); code=0; \

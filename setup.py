@@ -18,7 +18,7 @@ def is_set(name: str) -> bool:
 
 DEBUG, SANITIZE = is_set("METASILVAE_DEBUG"), is_set("METASILVAE_SANITIZE")
 COVERAGE = is_set("METASILVAE_COVERAGE")
-BUILD_FOLDER = f"build/{'sanitize' if SANITIZE else 'debug' if DEBUG else 'coverage' if COVERAGE else ''}".rstrip("/")
+BUILD_FOLDER = "build/sanitize" if SANITIZE else "build/debug" if DEBUG else "build/coverage" if COVERAGE else "build"
 KERNELS = sorted(Path("cython_ext").glob("*.pyx"))
 # -ffp-contract=off: a fused multiply-add would make float64 results differ between machines.
 # -g0: a third of the time to compile would go into symbols that nobody looks at.
