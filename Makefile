@@ -16,7 +16,7 @@ IN_PARALLEL = -n $(WORKERS) --dist worksteal
 KERNELS := $(wildcard cython_ext/*.pyx cython_ext/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build environments demo test test-all lint test-debug test-asan coverage fuzz soak bench paper pictures datasets clean
+.PHONY: help build environments demo test test-all lint test-debug test-asan coverage coverage-kernels fuzz soak bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -95,6 +95,9 @@ coverage: $(COVERAGE_VENV)/.built ## tell which lines of Python and Cython the f
 	export PYTHONPATH=$(CURDIR)/scripts/coverage METASILVAE_EXAMPLES=$(or $(EXAMPLES),20); code=0; \
 	$(COVERAGE_VENV)/bin/pytest $(IN_PARALLEL) --cov --cov-report= $(or $(TESTS),-m 'not slow') || code=$$?; \
 	$(COVERAGE_VENV)/bin/python scripts/coverage/report.py && exit $$code
+
+coverage-kernels: TESTS = -k 'not thousands' $(foreach name,$(KERNEL_TESTS),tests/test_$(name).py)
+coverage-kernels: coverage ## the same for the tests of the kernels alone
 
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)

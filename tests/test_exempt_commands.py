@@ -109,6 +109,7 @@ EXEMPT = [
     Exemption("make test-all", check_make, "makes an environment, and runs this test"),
     Exemption("make lint", check_make, "makes an environment"),
     Exemption("make coverage", check_make, "compiles, makes an environment, and takes minutes"),
+    Exemption("make coverage-kernels ...", check_make, "compiles, makes an environment, and takes minutes"),
     Exemption("make test-debug", check_make, "compiles, makes an environment, and takes minutes"),
     Exemption("make test-asan", check_make, "compiles, makes an environment, and takes hours"),
     Exemption("make fuzz", check_make, "takes minutes; `test_fuzz.py` does the same with fewer files"),
