@@ -1,8 +1,8 @@
 """Build of the compiled kernels; everything declarative is in pyproject.toml.
 
 ``METASILVAE_DEBUG=1`` builds the kernels with bounds checks, without optimization, ``METASILVAE_SANITIZE=1`` with
-AddressSanitizer and UndefinedBehaviorSanitizer; each in a build folder of its own, so that a checked and an optimized
-build never share a file.
+AddressSanitizer and UndefinedBehaviorSanitizer, ``METASILVAE_COVERAGE=1`` so that they tell each line they run; each in
+a build folder of its own, so that a checked and an optimized build never share a file.
 """
 
 import os
@@ -17,7 +17,8 @@ def is_set(name: str) -> bool:
 
 
 DEBUG, SANITIZE = is_set("METASILVAE_DEBUG"), is_set("METASILVAE_SANITIZE")
-BUILD_FOLDER = "build/sanitize" if SANITIZE else "build/debug" if DEBUG else "build"
+COVERAGE = is_set("METASILVAE_COVERAGE")
+BUILD_FOLDER = "build/sanitize" if SANITIZE else "build/debug" if DEBUG else "build/coverage" if COVERAGE else "build"
 SOURCES = Path("cython_ext")
 KERNELS = sorted(SOURCES.rglob("*.pyx"))
 # Memoryviews, Cython's function type and other helpers are compiled once, into this module, not into every kernel.
@@ -26,7 +27,9 @@ SHARED_HELPERS = "metasilvae._core._shared"
 # -g0: a third of the time to compile would go into symbols that nobody looks at.
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 OPTIMIZATION = ["-O1", "-g1", *SANITIZERS] if SANITIZE else ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
-COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *OPTIMIZATION]
+COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *(["-O1", "-g0"] if COVERAGE else OPTIMIZATION)]
+# Without the GIL too, and by the interface that the tracer of coverage follows.
+TRACING = [("CYTHON_TRACE_NOGIL", "1"), ("CYTHON_USE_SYS_MONITORING", "0")] if COVERAGE else []
 
 
 def name_of(path: Path) -> str:
@@ -38,6 +41,7 @@ extensions = [
     Extension(
         name,
         sources,
+        define_macros=TRACING,
         extra_compile_args=COMPILER_FLAGS,
         extra_link_args=SANITIZERS if SANITIZE else [],
     )
@@ -68,6 +72,7 @@ setup(
             "initializedcheck": DEBUG,
             "cdivision": not DEBUG,
             "embedsignature": True,
+            "linetrace": COVERAGE,
         },
     ),
     options={"build": {"build_base": BUILD_FOLDER}, "build_ext": {"parallel": os.cpu_count() or 1}},

@@ -13,14 +13,25 @@ from hypothesis import HealthCheck, settings
 from support.command import FOREST, ROWS, TREE, write
 from support.remote_tasks import Cluster, running_cluster
 
+# Fewer where each takes long: under sanitizers, and where each line is told.
+MOST_EXAMPLES = int(os.environ.get("METASILVAE_EXAMPLES", "0"))
 settings.register_profile(
     "metasilvae",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    # Fewer where each takes long: under sanitizers.
-    max_examples=int(os.environ.get("METASILVAE_EXAMPLES", "100")),
+    max_examples=MOST_EXAMPLES or 100,
 )
 settings.load_profile("metasilvae")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that ask for more random cases do not get them either; hypothesis itself has no way to say so."""
+    name = "_hypothesis_internal_use_settings"
+    for item in items if MOST_EXAMPLES else []:
+        test = getattr(item, "obj", None)
+        chosen = getattr(test, name, None)
+        if chosen is not None and chosen.max_examples > MOST_EXAMPLES:
+            setattr(getattr(test, "__func__", test), name, settings(chosen, max_examples=MOST_EXAMPLES))
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def report(
     The page has a drawing of the model to move in and to fold, key figures, the verdicts of `verify`, the stability
     curve for all epsilon, confusions, the most fragile rows with what changes, the features behind it, and how it was
     made. It is one file that loads nothing from anywhere, and without a date: the same inputs give the same page.
-    Budget hold for each question about a row of a forest. Ctrl-C ends the search and writes the page with what is
+    The budget holds for each search about a row of a forest. Ctrl-C ends the search and writes the page with what is
     known.
 
     \b

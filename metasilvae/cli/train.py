@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -406,7 +406,7 @@ def train(
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --scheduler tcp://host:8786
       metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..50 --shard 3/10
     """
-    started = datetime.now(timezone.utc)
+    started = datetime.now(UTC)
     refuse_two_pipes(training_set, test, options["attack"])
     request = read_request(**options)
     table_format = None if table is None else choose_table_format(table)

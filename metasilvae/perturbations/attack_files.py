@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,11 +18,6 @@ from typing import Any
 
 from metasilvae.errors import PerturbationError, at_line, shorten
 from metasilvae.io.storage import display_name, read_source
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SECTIONS = ("default", "columns", "one-hot")
 MOVES = ("radius", "up", "down", "immutable", "values")

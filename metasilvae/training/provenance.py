@@ -11,7 +11,7 @@ import math
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def describe_models(
     command : str
         As it was typed.
     """
-    ended = datetime.now(timezone.utc)
+    ended = datetime.now(UTC)
     return {
         "format": FORMAT,
         "command": command,

@@ -76,6 +76,7 @@ def test_rows_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert expected.stdout.count("FRAGILE") > 3
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_changes_nothing(cluster: Cluster, observer: Any, tmp_path: Path) -> None:
     options = ["builtin:digits/train", "t.silva", "--epsilon", "1", "--no-tune", "--seeds", "1..12"]
     options += ["--max-iteration", "12", "--patience", "0"]

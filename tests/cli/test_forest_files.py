@@ -38,6 +38,7 @@ def test_apart_and_together_gives_the_same_bytes(forest, tmp_path):
     assert again.read_bytes() == forest.read_bytes()
 
 
+@pytest.mark.slow
 def test_names_sort_in_the_order_of_the_trees(tmp_path):
     forest = tmp_path / "f.silva"
     write_model(make_model([[1 + i, 0] for i in range(1001)]), str(forest))

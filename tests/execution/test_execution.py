@@ -107,6 +107,7 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, tmp_path: Path) -> None
     assert lost <= again
 
 
+@pytest.mark.slow
 def test_all_workers_lost_and_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even the shared data are sent again. Then all is lost."""
     monkeypatch.setattr(executors, "CONNECT_TIMEOUT", 2.0)

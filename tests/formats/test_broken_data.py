@@ -292,6 +292,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(
     st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), st.sampled_from(["auto", "csv", "libsvm", "binary"])

@@ -242,6 +242,7 @@ def test_the_python_of_the_readme(tmp_path: Path) -> None:
     assert known["tree"].robust_score(test.X, test.y) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="for a POSIX shell")
 def test_the_demo_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     """What `make demo` does when it has made an environment."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 
 import pytest
 from support.documented import list_shown, list_whole
 from support.exemptions import EXEMPT, Exemption, find_exemption
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
+pass
 
 
 SHOWN = list(dict.fromkeys(command.text for command in [*list_shown(), *list_whole()]))

@@ -67,6 +67,7 @@ def count_done(told: str) -> int:
     return len(re.findall(r"^\d+ of \d+: ", told, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_ended(data: Path) -> None:
     results = data.parent / "results"
     process = start(data, "--only", "training,weights", "--sets", "breast-cancer")

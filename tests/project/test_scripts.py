@@ -29,6 +29,8 @@ SHORT_RUNS = {
     "scripts/make_demo_model.py": "--output tree.silva",
     "scripts/soak.py": "--minutes 0.001 --seed 1",
 }
+# They start processes, or measure again what they have measured.
+LONG = (*(name for name in SHORT_RUNS if "/bench_" in name), "scripts/make_datasets.py", "scripts/soak.py")
 NOT_RUN = {
     "scripts/update_sessions.py": "writes into the documents; test_sessions.py runs the same sessions",
     "scripts/bench_scaling.py": "its smallest study takes ten seconds",
@@ -75,7 +77,9 @@ def test_every_script_is_run_or_left_out_for_a_reason() -> None:
         assert set(re.findall(r"--[a-z-]+", words)) <= set(re.findall(r"--[a-z-]+", read_usage(script))), script
 
 
-@pytest.mark.parametrize("script", SHORT_RUNS)
+@pytest.mark.parametrize(
+    "script", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SHORT_RUNS]
+)
 def test_a_script_runs(script: str, folder: Path) -> None:
     if script in LIBRARIES:
         pytest.importorskip(LIBRARIES[script])

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.sessions import DOCUMENTS, TIMED, find_scripts, find_sessions, run_all
+from support.sessions import DOCUMENTS, LONG, TIMED, find_scripts, find_sessions, run_all
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,9 @@ def without_times(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a POSIX shell")
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize(
+    "document", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in DOCUMENTS]
+)
 def test_the_commands_print_what_the_document_shows(document: str, tmp_path: Path) -> None:
     text = (ROOT / document).read_text()
     sessions = find_sessions(text)

@@ -69,6 +69,7 @@ class TestWithoutSlurm:
         (tmp_path / "calls").unlink()
         return found
 
+    @pytest.mark.slow
     def test_stages_in_order_and_only_what_is_missing(self, tmp_path: Path) -> None:
         folder = tmp_path / "results"
         assert submit(folder).returncode == 0

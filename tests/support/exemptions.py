@@ -7,11 +7,11 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-import tomllib
 
 from support.documented import DOCUMENTS, ROOT, read_document
 from support.script_parsers import parser_of
@@ -107,7 +107,10 @@ EXEMPT = [
     Exemption("make build", check_make, "makes an environment"),
     Exemption("make demo", check_make, "makes an environment; `test_the_demo_runs` runs its script"),
     Exemption("make test", check_make, "makes an environment, and runs this test"),
+    Exemption("make test-all", check_make, "makes an environment, and runs this test"),
     Exemption("make lint", check_make, "makes an environment"),
+    Exemption("make coverage", check_make, "compiles, makes an environment, and takes minutes"),
+    Exemption("make coverage-kernels ...", check_make, "compiles, makes an environment, and takes minutes"),
     Exemption("make test-debug", check_make, "compiles, makes an environment, and takes minutes"),
     Exemption("make test-asan", check_make, "compiles, makes an environment, and takes hours"),
     Exemption("make fuzz", check_make, "takes minutes; `test_fuzz.py` does the same with fewer files"),

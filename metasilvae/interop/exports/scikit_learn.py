@@ -69,8 +69,8 @@ def _build_boosting(model: Model, voting: str, classes: np.ndarray, order: NDArr
     template = fitted.estimators_[0, 0]
     trees = np.empty((model.n_trees, columns.shape[1]), dtype=object)
     for position, column in np.ndindex(*trees.shape):
-        trees[position, column] = copy.copy(template)
-        trees[position, column].tree_ = _build_tree(model, position, columns[:, column : column + 1])
+        tree = trees[position, column] = copy.copy(template)
+        tree.tree_ = _build_tree(model, position, columns[:, column : column + 1])
     fitted.estimators_ = trees
     fitted.n_estimators = fitted.n_estimators_ = model.n_trees
     fitted.train_score_ = np.zeros(model.n_trees)

@@ -224,7 +224,8 @@ def _lead_to(model: Model, nodes: NDArray[np.intp], rows: NDArray[np.float64]) -
     common, it stays in those below.
     """
     parents, tests = model.parents, model.nodes
-    place, below = np.arange(len(nodes)), nodes.copy()
+    place = np.arange(len(nodes))
+    below: NDArray[np.signedinteger] = nodes.copy()
     while len(place):
         above = parents[below]
         place, below, above = place[above >= 0], below[above >= 0], above[above >= 0]
