@@ -49,9 +49,8 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
 def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
     def grow(bench: Any) -> Any:
         tree = evolution.Individual(samples).become_leaf(bench)
-        entropy = options.impurity == "entropy"
         if n_splits > 0:
-            tree.grow(0, objective, bench, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
+            tree.grow(0, objective, bench, by_score=False, reach=blend, impurity=options.impurity, n_splits=n_splits)
         tree.trim(objective, bench)
         return tree
 

@@ -6,7 +6,8 @@ from libc.math cimport INFINITY, nextafter
 from libc.stdint cimport int32_t
 
 cdef struct RowBox:
-    # The box of one row, by feature: from max(low_center - radius_down, minimum) to min(high_center + radius_up, maximum).
+    # The box of one row, by feature: from max(low_center - radius_down, minimum) to min(high_center + radius_up,
+    # maximum).
     const double* low_center
     const double* high_center
     const double* radius_down
@@ -44,9 +45,15 @@ cdef inline void set_bounds(const BoxVisit* visit, double* low, double* high) no
         high[visit.feature] = visit.high
 
 
+cdef inline void push_node(BoxVisit* stack, Py_ssize_t top, int32_t node) noexcept nogil:
+    """Push a node to visit with the bounds as they are then."""
+    stack[top].node = node
+    stack[top].feature = -1
+
+
 cdef inline void push_sides(BoxVisit* stack, Py_ssize_t top, int32_t feature, double threshold, double right_start,
                             int32_t left, int32_t right, const double* low, const double* high) noexcept nogil:
-    """Push both sides of a test, the left one on top, above a visit that restores the bounds: three visits from `top` on.
+    """Push both sides of a test, the left one on top, above a visit that restores the bounds: three visits at `top`.
 
     Parameters
     ----------

@@ -4,9 +4,9 @@ Two trees are walked at once. Their leaves are compared by the number of their c
 set, a distribution): the caller numbers both trees alike. Nothing is sampled, so finding no difference is a proof that
 there is none. The meaning of classes is left to metasilvae.comparison and metasilvae.simplification.
 
-Two forests need a depth-first search, which can be paused. Their predictions differ at a point if and only if some label
-l belongs to one label set and not to the other: in one forest no label is ahead of l, and in the other some label k is.
-So in a box, for each l and k:
+Two forests need a depth-first search, which can be paused. Their predictions differ at a point if and only if some
+label l belongs to one label set and not to the other: in one forest no label is ahead of l, and in the other some label
+k is. So in a box, for each l and k:
 
 - bounding: the sums of the best margins of the trees, of l over each label in the one forest and of k over l in the
   other, must allow it; and so must their sum for l and k, in which trees that both forests share cancel out. Soundness
@@ -211,8 +211,8 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     """Replace splits by one of their children where that changes the class of no point of a box; return their number.
 
     A split is replaced by its right child if on its left side the right child is of the same class as the left one
-    everywhere, and vice versa; so are splits of which the box reaches one side only. Of two possible children the smaller
-    one is kept. Splits are visited from the leaves upwards.
+    everywhere, and vice versa; so are splits of which the box reaches one side only. Of two possible children the
+    smaller one is kept. Splits are visited from the leaves upwards.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ cdef class DifferenceSearch:
     nodes, roots : the trees of both forests, without contradictory branches
     n_first : number of trees of the first forest; those of the second follow
     max_depth : of the trees
-    is_shared : for each tree whether it has a counterpart in the other forest with the same margins everywhere in the box
+    is_shared : for each tree whether the other forest has a tree with the same margins everywhere in the box
     scores : shape (n_leaves, n_labels), over the labels of both forests
     is_known : shape (2, n_labels), for each forest whether it knows the label
     slack : for each forest how far a sum of margins may be from the exact one; 0 if they are exact
@@ -332,7 +332,8 @@ cdef class DifferenceSearch:
     cdef const int64_t[::1] slack
     cdef readonly object box
     cdef double[::1] low, high
-    # By forest, label and label: sums of the best margins of the first label over the second, of all and unshared trees.
+    # By forest, label and label: sums of the best margins of the first label over the second, of all and unshared
+    # trees.
     cdef int64_t[:, :, ::1] bounds, unshared
     # The same for each tree by itself.
     cdef int64_t[:, :, ::1] margins

@@ -1,8 +1,9 @@
 """Whether a forest has another prediction somewhere in a box: a complete depth-first search that can be paused.
 
 The prediction of a forest is the set of labels with the largest score. It differs from a label set A with a member a if
-and only if some label outside A scores at least as much as a, or some other member of A more or less than a. So there is
-a list of label pairs, each with the question whether one label can be ahead of the other (or level with it). For each:
+and only if some label outside A scores at least as much as a, or some other member of A more or less than a. So there
+is a list of label pairs, each with the question whether one label can be ahead of the other (or level with it). For
+each pair:
 
 - bounding (leaf_sets.pxd): the sum of the best margins of all trees; no point of the box has a larger margin. Soundness
   of STABLE rests on this alone.
@@ -10,8 +11,9 @@ a list of label pairs, each with the question whether one label can be ahead of 
   between them removes one of them on either side. The cut that lowers the bounds most is made, and the side with the
   higher bound is searched first. When all best leaves have a point in common, the bound is attained: a witness.
 
-Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee` decides,
-a Python function that knows the exact scores. Budgets, clocks and threads are left to metasilvae.forest_verification.
+Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee`
+decides, a Python function that knows the exact scores. Budgets, clocks and threads are left to
+metasilvae.forest_verification.
 """
 
 import numpy as np
@@ -101,7 +103,8 @@ cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* node
             pairs[i].bound += pairs[i].best
 
 
-cdef inline int32_t keep_open_pairs(LabelPair* pairs, int32_t n_pairs, int64_t least, int64_t least_strict) noexcept nogil:
+cdef inline int32_t keep_open_pairs(LabelPair* pairs, int32_t n_pairs, int64_t least,
+                                    int64_t least_strict) noexcept nogil:
     """Keep the pairs whose bound does not decide them, the highest bound first; returns their number."""
     cdef int32_t i, place, n_open = 0
     cdef LabelPair pair
@@ -118,7 +121,8 @@ cdef inline int32_t keep_open_pairs(LabelPair* pairs, int32_t n_pairs, int64_t l
     return n_open
 
 
-# Which of the remaining leaves of a tree intersect the leaves chosen for other trees, and where cuts would separate them.
+# Which of the remaining leaves of a tree intersect the leaves chosen for other trees, and where cuts would separate
+# them.
 
 # Cuts that are compared before one is made.
 cdef enum:
@@ -131,7 +135,8 @@ cdef inline bint is_remaining(const LeafSets* sets, const Reached* reached, int3
     return sets.words[sets.word_start[tree] + (bit >> 6)] >> (bit & 63) & 1
 
 
-cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Intersection* intersection, int32_t tree) noexcept nogil:
+cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Intersection* intersection,
+                                       int32_t tree) noexcept nogil:
     """The best remaining leaf of a tree that intersects those chosen so far; there is always one."""
     cdef int32_t word, start = sets.word_start[tree], place = -1
     cdef uint64_t left
@@ -145,7 +150,8 @@ cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Interse
     return place
 
 
-cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection, int32_t tree) except -1 nogil:
+cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection,
+                                     int32_t tree) except -1 nogil:
     """Propose cuts between the best leaves of a tree, none of which intersects, and those chosen so far."""
     cdef int32_t word, start = sets.word_start[tree], place
     cdef uint64_t left
@@ -378,7 +384,7 @@ cdef class ForestSearch:
     # The search.
 
     cdef bint _search(self, int64_t stop) except -1 nogil:
-        """Continue with the present pair; returns whether there is a witness. Stops running when the pair is decided."""
+        """Continue with the present pair; returns whether there is a witness. Not running afterwards: it is decided."""
         cdef Choice choice
         while self.n_steps < stop:
             self.n_steps += 1

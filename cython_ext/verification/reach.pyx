@@ -5,8 +5,8 @@ leaf if and only if it passes each test on the path by itself. The box of row i 
 
     [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
 
-and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that single
-trees can predict mean for a forest is left to metasilvae.ensemble_votes.
+and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that
+single trees can predict mean for a forest is left to metasilvae.ensemble_votes.
 """
 
 from libc.math cimport fabs
@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from common.box cimport BoxVisit, RowBox, lower_bound, push_sides, set_bounds, upper_bound
+from common.box cimport BoxVisit, RowBox, lower_bound, push_node, push_sides, set_bounds, upper_bound
 from common.descent cimport first_leaf_of_row, next_leaf_of_row
 from common.node cimport Node, reaches_left, reaches_right
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
@@ -55,7 +55,7 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
                     const double[::1] radius_down, const double[::1] radius_up,
                     const double[::1] minimum, const double[::1] maximum,
                     const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
-    """Write STABLE for the rows start..stop-1 where every leaf that the box reaches predicts as expected, else UNSTABLE.
+    """Write for the rows start..stop-1 STABLE if every leaf that the box reaches predicts as expected, else UNSTABLE.
 
     Stops at the first leaf that predicts otherwise.
     """
@@ -104,8 +104,8 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
         free(waiting)
 
 
-# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists of
-# members[group_starts[g]:group_starts[g+1]].
+# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists
+# of members[group_starts[g]:group_starts[g+1]].
 
 
 cdef bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
@@ -206,7 +206,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                 found[item] = INADMISSIBLE
                 best = -1.0
                 admissible = False
-                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
+                push_node(stack, 0, 0)
                 top = 1
                 while top > 0:
                     top -= 1
@@ -218,10 +218,10 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     if feature >= 0:
                         threshold = nodes[node].threshold
                         if not reaches_right(high[feature], threshold):
-                            stack[top] = BoxVisit(nodes[node].left, -1, 0.0, 0.0)
+                            push_node(stack, top, nodes[node].left)
                             top += 1
                         elif not reaches_left(low[feature], threshold):
-                            stack[top] = BoxVisit(nodes[node].right, -1, 0.0, 0.0)
+                            push_node(stack, top, nodes[node].right)
                             top += 1
                         else:
                             push_sides(stack, top, feature, threshold, right_starts[node], nodes[node].left,
