@@ -30,7 +30,7 @@ COMPILER_FLAGS = [] if os.name == "nt" else ["-ffp-contract=off", *OPTIMIZATION]
 
 
 def name_of(path: Path) -> str:
-    """training/evolution.pyx is compiled to metasilvae._core.training.evolution."""
+    """PACKAGE/NAME.pyx in cython_ext is compiled to metasilvae._core.PACKAGE.NAME."""
     return ".".join(["metasilvae", "_core", *path.relative_to(SOURCES).with_suffix("").parts])
 
 
@@ -51,7 +51,7 @@ setup(
     packages=[*find_packages(include=["metasilvae*"]), "metasilvae._datasets"],
     package_dir={"metasilvae._datasets": "datasets"},
     package_data={
-        "metasilvae": ["py.typed"],
+        "metasilvae": ["py.typed", "_core/*/*.pyi"],
         "metasilvae.page": ["*.css", "*.js"],
         "metasilvae._datasets": ["README.md", "*.tsv", "*/*.csv.gz", "*/*.silva"],
     },

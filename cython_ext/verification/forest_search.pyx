@@ -18,12 +18,13 @@ metasilvae.forest_verification.
 
 import numpy as np
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from common.box cimport lower_bound, upper_bound
 from common.buffer cimport reserve
-from common.descent cimport descend_together, first_leaf, next_leaf
+from common.descent cimport descend_together, next_leaf
 from common.node cimport Node
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, UNDECIDED
 from verification.cells cimport (
@@ -88,17 +89,17 @@ cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* node
     cdef int64_t margin
     cdef bint is_first
     for tree in range(n_trees):
-        top = 0
+        waiting[0] = starts[tree]
+        top = 1
         is_first = True
-        node = first_leaf(nodes, starts[tree], lower, upper, waiting, &top)
-        while node >= 0:
+        while top > 0:
+            node = next_leaf(nodes, lower, upper, waiting, &top)
             leaf_scores = &scores[<size_t> nodes[node].leaf * n_labels]
             for i in range(n_pairs):
                 margin = leaf_scores[pairs[i].ahead] - leaf_scores[pairs[i].behind]
                 if is_first or margin > pairs[i].best:
                     pairs[i].best = margin
             is_first = False
-            node = next_leaf(nodes, lower, upper, waiting, &top)
         for i in range(n_pairs):
             pairs[i].bound += pairs[i].best
 
@@ -183,6 +184,7 @@ cdef struct Branch:
     int64_t bound
 
 
+@cython.final
 cdef class ForestSearch:
     """One search at a time in the boxes of one forest; each thread needs its own.
 

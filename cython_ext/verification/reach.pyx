@@ -43,7 +43,7 @@ def find_empty_box(const double[:, ::1] low_center, const double[:, ::1] high_ce
 
 
 cdef int32_t* _new_waiting(Py_ssize_t max_depth) except NULL:
-    """A buffer for the right children that wait during a walk: at most one for each split on the path."""
+    """A buffer for the nodes that wait during a walk: at most one for each split on the path."""
     cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
     if waiting == NULL:
         raise MemoryError()
@@ -62,6 +62,7 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
     cdef Py_ssize_t row, top
     cdef int32_t node
     cdef RowBox box
+    cdef bint is_stable
     cdef int32_t* waiting = _new_waiting(max_depth)
     try:
         with nogil:
@@ -70,9 +71,12 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
                              &minimum[0], &maximum[0])
                 top = 0
                 node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
-                while node >= 0 and leaf_predictions[nodes[node].leaf] == expected[row]:
+                while True:
+                    is_stable = leaf_predictions[nodes[node].leaf] == expected[row]
+                    if not is_stable or top == 0:
+                        break
                     node = next_leaf_of_row(&nodes[0], box, waiting, &top)
-                stability[row] = STABLE if node < 0 else UNSTABLE
+                stability[row] = STABLE if is_stable else UNSTABLE
     finally:
         free(waiting)
 
@@ -84,7 +88,7 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                         Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
     """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
     cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
-    cdef int32_t node, leaf
+    cdef int32_t node
     cdef RowBox box
     cdef int32_t* waiting = _new_waiting(max_depth)
     try:
@@ -95,10 +99,11 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                              &minimum[0], &maximum[0])
                 top = 0
                 node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
-                while node >= 0:
-                    leaf = nodes[node].leaf
+                while True:
                     for label in range(n_labels):
-                        reached[row, label] |= leaf_votes[leaf, label]
+                        reached[row, label] |= leaf_votes[nodes[node].leaf, label]
+                    if top == 0:
+                        break
                     node = next_leaf_of_row(&nodes[0], box, waiting, &top)
     finally:
         free(waiting)
