@@ -6,6 +6,7 @@ build never share a file.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -42,7 +43,7 @@ extensions = [
         extra_link_args=SANITIZERS if SANITIZE else [],
     )
     for name, sources in [
-        (SHARED_HELPERS, [f"{BUILD_FOLDER}/cython/_shared.c"]),
+        (SHARED_HELPERS, ["_shared.c"]),
         *((name_of(path), [path.as_posix()]) for path in KERNELS),
     ]
 ]
@@ -61,13 +62,14 @@ setup(
         shared_utility_qualified_name=SHARED_HELPERS,
         build_dir=f"{BUILD_FOLDER}/cython",
         force=DEBUG,
+        # Worker processes start fast only where they are forked.
+        nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,
             "wraparound": False,
             "initializedcheck": DEBUG,
             "cdivision": not DEBUG,
-            "embedsignature": True,
         },
     ),
     options={"build": {"build_base": BUILD_FOLDER}, "build_ext": {"parallel": os.cpu_count() or 1}},
