@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from metasilvae._core.training import evolution
 
 # Trees that are polished at the end, and from which held-out rows choose.
 N_FINALISTS = 4
@@ -14,7 +15,7 @@ N_FINALISTS = 4
 class Finalist:
     """A tree with its score on the training samples and, where rows are held out, its fitness there."""
 
-    tree: Any
+    tree: evolution.Individual
     score: float
     held_out: float
 
@@ -40,7 +41,11 @@ class Finalists:
         Fitness of a tree on rows that were held out.
     """
 
-    def __init__(self, score: Callable[[Any], float], held_out: Callable[[Any], float] | None = None) -> None:
+    def __init__(
+        self,
+        score: Callable[[evolution.Individual], float],
+        held_out: Callable[[evolution.Individual], float] | None = None,
+    ) -> None:
         self._score = score
         self._held_out = held_out
         self._seen: dict[tuple[int, ...], None] = {}
@@ -51,7 +56,7 @@ class Finalists:
         return self._kept[0]
 
     @property
-    def trees(self) -> list[Any]:
+    def trees(self) -> list[evolution.Individual]:
         """Best first."""
         return [finalist.tree for finalist in self._kept]
 
@@ -60,12 +65,12 @@ class Finalists:
         """Figures of all trees that were offered: correct, stable and robust samples, and leaves."""
         return list(self._seen)
 
-    def take_over(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
+    def take_over(self, trees: list[evolution.Individual], seen: list[tuple[int, ...]]) -> None:
         """Become what gave these `trees` and `seen`."""
         self._seen = dict.fromkeys(seen)
         self._kept = [self._judge(tree) for tree in trees]
 
-    def offer(self, tree: Any) -> None:
+    def offer(self, tree: evolution.Individual) -> None:
         """Keep a tree if it is among the best; it is copied, because trees of a population are overwritten."""
         # Trees with the same figures are the same tree for most purposes, and the copies would crowd out the others.
         figures = (*tree.counts, tree.n_leaves)
@@ -81,5 +86,5 @@ class Finalists:
             self._kept.insert(place, Finalist(copy, newcomer.score, newcomer.held_out))
             del self._kept[N_FINALISTS:]
 
-    def _judge(self, tree: Any) -> Finalist:
+    def _judge(self, tree: evolution.Individual) -> Finalist:
         return Finalist(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))

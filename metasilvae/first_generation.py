@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from metasilvae._core.training import evolution
 from metasilvae.dataset import Dataset
@@ -17,10 +16,10 @@ FIRST_SPLITS = 8
 # Large samples take long to grow their largest trees; one of this size comes before.
 MEDIUM_SPLITS = 64
 # Makes a tree, in the room that one thread has for it.
-TreeMaker = Callable[[Any], Any]
+TreeMaker = Callable[[evolution.Workspace], evolution.Individual]
 
 
-def blank(samples: Any) -> TreeMaker:
+def blank(samples: evolution.TrainingSet) -> TreeMaker:
     """A single leaf that holds every sample."""
     return lambda bench: evolution.Individual(samples).become_leaf(bench)
 
@@ -39,15 +38,23 @@ def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, in
     return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
 
 
-def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
+def plan_trees(
+    samples: evolution.TrainingSet, objective: evolution.Objective, options: TrainingOptions
+) -> list[TreeMaker]:
     """What makes the first trees that the options ask for."""
     if not options.greedy:
         return [blank(samples)]
     return [_grower(samples, objective, options, blend, size) for blend, size in plan_sizes(samples.n_samples, options)]
 
 
-def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
-    def grow(bench: Any) -> Any:
+def _grower(
+    samples: evolution.TrainingSet,
+    objective: evolution.Objective,
+    options: TrainingOptions,
+    blend: float,
+    n_splits: int,
+) -> TreeMaker:
+    def grow(bench: evolution.Workspace) -> evolution.Individual:
         tree = evolution.Individual(samples).become_leaf(bench)
         if n_splits > 0:
             tree.grow(0, objective, bench, by_score=False, reach=blend, impurity=options.impurity, n_splits=n_splits)
@@ -58,7 +65,11 @@ def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float
 
 
 def take_trees(
-    forest: Model, dataset: Dataset, samples: Any, objective: Any, options: TrainingOptions
+    forest: Model,
+    dataset: Dataset,
+    samples: evolution.TrainingSet,
+    objective: evolution.Objective,
+    options: TrainingOptions,
 ) -> list[TreeMaker]:
     """What makes the trees of a forest, with class counts of the samples; those with too many leaves are left out."""
     if forest.n_features != dataset.n_features:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +158,7 @@ class _Searcher:
         self.reason: str | None = None
         nothing, endless = np.zeros(n_features), np.full(n_features, np.inf)
         scores = VOTINGS[voting].score(model)
-        self.forest: Any = forest_search.ForestSearch(
+        self.forest = forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, thresholds, starts, numbers, scores.units, scores.error,
             groups.members, groups.starts, self.lower, self.upper, nothing, nothing, -endless, endless,
             self.expected, is_member, Referee(scores),

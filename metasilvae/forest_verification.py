@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +142,12 @@ def decide_rows(
 
 
 def _search_on(
-    search: Any, row: int, limits: Limits, stop: threading.Event, found: NDArray[np.uint8], findings: Findings
+    search: forest_search.ForestSearch,
+    row: int,
+    limits: Limits,
+    stop: threading.Event,
+    found: NDArray[np.uint8],
+    findings: Findings,
 ) -> None:
     """Search for a row until it is decided or a limit is reached."""
     start = time.perf_counter()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from metasilvae._core.training import evolution
@@ -12,7 +10,7 @@ from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.prediction import find_leaves
 
 
-def as_model(tree: Any, dataset: Dataset) -> Model:
+def as_model(tree: evolution.Individual, dataset: Dataset) -> Model:
     """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
     feature, threshold, left, right, counts = tree.nodes()
     nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
@@ -24,10 +22,14 @@ def as_model(tree: Any, dataset: Dataset) -> Model:
     return Model(nodes, roots, counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels)
 
 
-def as_individual(model: Model, samples: Any, objective: Any, bench: Any) -> Any:
+def as_individual(
+    model: Model, samples: evolution.TrainingSet, objective: evolution.Objective, bench: evolution.Workspace
+) -> evolution.Individual:
     """A tree in training with the tests of a model of one tree, as far as the samples and the limits allow them."""
-    columns = [np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")]
-    return evolution.Individual(samples).take_nodes(*columns, objective, bench)
+    feature, threshold, left, right = (
+        np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")
+    )
+    return evolution.Individual(samples).take_nodes(feature, threshold, left, right, objective, bench)
 
 
 def count_again(model: Model, dataset: Dataset) -> Model:

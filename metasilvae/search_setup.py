@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +14,7 @@ from metasilvae.training_options import TrainingOptions
 SWEEP_BUDGET = 3e5
 
 
-def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
+def make_objective(options: TrainingOptions, dataset: Dataset) -> evolution.Objective:
     """What is to be maximized on the given samples, within which limits."""
     n = dataset.n_samples
     features = np.arange(dataset.n_features, dtype=np.int32)
@@ -42,7 +40,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
     )
 
 
-def make_recipe(options: TrainingOptions, fitness: NDArray[np.float64]) -> Any:
+def make_recipe(options: TrainingOptions, fitness: NDArray[np.float64]) -> evolution.Reproduction:
     """How a population with the given fitness has offspring."""
     probability = options.mutation_probability
     if options.mutation_probability_rule == "encourage-variance":

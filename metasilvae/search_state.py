@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metasilvae._core.training import evolution
 from metasilvae.formats.checkpoint_files import damaged, take, take_array
 from metasilvae.stored_trees import pack_individuals, unpack_individuals
 from metasilvae.training_options import TrainingOptions
@@ -46,11 +47,11 @@ class SearchState:
 
     phase: str
     step: int
-    trees: list[Any]
+    trees: list[evolution.Individual]
     without_improvement: int
     n_offspring: int
-    best: Any
-    finalists: list[Any]
+    best: evolution.Individual
+    finalists: list[evolution.Individual]
     seen: list[tuple[int, ...]]
     n_steps: int
     seconds: float
@@ -59,7 +60,7 @@ class SearchState:
         distinct = list({id(tree): tree for tree in (self.best, *self.finalists, *self.trees)}.values())
         place = {id(tree): position for position, tree in enumerate(distinct)}
 
-        def places(trees: list[Any]) -> np.ndarray:
+        def places(trees: list[evolution.Individual]) -> np.ndarray:
             return np.array([place[id(tree)] for tree in trees], dtype=np.int32)
 
         return {
@@ -77,11 +78,18 @@ class SearchState:
         }
 
     @classmethod
-    def unpack(cls, document: Any, samples: Any, objective: Any, bench: Any, options: TrainingOptions) -> SearchState:
+    def unpack(
+        cls,
+        document: Any,
+        samples: evolution.TrainingSet,
+        objective: evolution.Objective,
+        bench: evolution.Workspace,
+        options: TrainingOptions,
+    ) -> SearchState:
         """The state in a document, with trees for the given samples."""
         individuals = unpack_individuals(take(document, "individuals", dict), samples, objective, bench)
 
-        def listed(places: np.ndarray) -> list[Any]:
+        def listed(places: np.ndarray) -> list[evolution.Individual]:
             if len(places) and not 0 <= places.min() <= places.max() < len(individuals):
                 raise damaged("a tree is missing")
             return [individuals[place] for place in places]

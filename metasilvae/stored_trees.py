@@ -24,7 +24,7 @@ LARGEST_COUNT = 2**53
 # Trees in training
 
 
-def pack_individuals(trees: Sequence[Any]) -> dict[str, Any]:
+def pack_individuals(trees: Sequence[evolution.Individual]) -> dict[str, Any]:
     tests = [tree.tests() for tree in trees]
     return {
         **_pack_tests([feature for feature, _, _ in tests], [threshold for _, threshold, _ in tests]),
@@ -33,7 +33,9 @@ def pack_individuals(trees: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def unpack_individuals(document: Any, samples: Any, objective: Any, bench: Any) -> list[Any]:
+def unpack_individuals(
+    document: Any, samples: evolution.TrainingSet, objective: evolution.Objective, bench: evolution.Workspace
+) -> list[evolution.Individual]:
     """The same trees, with all that they answer for the samples."""
     n_words = (samples.n_labels + 63) // 64
     tie_words = take_array(document, "tie_words", "<i4")

@@ -84,7 +84,7 @@ class Trainer:
         self.options = options
         self.perturbation = perturbation
         self.stop_reason: StopReason | None = None
-        self.observe: Callable[[Sequence[Any]], object] = lambda trees: None
+        self.observe: Callable[[Sequence[evolution.Individual]], object] = lambda trees: None
         self.observed: Callable[[], dict[str, Any] | None] = lambda: None
         self.held_out: Dataset | None = None
         self._learned = dataset
@@ -99,19 +99,19 @@ class Trainer:
             self._samples = like._samples.with_boxes(*limits)
         self._objective = make_objective(options, self._learned)
         self._jobs = available_cores() if jobs is None else jobs
-        self._benches: SimpleQueue[Any] = SimpleQueue()
+        self._benches: SimpleQueue[evolution.Workspace] = SimpleQueue()
         for _ in range(self._jobs):
             self._benches.put(evolution.Workspace(self._samples))
         parts = self._samples, self._objective, options
         self._first_trees = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts)
-        self._best = self._with_bench(blank(self._samples))
+        self._best: evolution.Individual = self._with_bench(blank(self._samples))
         self._finalists = Finalists(self._score, None if self.held_out is None else self._held_out_fitness)
         self._finalists.offer(self._best)
         self._n_offspring = 0
         # The phase, how many of its steps are done, and the trees that the next one starts from.
         self._phase = "seed"
         self._step = 0
-        self._trees: list[Any] = []
+        self._trees: list[evolution.Individual] = []
         self._without_improvement = 0
         self._n_told = 0
         self._last_state: dict[str, Any] | None = None
@@ -183,7 +183,7 @@ class Trainer:
     def _is_patient(self) -> bool:
         return not 0 < self.options.patience <= self._without_improvement
 
-    def _enter(self, phase: str, trees: list[Any]) -> None:
+    def _enter(self, phase: str, trees: list[evolution.Individual]) -> None:
         self._phase, self._step, self._trees = phase, 0, trees
 
     def _pack_state(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class Trainer:
 
     def _evolve(self, pool: futures.Executor) -> Iterator[Progress]:
         options = self.options
-        spare: list[Any] = []
+        spare: list[evolution.Individual] = []
         while self._step < options.generations and self._is_patient:
             population = self._trees
             fitness = np.array([self._score(tree) for tree in population])
@@ -247,15 +247,15 @@ class Trainer:
     def _breed(
         self,
         pool: futures.Executor,
-        parents: list[Any],
+        parents: list[evolution.Individual],
         fitness: NDArray[np.float64],
-        children: list[Any],
+        children: list[evolution.Individual],
         generation: int,
     ) -> None:
         recipe = make_recipe(self.options, fitness)
 
-        def breed(position: int) -> Callable[[Any], None]:
-            def work(bench: Any) -> None:
+        def breed(position: int) -> Callable[[evolution.Workspace], None]:
+            def work(bench: evolution.Workspace) -> None:
                 if self.stop_reason is None:
                     recipe.reproduce(
                         parents, fitness, children, self._objective, bench,
@@ -270,8 +270,8 @@ class Trainer:
     def _polish(self, pool: futures.Executor) -> Iterator[Progress]:
         """Bring the best trees to a local optimum of all single moves of a test."""
 
-        def polish(tree: Any) -> Callable[[Any], Any]:
-            def work(bench: Any) -> Any:
+        def polish(tree: evolution.Individual) -> Callable[[evolution.Workspace], evolution.Individual]:
+            def work(bench: evolution.Workspace) -> evolution.Individual:
                 better = evolution.Individual(self._samples).become(tree)
                 better.improve_locally(self._objective, bench)
                 return better
@@ -298,7 +298,7 @@ class Trainer:
 
     # Threads and time
 
-    def _with_bench(self, work: Callable[[Any], Any]) -> Any:
+    def _with_bench(self, work: Callable[[evolution.Workspace], Any]) -> Any:
         bench = self._benches.get()
         try:
             return work(bench)
@@ -325,15 +325,15 @@ class Trainer:
 
     # Figures
 
-    def _score(self, tree: Any) -> float:
+    def _score(self, tree: evolution.Individual) -> float:
         score: float = self.options.fitness.constant + tree.fitness(self._objective)
         return score
 
-    def _ranked(self, trees: Sequence[Any]) -> list[Any]:
+    def _ranked(self, trees: Sequence[evolution.Individual]) -> list[evolution.Individual]:
         """Best first; of equally good trees the smaller, then the earlier one."""
         return sorted(trees, key=lambda tree: (-self._score(tree), tree.n_leaves))
 
-    def _note(self, trees: Sequence[Any], is_seed: bool = False) -> None:
+    def _note(self, trees: Sequence[evolution.Individual], is_seed: bool = False) -> None:
         """Remember the best tree; trees in a population may be overwritten later, so this is a copy."""
         self.observe(trees)
         best = self._ranked(trees)[0]
@@ -342,7 +342,7 @@ class Trainer:
         for tree in trees if is_seed else (best,):
             self._finalists.offer(tree)
 
-    def _held_out_fitness(self, tree: Any) -> float:
+    def _held_out_fitness(self, tree: evolution.Individual) -> float:
         assert self.held_out is not None
         figures = evaluate(as_model(tree, self.dataset), self.held_out, [self.perturbation], jobs=1)[0]
         return figures.phi(self.options.fitness)
@@ -354,14 +354,14 @@ class Trainer:
         if (tally.correct, tally.stable, tally.robust) != self._best.counts:
             raise AssertionError("the trainer and the verifier disagree about the best tree")
 
-    def _shares(self, tree: Any) -> tuple[float, float, float]:
+    def _shares(self, tree: evolution.Individual) -> tuple[float, float, float]:
         correct, stable, robust = tree.counts
         return correct / self.n_samples, stable / self.n_samples, robust / self.n_samples
 
-    def _fitness(self, tree: Any) -> float:
+    def _fitness(self, tree: evolution.Individual) -> float:
         return self.options.fitness.value(*self._shares(tree))
 
-    def _progress(self, phase: str, step: int, population: Sequence[Any]) -> Progress:
+    def _progress(self, phase: str, step: int, population: Sequence[evolution.Individual]) -> Progress:
         self._n_told += 1
         return Progress(
             phase,

@@ -236,14 +236,15 @@ def _fill_regions(
     regions: NDArray[np.float64],
     jobs: int | None,
 ) -> None:
-    forest = question.searched
+    forest, leaves = question.searched, outcome.witness_leaves
+    assert leaves is not None
     right_starts = question.boxes.domains.right_starts(forest)
 
     def fill(first: int, last: int) -> None:
         reach.fill_regions(
             forest.nodes, forest.parents, forest.leaf_nodes, *question.boxes.arrays,
             question.groups.members, question.groups.starts, right_starts,
-            question.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
+            question.dataset.X, leaves, rows, first, last, *regions,
         )  # fmt: skip
 
     over_rows(fill, len(rows), jobs)
