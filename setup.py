@@ -6,6 +6,7 @@ a build folder of its own, so that a checked and an optimized build never share 
 """
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -33,7 +34,7 @@ TRACING = [("CYTHON_TRACE_NOGIL", "1"), ("CYTHON_USE_SYS_MONITORING", "0")] if C
 
 
 def name_of(path: Path) -> str:
-    """training/evolution.pyx is compiled to metasilvae._core.training.evolution."""
+    """PACKAGE/NAME.pyx in cython_ext is compiled to metasilvae._core.PACKAGE.NAME."""
     return ".".join(["metasilvae", "_core", *path.relative_to(SOURCES).with_suffix("").parts])
 
 
@@ -46,7 +47,7 @@ extensions = [
         extra_link_args=SANITIZERS if SANITIZE else [],
     )
     for name, sources in [
-        (SHARED_HELPERS, [f"{BUILD_FOLDER}/cython/_shared.c"]),
+        (SHARED_HELPERS, ["_shared.c"]),
         *((name_of(path), [path.as_posix()]) for path in KERNELS),
     ]
 ]
@@ -55,7 +56,7 @@ setup(
     packages=[*find_packages(include=["metasilvae*"]), "metasilvae._datasets"],
     package_dir={"metasilvae._datasets": "datasets"},
     package_data={
-        "metasilvae": ["py.typed"],
+        "metasilvae": ["py.typed", "_core/*/*.pyi"],
         "metasilvae.output.html": ["*.css", "*.js"],
         "metasilvae._datasets": ["README.md", "*.tsv", "*/*.csv.gz", "*/*.silva"],
     },
@@ -65,13 +66,14 @@ setup(
         shared_utility_qualified_name=SHARED_HELPERS,
         build_dir=f"{BUILD_FOLDER}/cython",
         force=DEBUG,
+        # Worker processes start fast only where they are forked.
+        nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,
             "wraparound": False,
             "initializedcheck": DEBUG,
             "cdivision": not DEBUG,
-            "embedsignature": True,
             "linetrace": COVERAGE,
         },
     ),

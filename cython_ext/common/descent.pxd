@@ -46,39 +46,40 @@ cdef inline void descend_together(const Node* nodes, const int32_t* roots, int32
         tree += 1
 
 
-# Leaf by leaf. A walk starts with `first_leaf` at a node; `next_leaf` returns -1 after the last leaf.
-#
-# `waiting` holds right children that are visited later, at most one for each split on the path, and `top` their number.
-# There are two kinds of boxes: given by their bounds, and of a row, whose bounds are computed where they are needed.
-
-
-cdef inline int32_t first_leaf(const Node* nodes, int32_t node, const double* lower, const double* upper,
-                               int32_t* waiting, Py_ssize_t* top) noexcept nogil:
-    """The first leaf below a node that a box reaches."""
-    cdef int32_t feature = nodes[node].feature
-    while feature >= 0:
-        if reaches_left(lower[feature], nodes[node].threshold):
-            if reaches_right(upper[feature], nodes[node].threshold):
-                waiting[top[0]] = nodes[node].right
-                top[0] += 1
-            node = nodes[node].left
-        else:
-            node = nodes[node].right
-        feature = nodes[node].feature
-    return node
+# Leaf by leaf. `waiting` holds nodes that a walk has still to visit, at most one for each split on the path, and `top` is
+# their number. There are two kinds of boxes: given by their bounds, and of a row, whose bounds are computed where they
+# are needed.
 
 
 cdef inline int32_t next_leaf(const Node* nodes, const double* lower, const double* upper, int32_t* waiting,
                               Py_ssize_t* top) noexcept nogil:
-    if top[0] == 0:
-        return -1
-    top[0] -= 1
-    return first_leaf(nodes, waiting[top[0]], lower, upper, waiting, top)
+    """The first leaf below the last waiting node that a box reaches; right children that it also reaches have to wait.
+
+    A walk starts with the root as the only waiting node and takes the next leaf while nodes wait.
+    """
+    cdef Py_ssize_t n_waiting = top[0] - 1
+    cdef int32_t node = waiting[n_waiting], feature
+    feature = nodes[node].feature
+    while feature >= 0:
+        if reaches_left(lower[feature], nodes[node].threshold):
+            if reaches_right(upper[feature], nodes[node].threshold):
+                waiting[n_waiting] = nodes[node].right
+                n_waiting += 1
+            node = nodes[node].left
+        else:
+            node = nodes[node].right
+        feature = nodes[node].feature
+    top[0] = n_waiting
+    return node
 
 
 cdef inline int32_t first_leaf_of_row(const Node* nodes, int32_t node, RowBox box, int32_t* waiting,
                                       Py_ssize_t* top) noexcept nogil:
-    """The first leaf below a node that the box of a row reaches."""
+    """The first leaf below a node that the box of a row reaches; right children that it also reaches have to wait.
+
+    A walk starts with the first leaf below the root and no waiting node, and takes the next leaf while nodes wait.
+    Measured: with the root as a waiting node, verification of trees takes a fifth more instructions.
+    """
     cdef int32_t f = nodes[node].feature
     cdef double threshold
     while f >= 0:
@@ -95,7 +96,6 @@ cdef inline int32_t first_leaf_of_row(const Node* nodes, int32_t node, RowBox bo
 
 
 cdef inline int32_t next_leaf_of_row(const Node* nodes, RowBox box, int32_t* waiting, Py_ssize_t* top) noexcept nogil:
-    if top[0] == 0:
-        return -1
+    """The first leaf below the last waiting node."""
     top[0] -= 1
     return first_leaf_of_row(nodes, waiting[top[0]], box, waiting, top)

@@ -11,8 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 
-# Columns are copied in batches of at least MIN_COLUMNS columns and about BATCH_VALUES values: reading a single column of
-# a matrix in row order is slow, and there may be a million columns of few values.
+# Columns are copied in batches of at least MIN_COLUMNS columns and about BATCH_VALUES values: reading a single column
+# of a matrix in row order is slow, and there may be a million columns of few values.
 MIN_COLUMNS = 16
 BATCH_VALUES = 1 << 16
 
@@ -68,7 +68,8 @@ def find_narrow(const double[:, ::1] columns, Py_ssize_t n_places, unsigned char
                 narrow[column] = 0
 
 
-cdef int32_t _count(const double[::1] column, int32_t[::1] buffer, int32_t[::1] ranks, double[::1] distinct) noexcept nogil:
+cdef int32_t _count(const double[::1] column, int32_t[::1] buffer, int32_t[::1] ranks,
+                    double[::1] distinct) noexcept nogil:
     """Ranks and distinct values of a narrow column; returns how many of these there are."""
     cdef Py_ssize_t row, place, n_places
     cdef double smallest = column[0], largest = column[0]
@@ -92,7 +93,8 @@ cdef int32_t _count(const double[::1] column, int32_t[::1] buffer, int32_t[::1] 
     return n_distinct
 
 
-cdef int32_t _follow(const double[::1] column, const int64_t[::1] order, int32_t[::1] ranks, double[::1] distinct) noexcept nogil:
+cdef int32_t _follow(const double[::1] column, const int64_t[::1] order, int32_t[::1] ranks,
+                     double[::1] distinct) noexcept nogil:
     """Ranks and distinct values of a column whose order is known; returns how many of these there are."""
     cdef Py_ssize_t place
     cdef int32_t n_distinct = 0

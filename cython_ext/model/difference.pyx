@@ -4,9 +4,9 @@ Two trees are walked at once. Their leaves are compared by the number of their c
 set, a distribution): the caller numbers both trees alike. Nothing is sampled, so finding no difference is a proof that
 there is none. The meaning of classes is left to metasilvae.comparison and metasilvae.simplification.
 
-Two forests need a depth-first search, which can be paused. Their predictions differ at a point if and only if some label
-l belongs to one label set and not to the other: in one forest no label is ahead of l, and in the other some label k is.
-So in a box, for each l and k:
+Two forests need a depth-first search, which can be paused. Their predictions differ at a point if and only if some
+label l belongs to one label set and not to the other: in one forest no label is ahead of l, and in the other some label
+k is. So in a box, for each l and k:
 
 - bounding: the sums of the best margins of the trees, of l over each label in the one forest and of k over l in the
   other, must allow it; and so must their sum for l and k, in which trees that both forests share cancel out. Soundness
@@ -23,18 +23,20 @@ All boxes are closed; the right side of `x <= k` starts at the next float64 afte
 
 import numpy as np
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from common.box cimport BoxVisit, just_above, set_bounds
 from common.buffer cimport reserve
-from common.descent cimport first_leaf, next_leaf, take_step
+from common.descent cimport next_leaf, take_step
 from common.node cimport Node, reaches_left, reaches_right
 from common.status cimport ABSENT, CANDIDATE, FOUND, UNDECIDED
 
 # Two trees.
 
 
+@cython.final
 cdef class TreePairWalk:
     """Both trees below two nodes inside a box, leaf by leaf; the box must not be empty."""
 
@@ -71,12 +73,21 @@ cdef class TreePairWalk:
 
     cdef void push(self, Py_ssize_t position, int32_t first, int32_t second, int32_t feature, double low,
                    double high) noexcept nogil:
-        self.stack[position] = BoxVisit(first, feature, low, high)
+        cdef BoxVisit* visit = &self.stack[position]
+        visit.node, visit.feature = first, feature
+        visit.low, visit.high = low, high
         self.seconds[position] = second
 
+    cdef void push_nodes(self, int32_t first, int32_t second) noexcept nogil:
+        """Push two nodes to visit with the bounds as they are then."""
+        self.stack[self.top].node = first
+        self.stack[self.top].feature = -1
+        self.seconds[self.top] = second
+        self.top += 1
+
     cdef void begin(self, int32_t first, int32_t second) noexcept nogil:
-        self.push(0, first, second, -1, 0.0, 0.0)
-        self.top = 1
+        self.top = 0
+        self.push_nodes(first, second)
 
     cdef bint advance(self) noexcept nogil:
         """Continue to the next two leaves of different classes; False if there are none, then the box is as before."""
@@ -92,8 +103,15 @@ cdef class TreePairWalk:
             # Pass the tests of the second tree that the box decides, once for all leaves of the first tree below:
             # of two chains each test is then passed a few times, not once for each leaf of the other.
             second = self.seconds[self.top]
-            while take_step(self.second_nodes, self.low, self.high, &second):
-                pass
+            node = &self.second_nodes[second]
+            while node.feature >= 0:
+                if not reaches_right(self.high[node.feature], node.threshold):
+                    second = node.left
+                elif not reaches_left(self.low[node.feature], node.threshold):
+                    second = node.right
+                else:
+                    break
+                node = &self.second_nodes[second]
             node = &self.first_nodes[first]
             left_first, right_first = node.left, node.right
             left_second = right_second = second
@@ -109,11 +127,9 @@ cdef class TreePairWalk:
                     continue
             f = node.feature
             if not reaches_right(self.high[f], node.threshold):
-                self.push(self.top, left_first, left_second, -1, 0.0, 0.0)
-                self.top += 1
+                self.push_nodes(left_first, left_second)
             elif not reaches_left(self.low[f], node.threshold):
-                self.push(self.top, right_first, right_second, -1, 0.0, 0.0)
-                self.top += 1
+                self.push_nodes(right_first, right_second)
             else:
                 later, sooner = self.top + 1, self.top + 2
                 if self.sizes != NULL and self.sizes[node.right] < self.sizes[node.left]:
@@ -187,6 +203,7 @@ cdef struct Step:
     bint is_empty       # no point of the box arrives here
 
 
+@cython.final
 cdef class Path:
     """The splits from a root down to the node that is visited."""
 
@@ -211,8 +228,8 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     """Replace splits by one of their children where that changes the class of no point of a box; return their number.
 
     A split is replaced by its right child if on its left side the right child is of the same class as the left one
-    everywhere, and vice versa; so are splits of which the box reaches one side only. Of two possible children the smaller
-    one is kept. Splits are visited from the leaves upwards.
+    everywhere, and vice versa; so are splits of which the box reaches one side only. Of two possible children the
+    smaller one is kept. Splits are visited from the leaves upwards.
 
     Parameters
     ----------
@@ -308,6 +325,7 @@ cdef struct Doubt:
     int32_t ahead       # -1: the other forest does not know the label
 
 
+@cython.final
 cdef class DifferenceSearch:
     """One search in one box.
 
@@ -316,7 +334,7 @@ cdef class DifferenceSearch:
     nodes, roots : the trees of both forests, without contradictory branches
     n_first : number of trees of the first forest; those of the second follow
     max_depth : of the trees
-    is_shared : for each tree whether it has a counterpart in the other forest with the same margins everywhere in the box
+    is_shared : for each tree whether the other forest has a tree with the same margins everywhere in the box
     scores : shape (n_leaves, n_labels), over the labels of both forests
     is_known : shape (2, n_labels), for each forest whether it knows the label
     slack : for each forest how far a sum of margins may be from the exact one; 0 if they are exact
@@ -332,19 +350,17 @@ cdef class DifferenceSearch:
     cdef const int64_t[::1] slack
     cdef readonly object box
     cdef double[::1] low, high
-    # By forest, label and label: sums of the best margins of the first label over the second, of all and unshared trees.
+    # By forest, label and label: sums of the best margins of the first label over the second, of all and unshared
+    # trees.
     cdef int64_t[:, :, ::1] bounds, unshared
     # The same for each tree by itself.
     cdef int64_t[:, :, ::1] margins
     # By tree: its topmost undecided test, or its only leaf.
     cdef int32_t[::1] tops
     cdef int32_t[::1] waiting
-    # Boxes to search; a visit with node -1 only restores bounds.
+    # Boxes to search, of which the value is the fraction of the whole search; those with node -1 only restore bounds.
     cdef BoxVisit* stack
     cdef size_t capacity
-    # For each visit the fraction of the whole search.
-    cdef double* fractions
-    cdef size_t fraction_capacity
     cdef Py_ssize_t top
     cdef readonly int64_t n_steps
     cdef readonly double done
@@ -367,14 +383,11 @@ cdef class DifferenceSearch:
 
     def __dealloc__(self):
         free(self.stack)
-        free(self.fractions)
 
     cdef int _push(self, Py_ssize_t position, int32_t node, int32_t feature, double low, double high,
                    double fraction) except -1 nogil:
         reserve(<void**> &self.stack, &self.capacity, position + 1, sizeof(BoxVisit))
-        reserve(<void**> &self.fractions, &self.fraction_capacity, position + 1, sizeof(double))
-        self.stack[position] = BoxVisit(node, feature, low, high)
-        self.fractions[position] = fraction
+        self.stack[position] = BoxVisit(node, feature, low, high, fraction)
         return 0
 
     def advance(self, int64_t max_steps):
@@ -396,7 +409,7 @@ cdef class DifferenceSearch:
             set_bounds(&self.stack[self.top], &self.low[0], &self.high[0])
             if self.stack[self.top].node < 0:
                 continue
-            fraction = self.fractions[self.top]
+            fraction = self.stack[self.top].value
             self.n_steps += 1
             self._bound()
             if not self._find_doubt(&doubt):
@@ -431,12 +444,13 @@ cdef class DifferenceSearch:
         cdef const int64_t* scores
         cdef bint is_first = True
         cdef int64_t margin
-        cdef Py_ssize_t top = 0
+        cdef Py_ssize_t top = 1
         while take_step(&self.nodes[0], &self.low[0], &self.high[0], &node):
             pass
         self.tops[tree] = node
-        node = first_leaf(&self.nodes[0], node, &self.low[0], &self.high[0], &self.waiting[0], &top)
-        while node >= 0:
+        self.waiting[0] = node
+        while top > 0:
+            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
             scores = &self.scores[self.nodes[node].leaf, 0]
             for i in range(self.n_labels):
                 for j in range(self.n_labels):
@@ -444,7 +458,6 @@ cdef class DifferenceSearch:
                     if is_first or margin > self.margins[tree, i, j]:
                         self.margins[tree, i, j] = margin
             is_first = False
-            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
 
     # Differences that the bounds allow.
 
@@ -541,12 +554,12 @@ cdef class DifferenceSearch:
         """The best margin below a node."""
         cdef int64_t margin, best = 0
         cdef bint is_first = True
-        cdef Py_ssize_t top = 0
-        node = first_leaf(&self.nodes[0], node, &self.low[0], &self.high[0], &self.waiting[0], &top)
-        while node >= 0:
+        cdef Py_ssize_t top = 1
+        self.waiting[0] = node
+        while top > 0:
+            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
             margin = self.scores[self.nodes[node].leaf, ahead] - self.scores[self.nodes[node].leaf, behind]
             if is_first or margin > best:
                 best = margin
             is_first = False
-            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
         return best

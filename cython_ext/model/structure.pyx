@@ -9,7 +9,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 
-from common.box cimport BoxVisit, push_sides, set_bounds
+from common.box cimport BoxVisit, push_node, push_sides, set_bounds
 from common.node cimport Node
 
 
@@ -61,7 +61,7 @@ def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssiz
                 high[f] = DBL_MAX
             for tree in range(roots.shape[0]):
                 kept_roots[tree] = <int32_t> n_kept
-                stack[0] = BoxVisit(roots[tree], -1, 0.0, 0.0)
+                push_node(stack, 0, roots[tree])
                 kept_parents[0] = -1
                 top = 1
                 while top > 0:

@@ -1,5 +1,5 @@
-# Lines of a buffer of text, and how reading rows from it ended. A line ends with LF, CR LF or CR; the last one of a file
-# may end with the file.
+# Lines of a buffer of text, and how reading rows from it ended. A line ends with LF, CR LF or CR; the last one of a
+# file may end with the file.
 
 from libc.string cimport memchr
 

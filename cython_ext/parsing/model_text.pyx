@@ -1,7 +1,8 @@
 """Tokens and nodes of silva's text format, without recursion.
 
 A `Scanner` reads the bytes of a file once. It stops at the first fault and keeps its position, the offending token and
-what was being read. The error message, and the meaning of headers and labels, are left to metasilvae.formats.silva_models.
+what was being read. The error message, and the meaning of headers and labels, are left to
+metasilvae.formats.silva_models.
 """
 
 from libc.stdint cimport int32_t, int64_t

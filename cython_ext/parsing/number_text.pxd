@@ -94,7 +94,8 @@ cdef inline const unsigned char* read_number(const unsigned char* text, double* 
                 ahead += 1
             position = ahead
             power += -exponent if small else exponent
-    if n_digits <= MOST_DIGITS and mantissa <= (<uint64_t> 1 << 53) and -LARGEST_EXACT_POWER <= power <= LARGEST_EXACT_POWER:
+    if (n_digits <= MOST_DIGITS and mantissa <= (<uint64_t> 1 << 53)
+            and -LARGEST_EXACT_POWER <= power <= LARGEST_EXACT_POWER):
         result = <double> mantissa
         if power < 0:
             result /= ms_powers_of_ten[-power]

@@ -1,4 +1,4 @@
-"""Single numbers from text, and rows of float64 to text: CSV and LIBSVM lines with the shortest decimals that read back.
+"""Single numbers from text, and rows of float64 as CSV and LIBSVM text with the shortest decimals that read back.
 
 Labels are written as they are; metasilvae.formats checks whether a format can hold them.
 """

@@ -4,9 +4,9 @@ A `TrainingSet` holds the samples in the form that the sweeps need; an `Individu
 predictions for every sample, kept up to date by every change; a `Reproduction` makes one generation from another. The
 order of generations, limits of time and all reporting are left to metasilvae.training.
 
-The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree, scratch,
-sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; sweep.pxd has the
-reason.
+The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree,
+scratch, sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; the
+reason is given in sweep.pxd.
 """
 
 import numpy as np
@@ -19,7 +19,8 @@ from libc.string cimport memcpy, memset
 
 from common.random cimport next_below, next_fraction, scramble
 from training.growth cimport (
-    TreeLimits, fitness_of, graft, grow_leaf, grow_subtree, make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
+    TreeLimits, fitness_of, graft, grow_leaf, grow_subtree, make_leaf, move_threshold, prune, reset_tree,
+    score_if_pruned,
 )
 from training.mutation cimport (
     GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
@@ -202,7 +203,7 @@ cdef class Individual:
         return self
 
     def tests(self):
-        """Feature (-1 in a leaf) and threshold of every node, in pre-order, and the sets of tied labels by their numbers."""
+        """Feature (-1 in a leaf) and threshold of every node, in pre-order, and the numbered sets of tied labels."""
         cdef int32_t node
         feature = np.empty(self.tree.n_nodes, dtype=np.int32)
         threshold = np.zeros(self.tree.n_nodes)
@@ -235,7 +236,7 @@ cdef class Individual:
         return fitness_of(self.tree, &objective.weights, &objective.limits)
 
     def nodes(self):
-        """Feature, threshold, left and right of every node (feature -1 in a leaf), and all class counts, in pre-order."""
+        """Feature (-1 in a leaf), threshold, left, right and class counts of every node, in pre-order."""
         cdef int32_t node, label, m = self.tree.n_labels
         feature = np.empty(self.tree.n_nodes, dtype=np.int32)
         threshold = np.zeros(self.tree.n_nodes)
@@ -255,35 +256,37 @@ cdef class Individual:
     # Single operations, for tests and for growing the initial population.
 
     def best_split(self, int32_t node, Objective objective, Workspace workspace, bint by_score=True, double reach=0.0,
-                   bint entropy=False):
+                   str impurity="gini"):
         """Feature, threshold, score, gain of the best split of a leaf, or None."""
-        cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
+        cdef Criterion criterion = Criterion(by_score, reach, IMPURITIES[impurity])
         cdef Split found
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
-        find_split(&self.samples.samples, self.tree, workspace.scratch, objective.features_pointer, objective.n_features,
-                   &criterion, &objective.weights, objective.limits.min_leaf, &found)
+        find_split(&self.samples.samples, self.tree, workspace.scratch, objective.features_pointer,
+                   objective.n_features, &criterion, &objective.weights, objective.limits.min_leaf, &found)
         return None if found.feature < 0 else (found.feature, found.threshold, found.score, found.gain)
 
     def best_threshold_move(self, int32_t node, Objective objective, Workspace workspace):
         """Feature, threshold, score of the best test for an inner node with its subtrees as they are, or None."""
         cdef Split found
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
-        find_threshold_move(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer, objective.n_features,
-                  &objective.weights, objective.limits.min_leaf, &found)
+        find_threshold_move(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer,
+                            objective.n_features, &objective.weights, objective.limits.min_leaf, &found)
         return None if found.feature < 0 else (found.feature, found.threshold, found.score)
 
     def grow(self, int32_t node, Objective objective, Workspace workspace, bint by_score=True, double reach=0.0,
-             bint entropy=False, int32_t n_splits=1):
-        """Split a leaf, or replace it by a grown subtree of up to n_splits splits; returns the number of splits made."""
-        cdef Criterion criterion = Criterion(by_score, reach, ENTROPY if entropy else GINI)
+             str impurity="gini", int32_t n_splits=1):
+        """Split a leaf, or replace it by a subtree of up to n_splits splits; returns the number of splits made."""
+        cdef Criterion criterion = Criterion(by_score, reach, IMPURITIES[impurity])
         cdef int32_t made
         with nogil:
             if n_splits == 1:
                 made = grow_leaf(&self.samples.samples, self.tree, node, objective.features_pointer,
-                                 objective.n_features, &criterion, &objective.weights, &objective.limits, workspace.scratch)
+                                 objective.n_features, &criterion, &objective.weights, &objective.limits,
+                                 workspace.scratch)
             else:
                 made = grow_subtree(&self.samples.samples, self.tree, node, n_splits, objective.features_pointer,
-                                    objective.n_features, &criterion, &objective.weights, &objective.limits, workspace.scratch)
+                                    objective.n_features, &criterion, &objective.weights, &objective.limits,
+                                    workspace.scratch)
         return made
 
     def prune(self, int32_t node, Workspace workspace):
@@ -297,8 +300,8 @@ cdef class Individual:
     def move_threshold(self, int32_t node, Objective objective, Workspace workspace):
         cdef bint moved
         with nogil:
-            moved = move_threshold(&self.samples.samples, self.tree, node, objective.features_pointer, objective.n_features,
-                              &objective.weights, &objective.limits, workspace.scratch)
+            moved = move_threshold(&self.samples.samples, self.tree, node, objective.features_pointer,
+                                   objective.n_features, &objective.weights, &objective.limits, workspace.scratch)
         return bool(moved)
 
     def graft(self, int32_t node, Individual donor, int32_t donor_node, Objective objective, Workspace workspace):
@@ -306,7 +309,7 @@ cdef class Individual:
             graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, workspace.scratch)
 
     def improve_locally(self, Objective objective, Workspace workspace):
-        """Local search: give every inner node its best test in turn, then prune what is not worth its leaf penalties."""
+        """Local search: give every inner node its best test in turn, then prune what is not worth its leaves."""
         cdef int32_t node = 0
         cdef Samples* samples = &self.samples.samples
         with nogil:
@@ -364,8 +367,8 @@ cdef class Reproduction:
         for draw in range(chosen.shape[0]):
             chosen[draw] = select_parent(&self.options, &fitness[0], <int32_t> fitness.shape[0], &random)
 
-    def reproduce(self, list parents, const double[::1] fitness, list offspring, Objective objective, Workspace workspace,
-              uint64_t seed, uint64_t generation, Py_ssize_t start, Py_ssize_t stop):
+    def reproduce(self, list parents, const double[::1] fitness, list offspring, Objective objective,
+                  Workspace workspace, uint64_t seed, uint64_t generation, Py_ssize_t start, Py_ssize_t stop):
         """Make the offspring start..stop-1 of a generation; each depends only on its own number and the parents."""
         cdef Py_ssize_t n_parents = len(parents), position
         cdef Tree** old = <Tree**> malloc(max(n_parents, 1) * sizeof(Tree*))
@@ -385,8 +388,8 @@ cdef class Reproduction:
                 for position in range(stop - start):
                     random = scramble(scramble(seed) ^ scramble(
                         (generation << 24) + <uint64_t> (start + position) + <uint64_t> 0x9E3779B97F4A7C15))
-                    self._reproduce_one(&samples.samples, old, <int32_t> n_parents, &fitness[0], new[position], objective,
-                                    workspace, &random)
+                    self._reproduce_one(&samples.samples, old, <int32_t> n_parents, &fitness[0], new[position],
+                                        objective, workspace, &random)
         finally:
             free(old)
             free(new)

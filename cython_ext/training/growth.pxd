@@ -62,9 +62,9 @@ cdef inline void reset_tree(const Samples* samples, Tree* tree) noexcept nogil:
         tree.joint[position] = MIXED
 
 
-cdef inline int _examine(const Samples* samples, const Tree* tree, FrontierLeaf* leaf, const int32_t* features, int32_t n_features,
-                         const Criterion* criterion, const Weights* weights, const TreeLimits* limits,
-                         Scratch* scratch) except -1 nogil:
+cdef inline int _examine(const Samples* samples, const Tree* tree, FrontierLeaf* leaf, const int32_t* features,
+                         int32_t n_features, const Criterion* criterion, const Weights* weights,
+                         const TreeLimits* limits, Scratch* scratch) except -1 nogil:
     memcpy(scratch.entries, leaf.entries, leaf.n_entries * sizeof(int32_t))
     scratch.n_entries = leaf.n_entries
     leaf.split.feature = -1
@@ -199,8 +199,8 @@ cdef inline int32_t grow_subtree(const Samples* samples, Tree* tree, int32_t nod
             raise MemoryError("not enough memory to grow a tree")
     try:
         collect(samples, tree, node, scratch)
-        n_nodes = grow_template(samples, tree, node, n_splits, features, n_features, criterion, weights, limits, scratch,
-                                template)
+        n_nodes = grow_template(samples, tree, node, n_splits, features, n_features, criterion, weights, limits,
+                                scratch, template)
         if n_nodes > 1:
             collect(samples, tree, node, scratch)
             replace(samples, tree, node, template, 0, n_nodes, limits.min_leaf, limits.max_depth, scratch)
@@ -257,8 +257,9 @@ cdef inline int prune(const Samples* samples, Tree* tree, int32_t node, Scratch*
     return replace(samples, tree, node, &leaf, 0, 1, 1, scratch.n_path + 1, scratch)
 
 
-cdef inline int move_threshold(const Samples* samples, Tree* tree, int32_t node, const int32_t* features, int32_t n_features,
-                          const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+cdef inline int move_threshold(const Samples* samples, Tree* tree, int32_t node, const int32_t* features,
+                               int32_t n_features, const Weights* weights, const TreeLimits* limits,
+                               Scratch* scratch) except -1 nogil:
     """Give an inner node the best test for its present subtrees; 0 if no test is better than the present one."""
     cdef Split found
     cdef int32_t n_nodes = tree.n_nodes
@@ -277,7 +278,8 @@ cdef inline int graft(const Samples* samples, Tree* tree, int32_t node, const Tr
                       const TreeLimits* limits, Scratch* scratch) except -1 nogil:
     """Replace a subtree by a subtree of another tree; branches that no sample separates are left out."""
     collect(samples, tree, node, scratch)
-    return replace(samples, tree, node, donor.nodes, donor_node, donor.n_nodes, limits.min_leaf, limits.max_depth, scratch)
+    return replace(samples, tree, node, donor.nodes, donor_node, donor.n_nodes, limits.min_leaf, limits.max_depth,
+                   scratch)
 
 
 cdef inline double entropy_of(const int32_t* counts, int32_t n_labels) noexcept nogil:

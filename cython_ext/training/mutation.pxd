@@ -49,7 +49,8 @@ cdef struct ReproductionOptions:
     int32_t n_blends
 
 
-cdef inline int32_t select_parent(const ReproductionOptions* options, const double* fitness, int32_t n, uint64_t* random) noexcept nogil:
+cdef inline int32_t select_parent(const ReproductionOptions* options, const double* fitness, int32_t n,
+                                  uint64_t* random) noexcept nogil:
     cdef int32_t position, best, other, turn
     cdef double total, mark, lowest
     if options.selection == TOURNAMENT:
@@ -93,9 +94,10 @@ cdef inline int32_t draw_features(const int32_t* allowed, int32_t n_allowed, int
     return wanted
 
 
-cdef inline int paper_mutation(const Samples* samples, Tree* tree, const ReproductionOptions* options, const int32_t* allowed,
-                               int32_t n_allowed, const Weights* weights, const TreeLimits* limits, Scratch* scratch,
-                               int32_t* drawn, uint64_t* random) except -1 nogil:
+cdef inline int paper_mutation(const Samples* samples, Tree* tree, const ReproductionOptions* options,
+                               const int32_t* allowed, int32_t n_allowed, const Weights* weights,
+                               const TreeLimits* limits, Scratch* scratch, int32_t* drawn,
+                               uint64_t* random) except -1 nogil:
     """Walk from the root to a leaf, to a child with a probability proportional to its entropy, and split that leaf.
 
     With GROW_OR_PRUNE each inner node on the way is pruned instead with probability 1 - entropy, which ends the walk.
@@ -176,34 +178,38 @@ cdef inline double _size_of(const Tree* tree, int32_t node) noexcept nogil:
 
 cdef inline int trim(const Samples* samples, Tree* tree, int32_t first, int32_t last, const Weights* weights,
                      const TreeLimits* limits, Scratch* scratch) except -1 nogil:
-    """Prune every inner node between two positions, from the last to the first, that is not worth its leaf penalties."""
+    """Prune every inner node between two positions, from the last to the first, that is not worth its leaves."""
     cdef int32_t node = min(last, tree.n_nodes - 1), saved
     cdef double after
     while node >= first and not limits.stop:
         if node < tree.n_nodes and tree.nodes[node].feature >= 0:
             saved = leaves_below(tree, node) - 1
             collect(samples, tree, node, scratch)
-            after = score_if_pruned(samples, tree, node, weights, scratch) - limits.leaf_penalty * (tree.n_leaves - saved)
+            after = score_if_pruned(samples, tree, node, weights, scratch)
+            after -= limits.leaf_penalty * (tree.n_leaves - saved)
             if after >= fitness_of(tree, weights, limits):
                 prune(samples, tree, node, scratch)
         node -= 1
     return 0
 
 
-cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const ReproductionOptions* options, const int32_t* allowed,
-                               int32_t n_allowed, const Weights* weights, const TreeLimits* limits, Scratch* scratch,
-                               int32_t* drawn, uint64_t* random) except -1 nogil:
+cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const ReproductionOptions* options,
+                               const int32_t* allowed, int32_t n_allowed, const Weights* weights,
+                               const TreeLimits* limits, Scratch* scratch, int32_t* drawn,
+                               uint64_t* random) except -1 nogil:
     """Grow, regrow, prune, or move a threshold, drawn at random."""
     cdef double mark, after, best_after
     cdef int32_t node, best, turn, n_drawn, n_splits, saved, last
     cdef Criterion criterion
-    mark = next_fraction(random) * (options.grow_weight + options.regrow_weight + options.prune_weight + options.move_weight)
+    mark = options.grow_weight + options.regrow_weight + options.prune_weight + options.move_weight
+    mark *= next_fraction(random)
     criterion = Criterion(False, options.blends[next_below(random, options.n_blends)], options.impurity)
     mark -= options.move_weight
     if mark < 0:
         node = _pick_inner(tree, random)
         if node >= 0:
-            n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(tree, node)), drawn, random)
+            n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(tree, node)), drawn,
+                                    random)
             move_threshold(samples, tree, node, drawn, n_drawn, weights, limits, scratch)
             return 0
     mark -= options.prune_weight
@@ -229,7 +235,8 @@ cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const Reprodu
                 n_drawn = draw_features(
                     allowed, n_allowed, _affordable(options, n_allowed, 4 * _size_of(tree, node)), drawn, random)
                 prune(samples, tree, node, scratch)
-                n_splits = grow_subtree(samples, tree, node, n_splits, drawn, n_drawn, &criterion, weights, limits, scratch)
+                n_splits = grow_subtree(samples, tree, node, n_splits, drawn, n_drawn, &criterion, weights, limits,
+                                        scratch)
                 return trim(samples, tree, node, node + 2 * n_splits, weights, limits, scratch)
     node = _pick_leaf(tree, random)
     if node < 0:

@@ -1,6 +1,6 @@
 # A chapter of evolution.pyx: replacing a subtree. `collect` lists the samples whose box reaches the subtree, with the
-# predictions of the rest of the tree for them; `replace` builds the new subtree and updates the counts of correct, stable
-# and robust samples of the whole tree. Other samples are not visited.
+# predictions of the rest of the tree for them; `replace` builds the new subtree and updates the counts of correct,
+# stable and robust samples of the whole tree. Other samples are not visited.
 #
 # A list entry is 2 * sample + 1 for a sample that falls into the node, 2 * sample for one whose box merely reaches it.
 
@@ -151,7 +151,8 @@ cdef inline int collect(const Samples* samples, const Tree* tree, int32_t node, 
     return 0
 
 
-cdef inline void _add_to_counts(const Samples* samples, Tree* tree, const Scratch* scratch, int32_t sign) noexcept nogil:
+cdef inline void _add_to_counts(const Samples* samples, Tree* tree, const Scratch* scratch,
+                                int32_t sign) noexcept nogil:
     cdef int32_t position, sample
     cdef bint correct, stable
     for position in range(scratch.n_entries):
@@ -214,8 +215,8 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
                         int32_t n_template, int32_t min_leaf, int32_t max_depth, Scratch* scratch) except -1 nogil:
     """Replace the subtree at `node`, which was collected before, by a copy of a template.
 
-    A split that leaves fewer than `min_leaf` samples on a side is replaced by its other side, one at the largest depth by
-    a leaf. `template` may lie in the same tree.
+    A split that leaves fewer than `min_leaf` samples on a side is replaced by its other side, one at the largest depth
+    by a leaf. `template` may lie in the same tree.
     """
     cdef int32_t top = 1, position, entry, code, n_left, n_right, own_left, own_right, new, m = tree.n_labels
     cdef int32_t first, sample, parent, label

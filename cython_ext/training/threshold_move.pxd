@@ -1,4 +1,5 @@
-# A chapter of evolution.pyx: the best test for an inner node whose subtrees stay as they are, by the sweep of sweep.pxd.
+# A chapter of evolution.pyx: the best test for an inner node whose subtrees stay as they are, by the sweep of
+# sweep.pxd.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -33,7 +34,7 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     score of the resulting tree is computed when the test is moved.
     """
     cdef int32_t n = scratch.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
-    cdef int32_t low, mid, high, before, after, key, n_runs, change
+    cdef int32_t low, mid, high, before, joint, after, key, n_runs, change
     cdef int64_t correct, stable, robust
     cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
     cdef int32_t label
@@ -62,8 +63,8 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
     _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
     _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
-    # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left only,
-    # on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
+    # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left
+    # only, on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
     scratch.n_keys = 0
     for key in range(64):
         numbers[key] = -1
@@ -76,7 +77,8 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
         start_robust -= is_correct and tree.joint[sample] != MIXED
         before = merge_predictions(scratch.outside[sample], scratch.left_merged[sample])
         after = merge_predictions(scratch.outside[sample], scratch.right_merged[sample])
-        key = (before != MIXED) | ((merge_predictions(before, scratch.right_merged[sample]) != MIXED) << 1) | ((after != MIXED) << 2)
+        joint = merge_predictions(before, scratch.right_merged[sample])
+        key = (before != MIXED) | ((joint != MIXED) << 1) | ((after != MIXED) << 2)
         if entry & 1:
             n_own += 1
             start_correct -= is_correct

@@ -4,8 +4,8 @@
 # ranks, and so do the tests whether the box of a sample reaches a side, because the bounds of boxes increase with x.
 #
 # A tree in training has growable arrays of nodes, the class counts of every node, and for every training sample the
-# prediction of the tree and whether its box reaches leaves with other predictions. A prediction is a number: a label, or
-# n_labels + t for the t-th set of tied labels that occurred in this tree. Equal sets have equal numbers.
+# prediction of the tree and whether its box reaches leaves with other predictions. A prediction is a number: a label,
+# or n_labels + t for the t-th set of tied labels that occurred in this tree. Equal sets have equal numbers.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -170,7 +170,7 @@ cdef inline int32_t add_node(Tree* tree, int32_t parent) except -1 nogil:
 
 
 cdef inline int set_ties(Tree* tree, const uint64_t* ties, int32_t n_words) except -1 nogil:
-    """Number the sets of tied labels as in the given list, n_words in all; leaves that are added later use the numbers."""
+    """Number the sets of tied labels as in the given list, n_words in all; leaves added later use these numbers."""
     cdef int32_t n_ties = n_words // tree.n_words
     reserve(<void**> &tree.ties, &tree.ties_capacity, n_ties, tree.n_words * sizeof(uint64_t))
     if n_ties > 0:
@@ -195,7 +195,8 @@ cdef inline int copy_tree(const Tree* source, Tree* target) except -1 nogil:
     return 0
 
 
-cdef inline bint _is_tie(const uint64_t* words, const int32_t* counts, int32_t largest, int32_t n_labels) noexcept nogil:
+cdef inline bint _is_tie(const uint64_t* words, const int32_t* counts, int32_t largest,
+                         int32_t n_labels) noexcept nogil:
     """Whether a set, as bits, is the set of labels with the largest count."""
     cdef int32_t label
     for label in range(n_labels):

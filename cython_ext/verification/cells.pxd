@@ -1,5 +1,5 @@
-# A chapter of forest_search.pyx: the box that remains after cuts, as cells of each feature, with its one-hot groups, and
-# the intersection of leaves that were chosen one after another.
+# A chapter of forest_search.pyx: the box that remains after cuts, as cells of each feature, with its one-hot groups,
+# and the intersection of leaves that were chosen one after another.
 #
 # This is a header for the same reason as leaf_sets.pxd: its functions are inlined into the search.
 #

@@ -1,8 +1,9 @@
 """Whether a forest has another prediction somewhere in a box: a complete depth-first search that can be paused.
 
 The prediction of a forest is the set of labels with the largest score. It differs from a label set A with a member a if
-and only if some label outside A scores at least as much as a, or some other member of A more or less than a. So there is
-a list of label pairs, each with the question whether one label can be ahead of the other (or level with it). For each:
+and only if some label outside A scores at least as much as a, or some other member of A more or less than a. So there
+is a list of label pairs, each with the question whether one label can be ahead of the other (or level with it). For
+each pair:
 
 - bounding (leaf_sets.pxd): the sum of the best margins of all trees; no point of the box has a larger margin. Soundness
   of STABLE rests on this alone.
@@ -10,18 +11,20 @@ a list of label pairs, each with the question whether one label can be ahead of 
   between them removes one of them on either side. The cut that lowers the bounds most is made, and the side with the
   higher bound is searched first. When all best leaves have a point in common, the bound is attained: a witness.
 
-Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee` decides,
-a Python function that knows the exact scores. Budgets, clocks and threads are left to metasilvae.forest_verification.
+Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee`
+decides, a Python function that knows the exact scores. Budgets, clocks and threads are left to
+metasilvae.forest_verification.
 """
 
 import numpy as np
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from common.box cimport lower_bound, upper_bound
 from common.buffer cimport reserve
-from common.descent cimport descend_together, first_leaf, next_leaf
+from common.descent cimport descend_together, next_leaf
 from common.node cimport Node
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, UNDECIDED
 from verification.cells cimport (
@@ -86,22 +89,23 @@ cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* node
     cdef int64_t margin
     cdef bint is_first
     for tree in range(n_trees):
-        top = 0
+        waiting[0] = starts[tree]
+        top = 1
         is_first = True
-        node = first_leaf(nodes, starts[tree], lower, upper, waiting, &top)
-        while node >= 0:
+        while top > 0:
+            node = next_leaf(nodes, lower, upper, waiting, &top)
             leaf_scores = &scores[<size_t> nodes[node].leaf * n_labels]
             for i in range(n_pairs):
                 margin = leaf_scores[pairs[i].ahead] - leaf_scores[pairs[i].behind]
                 if is_first or margin > pairs[i].best:
                     pairs[i].best = margin
             is_first = False
-            node = next_leaf(nodes, lower, upper, waiting, &top)
         for i in range(n_pairs):
             pairs[i].bound += pairs[i].best
 
 
-cdef inline int32_t keep_open_pairs(LabelPair* pairs, int32_t n_pairs, int64_t least, int64_t least_strict) noexcept nogil:
+cdef inline int32_t keep_open_pairs(LabelPair* pairs, int32_t n_pairs, int64_t least,
+                                    int64_t least_strict) noexcept nogil:
     """Keep the pairs whose bound does not decide them, the highest bound first; returns their number."""
     cdef int32_t i, place, n_open = 0
     cdef LabelPair pair
@@ -118,7 +122,8 @@ cdef inline int32_t keep_open_pairs(LabelPair* pairs, int32_t n_pairs, int64_t l
     return n_open
 
 
-# Which of the remaining leaves of a tree intersect the leaves chosen for other trees, and where cuts would separate them.
+# Which of the remaining leaves of a tree intersect the leaves chosen for other trees, and where cuts would separate
+# them.
 
 # Cuts that are compared before one is made.
 cdef enum:
@@ -131,7 +136,8 @@ cdef inline bint is_remaining(const LeafSets* sets, const Reached* reached, int3
     return sets.words[sets.word_start[tree] + (bit >> 6)] >> (bit & 63) & 1
 
 
-cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Intersection* intersection, int32_t tree) noexcept nogil:
+cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Intersection* intersection,
+                                       int32_t tree) noexcept nogil:
     """The best remaining leaf of a tree that intersects those chosen so far; there is always one."""
     cdef int32_t word, start = sets.word_start[tree], place = -1
     cdef uint64_t left
@@ -145,7 +151,8 @@ cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Interse
     return place
 
 
-cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection, int32_t tree) except -1 nogil:
+cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection,
+                                     int32_t tree) except -1 nogil:
     """Propose cuts between the best leaves of a tree, none of which intersects, and those chosen so far."""
     cdef int32_t word, start = sets.word_start[tree], place
     cdef uint64_t left
@@ -177,6 +184,7 @@ cdef struct Branch:
     int64_t bound
 
 
+@cython.final
 cdef class ForestSearch:
     """One search at a time in the boxes of one forest; each thread needs its own.
 
@@ -378,7 +386,7 @@ cdef class ForestSearch:
     # The search.
 
     cdef bint _search(self, int64_t stop) except -1 nogil:
-        """Continue with the present pair; returns whether there is a witness. Stops running when the pair is decided."""
+        """Continue with the present pair; returns whether there is a witness. Not running afterwards: it is decided."""
         cdef Choice choice
         while self.n_steps < stop:
             self.n_steps += 1

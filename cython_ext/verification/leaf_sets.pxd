@@ -1,13 +1,13 @@
-# A chapter of forest_search.pyx: the leaves of a forest that a box reaches, which of them remain when the box is cut, and
-# the largest margin that one label can have over another in it.
+# A chapter of forest_search.pyx: the leaves of a forest that a box reaches, which of them remain when the box is cut,
+# and the largest margin that one label can have over another in it.
 #
 # This is a header because bounding is the inner loop of the search: compiled into the same unit, its functions are
 # inlined there. Compiled on its own it would be called through pointers.
 #
-# The leaves that each tree has at the start are bits of words, ordered by their margin, best first, so that the best leaf
-# of a tree is its first bit. After a cut of the box, those leaves remain in a tree that a mask selects. The bound is the
-# sum of the best margins of the trees: no sample of the box has a larger margin. It is attained if the best leaves have a
-# sample in common.
+# The leaves that each tree has at the start are bits of words, ordered by their margin, best first, so that the best
+# leaf of a tree is its first bit. After a cut of the box, those leaves remain in a tree that a mask selects. The bound
+# is the sum of the best margins of the trees: no sample of the box has a larger margin. It is attained if the best
+# leaves have a sample in common.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, qsort
@@ -19,9 +19,9 @@ from common.node cimport Node
 
 # The leaves of each tree that a box reaches, and the constraints that each of them puts on a sample.
 #
-# Values are replaced by cells: the thresholds of a feature divide the line into cells, and all values of one cell go the
-# same way in every tree. Cell i of a feature holds the values above its threshold i-1 and not above its threshold i; a
-# sample goes to the left of threshold i iff its cell is i or less.
+# Values are replaced by cells: the thresholds of a feature divide the line into cells, and all values of one cell go
+# the same way in every tree. Cell i of a feature holds the values above its threshold i-1 and not above its threshold
+# i; a sample goes to the left of threshold i iff its cell is i or less.
 
 cdef struct Constraint:
     # A leaf is reached by cells low..high of a feature.
@@ -77,7 +77,8 @@ cdef inline void free_reached(Reached* reached) noexcept nogil:
     free(reached.times)
 
 
-cdef inline int reserve_reached(Reached* reached, int32_t n_trees, int32_t n_features, int32_t max_depth) except -1 nogil:
+cdef inline int reserve_reached(Reached* reached, int32_t n_trees, int32_t n_features,
+                                int32_t max_depth) except -1 nogil:
     """Allocate the buffers whose size depends on the forest alone."""
     cdef int32_t f
     reserve(<void**> &reached.tree_start, &reached.tree_capacity, n_trees + 1, sizeof(int32_t))
@@ -94,8 +95,10 @@ cdef inline int _add_leaf(Reached* reached, int32_t leaf, int32_t n_narrowed,
                           const int32_t* low, const int32_t* high) except -1 nogil:
     cdef int32_t i
     reserve(<void**> &reached.leaf, &reached.leaf_capacity, reached.n_leaves + 1, sizeof(int32_t))
-    reserve(<void**> &reached.constraint_start, &reached.constraint_start_capacity, reached.n_leaves + 2, sizeof(int32_t))
-    reserve(<void**> &reached.constraints, &reached.constraint_capacity, reached.n_constraints + n_narrowed, sizeof(Constraint))
+    reserve(<void**> &reached.constraint_start, &reached.constraint_start_capacity, reached.n_leaves + 2,
+            sizeof(int32_t))
+    reserve(<void**> &reached.constraints, &reached.constraint_capacity, reached.n_constraints + n_narrowed,
+            sizeof(Constraint))
     reached.leaf[reached.n_leaves] = leaf
     reached.constraint_start[reached.n_leaves] = reached.n_constraints
     for i in range(n_narrowed):
@@ -482,7 +485,8 @@ cdef inline int64_t bound_after(LeafSets* sets, Reached* reached, int32_t featur
     return bound
 
 
-cdef inline void cut_leaves(LeafSets* sets, Reached* reached, int32_t feature, int32_t cut, bint is_left) noexcept nogil:
+cdef inline void cut_leaves(LeafSets* sets, Reached* reached, int32_t feature, int32_t cut,
+                            bint is_left) noexcept nogil:
     """Remove the leaves on the other side of a cut and update the bound."""
     cdef const FeatureEntry* entry
     cdef const uint64_t* mask

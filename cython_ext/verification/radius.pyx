@@ -6,8 +6,8 @@ radius r is, for each feature f,
     [ max(X[i, f] - r * weight_down[f], minimum[f]),  min(X[i, f] + r * weight_up[f], maximum[f]) ]
 
 computed in float64 exactly like this. Products are rounded down where the feature takes whole numbers; they are 0 for
-r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there are
-groups. Forests are left to metasilvae.forest_radius, the check of samples to metasilvae.radius.
+r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there
+are groups. Forests are left to metasilvae.forest_radius, the check of samples to metasilvae.radius.
 """
 
 from libc.float cimport DBL_MAX
@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from common.box cimport BoxVisit, just_above, lower_bound, push_sides, set_bounds, upper_bound
+from common.box cimport BoxVisit, just_above, lower_bound, push_node, push_sides, set_bounds, upper_bound
 from common.node cimport Node, goes_left, reaches_left, reaches_right
 
 
@@ -139,7 +139,7 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                         const double[::1] minimum, const double[::1] maximum, const uint8_t[::1] is_whole,
                         const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] group_of,
                         const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, double[::1] radii):
-    """Write for the rows start..stop-1 the smallest radius at which a prediction other than the expected one is possible.
+    """Write for the rows start..stop-1 the smallest radius at which a prediction other than the expected is possible.
 
     Parameters
     ----------
@@ -151,17 +151,15 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
     # Bounds that the path sets for members of groups.
     cdef double* low = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
+    # The value of a visit is the smallest radius at which the box passes the tests above the node.
     cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
-    # For each visit the smallest radius at which the box passes the tests above the node.
-    cdef double* path_radii = <double*> malloc((3 * max_depth + 4) * sizeof(double))
     cdef Py_ssize_t row, top, f, group
     cdef int32_t node, far
     cdef double best, largest_better, path_radius, radius, threshold, weight, limit
     cdef bint far_is_left
-    if low == NULL or stack == NULL or path_radii == NULL:
+    if low == NULL or stack == NULL:
         free(low)
         free(stack)
-        free(path_radii)
         raise MemoryError()
     try:
         with nogil:
@@ -171,16 +169,15 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
             for row in range(start, stop):
                 best = INFINITY
                 largest_better = DBL_MAX    # the largest radius that would improve the best one
-                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
-                path_radii[0] = 0.0
+                push_node(stack, 0, 0)
                 top = 1
                 while top > 0:
                     top -= 1
                     set_bounds(&stack[top], low, high)
                     node = stack[top].node
-                    if node < 0 or path_radii[top] > largest_better:
+                    path_radius = stack[top].value
+                    if node < 0 or path_radius > largest_better:
                         continue
-                    path_radius = path_radii[top]
                     f = nodes[node].feature
                     if f < 0:
                         if leaf_predictions[nodes[node].leaf] == expected[row]:
@@ -197,8 +194,7 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                     threshold = nodes[node].threshold
                     if group_of[f] >= 0:
                         push_sides(stack, top, <int32_t> f, threshold, just_above(threshold), nodes[node].left,
-                                   nodes[node].right, low, high)
-                        path_radii[top + 1] = path_radii[top + 2] = path_radius
+                                   nodes[node].right, low, high, path_radius)
                         top += 3
                         continue
                     far_is_left = not goes_left(X[row, f], threshold)
@@ -207,24 +203,21 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                     if passes(largest_better, X[row, f], weight, limit, is_whole[f], threshold, far_is_left):
                         far = nodes[node].left if far_is_left else nodes[node].right
                         radius = critical_radius(X[row, f], weight, limit, is_whole[f], threshold, far_is_left)
-                        stack[top] = BoxVisit(far, -1, 0.0, 0.0)
-                        path_radii[top] = max(path_radius, radius)
+                        push_node(stack, top, far, max(path_radius, radius))
                         top += 1
-                    stack[top] = BoxVisit(nodes[node].right if far_is_left else nodes[node].left, -1, 0.0, 0.0)
-                    path_radii[top] = path_radius
+                    push_node(stack, top, nodes[node].right if far_is_left else nodes[node].left, path_radius)
                     top += 1
                 radii[row] = best
     finally:
         free(low)
         free(stack)
-        free(path_radii)
 
 
 def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] features,
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
                         const double[::1] minimum, const double[::1] maximum,
                         const uint8_t[::1] is_whole, Py_ssize_t row, double[::1] radii):
-    """Write for each threshold of a feature the smallest radius at which the box of the row lies on both sides of it."""
+    """Write for each threshold the smallest radius at which the box of the row lies on both sides of it."""
     cdef Py_ssize_t item, f
     cdef bint is_left
     with nogil:

@@ -5,8 +5,8 @@ leaf if and only if it passes each test on the path by itself. The box of row i 
 
     [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
 
-and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that single
-trees can predict mean for a forest is left to metasilvae.ensemble_votes.
+and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that
+single trees can predict mean for a forest is left to metasilvae.ensemble_votes.
 """
 
 from libc.math cimport fabs
@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from common.box cimport BoxVisit, RowBox, lower_bound, push_sides, set_bounds, upper_bound
+from common.box cimport BoxVisit, RowBox, lower_bound, push_node, push_sides, set_bounds, upper_bound
 from common.descent cimport first_leaf_of_row, next_leaf_of_row
 from common.node cimport Node, reaches_left, reaches_right
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
@@ -43,7 +43,7 @@ def find_empty_box(const double[:, ::1] low_center, const double[:, ::1] high_ce
 
 
 cdef int32_t* _new_waiting(Py_ssize_t max_depth) except NULL:
-    """A buffer for the right children that wait during a walk: at most one for each split on the path."""
+    """A buffer for the nodes that wait during a walk: at most one for each split on the path."""
     cdef int32_t* waiting = <int32_t*> malloc((max_depth + 1) * sizeof(int32_t))
     if waiting == NULL:
         raise MemoryError()
@@ -55,13 +55,14 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
                     const double[::1] radius_down, const double[::1] radius_up,
                     const double[::1] minimum, const double[::1] maximum,
                     const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
-    """Write STABLE for the rows start..stop-1 where every leaf that the box reaches predicts as expected, else UNSTABLE.
+    """Write for the rows start..stop-1 STABLE if every leaf that the box reaches predicts as expected, else UNSTABLE.
 
     Stops at the first leaf that predicts otherwise.
     """
     cdef Py_ssize_t row, top
     cdef int32_t node
     cdef RowBox box
+    cdef bint is_stable
     cdef int32_t* waiting = _new_waiting(max_depth)
     try:
         with nogil:
@@ -70,9 +71,12 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
                              &minimum[0], &maximum[0])
                 top = 0
                 node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
-                while node >= 0 and leaf_predictions[nodes[node].leaf] == expected[row]:
+                while True:
+                    is_stable = leaf_predictions[nodes[node].leaf] == expected[row]
+                    if not is_stable or top == 0:
+                        break
                     node = next_leaf_of_row(&nodes[0], box, waiting, &top)
-                stability[row] = STABLE if node < 0 else UNSTABLE
+                stability[row] = STABLE if is_stable else UNSTABLE
     finally:
         free(waiting)
 
@@ -84,7 +88,7 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                         Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
     """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
     cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
-    cdef int32_t node, leaf
+    cdef int32_t node
     cdef RowBox box
     cdef int32_t* waiting = _new_waiting(max_depth)
     try:
@@ -95,17 +99,18 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                              &minimum[0], &maximum[0])
                 top = 0
                 node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
-                while node >= 0:
-                    leaf = nodes[node].leaf
+                while True:
                     for label in range(n_labels):
-                        reached[row, label] |= leaf_votes[leaf, label]
+                        reached[row, label] |= leaf_votes[nodes[node].leaf, label]
+                    if top == 0:
+                        break
                     node = next_leaf_of_row(&nodes[0], box, waiting, &top)
     finally:
         free(waiting)
 
 
-# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists of
-# members[group_starts[g]:group_starts[g+1]].
+# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists
+# of members[group_starts[g]:group_starts[g+1]].
 
 
 cdef bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
@@ -206,7 +211,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                 found[item] = INADMISSIBLE
                 best = -1.0
                 admissible = False
-                stack[0] = BoxVisit(0, -1, 0.0, 0.0)
+                push_node(stack, 0, 0)
                 top = 1
                 while top > 0:
                     top -= 1
@@ -218,10 +223,10 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     if feature >= 0:
                         threshold = nodes[node].threshold
                         if not reaches_right(high[feature], threshold):
-                            stack[top] = BoxVisit(nodes[node].left, -1, 0.0, 0.0)
+                            push_node(stack, top, nodes[node].left)
                             top += 1
                         elif not reaches_left(low[feature], threshold):
-                            stack[top] = BoxVisit(nodes[node].right, -1, 0.0, 0.0)
+                            push_node(stack, top, nodes[node].right)
                             top += 1
                         else:
                             push_sides(stack, top, feature, threshold, right_starts[node], nodes[node].left,

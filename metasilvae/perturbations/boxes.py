@@ -160,7 +160,7 @@ class Boxes:
     domains: Domains = field(default_factory=Domains)
 
     @property
-    def arrays(self) -> tuple[FloatArray, ...]:
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
         """The six arrays in the order in which kernels take them."""
         return (
             self.low_center,

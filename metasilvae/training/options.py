@@ -9,13 +9,14 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from metasilvae._core.training import evolution
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 
-SELECTIONS = ("tournament", "roulette-wheel", "uniform")
-MUTATIONS = ("mixed", "grow-or-prune", "grow", "none")
+SELECTIONS = tuple(evolution.SELECTIONS)
+MUTATIONS = tuple(evolution.MUTATIONS)
 MUTATION_PROBABILITIES = ("constant", "encourage-variance")
-IMPURITIES = ("gini", "entropy")
+IMPURITIES = tuple(evolution.IMPURITIES)
 # Shares of the impurity of reach sets in the criterion by which trees are grown: from accuracy to stability.
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
 

@@ -113,8 +113,10 @@ def as_model(tree: Any, dataset: Dataset) -> Model:
 
 def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) -> Any:
     """A tree in training with the tests of a model of one tree, as far as the samples and the limits allow them."""
-    columns = [np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")]
-    return kernel.Individual(samples).take_nodes(*columns, objective, workspace)
+    feature, threshold, left, right = (
+        np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")
+    )
+    return kernel.Individual(samples).take_nodes(feature, threshold, left, right, objective, workspace)
 
 
 def count_again(model: Model, dataset: Dataset) -> Model:
@@ -162,9 +164,10 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
 def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
     def grow(workspace: Any) -> Any:
         tree = kernel.Individual(samples).become_leaf(workspace)
-        entropy = options.impurity == "entropy"
         if n_splits > 0:
-            tree.grow(0, objective, workspace, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
+            tree.grow(
+                0, objective, workspace, by_score=False, reach=blend, impurity=options.impurity, n_splits=n_splits
+            )
         tree.trim(objective, workspace)
         return tree
 

@@ -236,14 +236,15 @@ def _fill_regions(
     regions: NDArray[np.float64],
     jobs: int | None,
 ) -> None:
-    forest = query.searched
+    forest, leaves = query.searched, outcome.witness_leaves
+    assert leaves is not None
     right_starts = query.boxes.domains.right_starts(forest)
 
     def fill(first: int, last: int) -> None:
         reach.fill_regions(
             forest.nodes, forest.parents, forest.leaf_nodes, *query.boxes.arrays,
             query.groups.members, query.groups.starts, right_starts,
-            query.dataset.X, outcome.witness_leaves, rows, first, last, *regions,
+            query.dataset.X, leaves, rows, first, last, *regions,
         )  # fmt: skip
 
     over_rows(fill, len(rows), jobs)

@@ -32,7 +32,8 @@ def random_operation(rng: np.random.Generator, tree: Individual, donor: Individu
     feature = tree.nodes()[0]
     leaves, inner = np.flatnonzero(feature < 0), np.flatnonzero(feature >= 0)
     kind = rng.integers(0, 5)
-    criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "entropy": bool(rng.integers(2))}
+    names = ("gini", "entropy")
+    criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "impurity": names[rng.integers(2)]}
     if kind == 0 or len(inner) == 0:
         tree.grow(int(rng.choice(leaves)), objective, workspace, **criterion)
     elif kind == 1:
@@ -147,7 +148,9 @@ def test_the_gain_is_the_decrease_of_the_blended_impurity(seed: int, measure) ->
     objective = problem.objective()
     tree = Individual(samples).become_leaf(workspace)
     reach = float(rng.random())
-    found = tree.best_split(0, objective, workspace, by_score=False, reach=reach, entropy=measure is entropy)
+    found = tree.best_split(
+        0, objective, workspace, by_score=False, reach=reach, impurity="entropy" if measure is entropy else "gini"
+    )
     if found is None:
         return
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.oracles import make_model
 
+from metasilvae import _core
 from metasilvae._core.model import predict
 from metasilvae._core.verification import reach
 
@@ -36,3 +41,28 @@ def test_kernels_refuse_arrays_of_another_type() -> None:
         predict.fill_leaves(
             tree.nodes, tree.roots, np.zeros((1, 1), np.float32), 0, 1, np.empty((1, 1), dtype=np.int32)
         )
+
+
+KERNELS = sorted(path for path in Path(_core.__file__).parent.rglob("*.pyi"))
+
+
+@pytest.mark.parametrize("stub", KERNELS, ids=lambda path: path.stem)
+def test_stubs_name_what_kernels_have(stub: Path) -> None:
+    kernel = importlib.import_module(f"metasilvae._core.{stub.parent.name}.{stub.stem}")
+    body = ast.parse(stub.read_text()).body
+    declared = {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    constants = {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+    assert constants | set(declared) <= set(vars(kernel))
+    for name, node in declared.items():
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)} - {"__init__"}
+            assert methods == {each for each in vars(getattr(kernel, name)) if each[0] != "_"} & methods
+    functions = {name for name, value in vars(kernel).items() if name[0] != "_" and inspect.isroutine(value)}
+    own = {name for name in functions if getattr(vars(kernel)[name], "__module__", None) == kernel.__name__}
+    assert own <= set(declared), "a function of the kernel is missing in its stub"
+
+
+def test_every_kernel_has_a_stub() -> None:
+    folder = Path(_core.__file__).parent
+    compiled = {path.name.split(".")[0] for path in folder.glob("*/*") if path.suffix in (".so", ".pyd")}
+    assert compiled == {path.stem for path in KERNELS}
