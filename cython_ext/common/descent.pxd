@@ -46,14 +46,14 @@ cdef inline void descend_together(const Node* nodes, const int32_t* roots, int32
         tree += 1
 
 
-# Leaf by leaf. `waiting` holds nodes that a walk has still to visit, at most one for each split on the path, and `top` is
-# their number. There are two kinds of boxes: given by their bounds, and of a row, whose bounds are computed where they
-# are needed.
+# Leaf by leaf. `waiting` holds nodes that a walk has still to visit, at most one for each split on the path, and `top`
+# is their number. There are two kinds of boxes: given by their bounds, and of a row, whose bounds are computed where
+# they are needed.
 
 
 cdef inline int32_t next_leaf(const Node* nodes, const double* lower, const double* upper, int32_t* waiting,
                               Py_ssize_t* top) noexcept nogil:
-    """The first leaf below the last waiting node that a box reaches; right children that it also reaches have to wait.
+    """The first leaf below the last waiting node that a box reaches; right children that it also reaches must wait.
 
     A walk starts with the root as the only waiting node and takes the next leaf while nodes wait.
     """
@@ -75,7 +75,7 @@ cdef inline int32_t next_leaf(const Node* nodes, const double* lower, const doub
 
 cdef inline int32_t first_leaf_of_row(const Node* nodes, int32_t node, RowBox box, int32_t* waiting,
                                       Py_ssize_t* top) noexcept nogil:
-    """The first leaf below a node that the box of a row reaches; right children that it also reaches have to wait.
+    """The first leaf below a node that the box of a row reaches; right children that it also reaches must wait.
 
     A walk starts with the first leaf below the root and no waiting node, and takes the next leaf while nodes wait.
     Measured: with the root as a waiting node, verification of trees takes a fifth more instructions.

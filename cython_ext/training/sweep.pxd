@@ -2,8 +2,8 @@
 # split.
 #
 # The chapters of the trainer are headers so that one unit is compiled: helpers of a few instructions (criteria, merging
-# predictions, buffers) are inlined into loops over samples across chapters. Measured on breast-cancer: with calls in the
-# place of inlining a training takes 23 % more instructions.
+# predictions, buffers) are inlined into loops over samples across chapters. Measured on breast-cancer: with calls in
+# the place of inlining a training takes 23 % more instructions.
 #
 # Everything that depends on the threshold is kept in counters that an event changes (see below). The score of the whole
 # candidate tree follows from the counters.
