@@ -16,6 +16,8 @@ ORDER = [
 ]  # fmt: skip
 EDGE_ONLY = {"click", "tqdm"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS_FOLDER = Path(__file__).parents[1]
+TESTS = sorted(TESTS_FOLDER.rglob("*.py"))
 
 
 def place_of(name: str) -> int:
@@ -44,3 +46,9 @@ def test_imports_point_down(path: Path) -> None:
                 assert place_of(target) <= own, f"{path.name} imports {name}, which comes after it"
         if package in EDGE_ONLY:
             assert own >= place_of("output"), f"{path.name} imports {package}, which belongs to the edge"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(TESTS_FOLDER)))
+def test_tests_import_support_only(path: Path) -> None:
+    for name in imported_names(path):
+        assert not name.split(".")[0].startswith("test_"), f"{path.name} imports {name}; move it to tests/support"
