@@ -78,6 +78,10 @@ class PredictionTable:
         """For each set its label if it is the only one, else -1."""
         return np.array([s[0] if len(s) == 1 else -1 for s in self.sets], dtype=np.int32)
 
+    def are_correct(self, true_labels: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether each item's set is its true label and nothing else; never for the unknown label -1."""
+        return np.asarray((true_labels >= 0) & (self.only_label[self.ids] == true_labels))
+
 
 @dataclass(frozen=True)
 class Model:

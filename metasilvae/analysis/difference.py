@@ -29,8 +29,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees
 from metasilvae.prediction import predict
-from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
-from metasilvae.verification.forest import STEPS_PER_SLICE
+from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.voting import VOTINGS, choose_voting
 
 FloatArray = NDArray[np.float64]
@@ -98,23 +97,17 @@ def search_difference(
         _find_shared(models, units, votings, is_equal), joined.leaf_values, is_known.astype(np.uint8), slack,
         lower, upper,
     )  # fmt: skip
+    remaining = RemainingBudget(budget, threading.Event() if stop is None else stop, start)
     while True:
-        left = STEPS_PER_SLICE if budget.steps is None else budget.steps - search.n_steps
-        found = search.advance(min(STEPS_PER_SLICE, left))
-        on_share(search.done)
-        if found == SearchStatus.ABSENT:
-            return DifferenceFindings(None, None, search.n_steps)
-        if found in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
+        status, reason = remaining.run(search, lambda: on_share(search.done))
+        if status in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
             box = search.box[0].copy(), search.box[1].copy()
             if differs_in(*box):
                 return DifferenceFindings(box, None, search.n_steps)
-            assert found == SearchStatus.CANDIDATE
-        if stop is not None and stop.is_set():
-            return DifferenceFindings(None, INTERRUPTED, search.n_steps)
-        if budget.steps is not None and search.n_steps >= budget.steps:
-            return DifferenceFindings(None, STEPS, search.n_steps)
-        if budget.seconds is not None and time.perf_counter() - start >= budget.seconds:
-            return DifferenceFindings(None, TIMEOUT, search.n_steps)
+            assert status == SearchStatus.CANDIDATE
+            reason = remaining.reason()
+        if status == SearchStatus.ABSENT or reason is not None:
+            return DifferenceFindings(None, reason, search.n_steps)
 
 
 def _name_alike(first: Model, second: Model) -> tuple[Model, Model]:

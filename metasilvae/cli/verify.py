@@ -43,11 +43,12 @@ from metasilvae.output.text.verdicts import (
 )
 from metasilvae.perturbations.boxes import Ball, BoxFile, Weighted, read_weights
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
 from metasilvae.verification.requirements import Gate, combine
 from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
 from metasilvae.verification.verdicts import Outcome
-from metasilvae.verification.verifier import VerificationQuery, find_witnesses, make_query
+from metasilvae.verification.verifier import find_witnesses
 from metasilvae.verification.verifier import verify as verify_rows
 
 # Options that radii cannot be had with, by the names of their parameters, and why.

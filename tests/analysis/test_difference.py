@@ -273,7 +273,7 @@ def test_command_at_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "undecided, the number of steps was reached (--max-steps): no sample with different answers" in text
     document = json.loads(run(*words, "--max-steps", 1, "--format", "json", code=4).stdout)
     assert (document["result"], document["reason"]) == ("undecided", "steps")
-    monkeypatch.setattr("metasilvae.analysis.difference.STEPS_PER_SLICE", 1)
+    monkeypatch.setattr("metasilvae.verification.budget.STEPS_PER_SLICE", 1)
     assert "(--time-limit)" in run(*words, "--time-limit", 1e-9, code=4).stdout
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     signals = iter([signal.SIGINT])

@@ -10,9 +10,9 @@ from metasilvae.dataset import Dataset
 from metasilvae.model import PredictionTable
 from metasilvae.output.text.verdicts import VerificationReport
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.query import make_query
 from metasilvae.verification.requirements import Gate
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import make_query
 from support.oracles import make_model
 
 LABELS = ("a", 'b"', "ü;c")
@@ -41,8 +41,8 @@ def report_of(repeat: int = 1, seconds: float = 0.25, gates: tuple[str, ...] = (
         predictions,
         np.array([prediction == (label,) for label, prediction, _, _ in found]),
         np.array([stability for _, _, stability, _ in found], dtype=np.uint8),
-        seconds,
-        {row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
+        seconds=seconds,
+        reasons={row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
     )
     checked = [(gate, gate.check(outcome)) for gate in map(Gate.parse, gates)]
     return VerificationReport(make_query(model, dataset, Ball(0.5)), "l_inf 0.5", outcome, checked)

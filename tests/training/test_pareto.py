@@ -18,8 +18,9 @@ from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.pareto import MEASURES, SIZES, Archive, TreeCollector, TreeMetrics, measure, pick
 from metasilvae.training.tuning import TunedTrainer, make_trainer
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
+from metasilvae.verification.query import make_query
 from metasilvae.verification.requirements import Gate
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 SHORT = {"generations": 5, "leaf_penalty": 0.0, "min_samples_leaf": 2, "population": 8, "initial_population": 8}
 ROWS = 12

@@ -9,7 +9,7 @@ from metasilvae.verification.verdicts import Outcome, Stability
 
 def outcome(correct: list[bool], stability: list[Stability]) -> Outcome:
     predictions = PredictionTable(((0,),), np.zeros(len(correct), dtype=np.int32))
-    return Outcome(predictions, np.array(correct), np.array(stability, dtype=np.uint8), 0.0)
+    return Outcome(predictions, np.array(correct), np.array(stability, dtype=np.uint8))
 
 
 S, U, Q = Stability.STABLE, Stability.UNSTABLE, Stability.UNKNOWN

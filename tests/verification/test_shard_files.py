@@ -165,7 +165,8 @@ def test_outcomes_in_pieces_are_joined_in_order(predictions: list[tuple[int, ...
         ids = np.array([sets.index(predictions[row]) for row in rows], dtype=np.int32)
         numbers = np.array(rows)
         reasons = {position: f"row {row}" for position, row in enumerate(rows) if row % 3 == 2}
-        return Outcome(PredictionTable(sets, ids), numbers % 2 == 0, (numbers % 3).astype(np.uint8), 0.5, reasons)
+        stability = (numbers % 3).astype(np.uint8)
+        return Outcome(PredictionTable(sets, ids), numbers % 2 == 0, stability, seconds=0.5, reasons=reasons)
 
     rows = [Shard(number, count).take_rows(len(predictions)) for number in range(1, count + 1)]
     joined = join_outcomes(rows, [outcome_of(part.tolist()) for part in rows])
