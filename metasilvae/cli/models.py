@@ -51,12 +51,12 @@ from metasilvae.model import Model, count_leaves, join_trees
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.prediction import check_width
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.requirements import GateResult
+from metasilvae.verification.requirements import RequirementResult
 
 EXIT_CODES = {
-    Result.EQUAL: GateResult.HOLDS,
-    Result.DIFFERENT: GateResult.VIOLATED,
-    Result.UNDECIDED: GateResult.UNDECIDED,
+    Result.EQUAL: RequirementResult.HOLDS,
+    Result.DIFFERENT: RequirementResult.VIOLATED,
+    Result.UNDECIDED: RequirementResult.UNDECIDED,
 }
 
 

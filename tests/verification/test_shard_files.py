@@ -34,9 +34,9 @@ def test_merged_shards_are_the_report_of_one_run(
 ) -> None:
     options = ["--epsilon", "0.1"]
     paths = verify_shards(tree, rows, tmp_path, *options, suffix=suffix)
-    gates = ["--require", "accuracy>=0.1"]
-    whole = run("verify", tree, rows, *options, *gates, "--format", report_format)
-    merged = run("merge", *reversed(paths), *gates, "--format", report_format)
+    requirements = ["--require", "accuracy>=0.1"]
+    whole = run("verify", tree, rows, *options, *requirements, "--format", report_format)
+    merged = run("merge", *reversed(paths), *requirements, "--format", report_format)
     assert without_times(merged.stdout, report_format) == without_times(whole.stdout, report_format)
     assert merged.stderr == whole.stderr
 
