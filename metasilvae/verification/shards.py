@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
-from metasilvae.formats.fingerprints import of_boxes, of_dataset, of_model
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.model import LabelSet, PredictionTable
 from metasilvae.verification.budget import Budget
@@ -166,23 +165,6 @@ _ROW_KINDS = {"row": int, "label": str, "prediction": list}
 _SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
 
 
-class ModelFacts(Protocol):
-    """What reports say of a model."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def is_forest(self) -> bool: ...
-    @property
-    def n_trees(self) -> int: ...
-    @property
-    def n_leaves(self) -> int: ...
-    @property
-    def max_depth(self) -> int: ...
-
-
 @dataclass(frozen=True)
 class ShardNote:
     """Where a shard's verdicts or radii belong.
@@ -225,9 +207,9 @@ class ShardNote:
             shard.count,
             dataset.n_samples,
             dataset.n_features,
-            of_model(model),
-            of_dataset(dataset),
-            of_boxes(replace(query.boxes, groups=query.groups), dataset),
+            model.fingerprint,
+            dataset.fingerprint,
+            replace(query.boxes, groups=query.groups).fingerprint(dataset),
             limits,
             model.is_forest,
             model.n_trees,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.command import run, write
 from support.reports import without_times
 
-from metasilvae.formats.fingerprints import fingerprint
+from metasilvae.io.fingerprints import fingerprint
 from metasilvae.model import PredictionTable
 from metasilvae.verification.shards import Shard, join_outcomes
 from metasilvae.verification.verdicts import Outcome
