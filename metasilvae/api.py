@@ -26,10 +26,11 @@ from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.radius import find_radii as _find_radii
 from metasilvae.verification.verdicts import Outcome
-from metasilvae.verification.verifier import Witness, make_query
+from metasilvae.verification.verifier import Witness
 from metasilvae.verification.verifier import find_witnesses as _find_witnesses
 from metasilvae.verification.verifier import verify as _verify
 

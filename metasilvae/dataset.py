@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.io.fingerprints import fingerprint
+
 NO_LABEL = -1
 
 
@@ -55,6 +57,11 @@ class Dataset:
     @property
     def has_labels(self) -> bool:
         return bool(self.labels)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of values and labels; column names and the spelling of numbers make no difference."""
+        return fingerprint(self.X, self.y, self.labels)
 
     def feature_name(self, feature: int) -> str:
         """Column name, or ``x[3]`` for a column without one."""

@@ -11,12 +11,14 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.model import structure
 from metasilvae.errors import ModelError
+from metasilvae.io.fingerprints import fingerprint
 
 # The same record as Node in cython_ext/common/node.pxd.
 NODE_DTYPE = np.dtype([("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")])
@@ -41,6 +43,23 @@ def name_kind(is_forest: bool, n_trees: int) -> str:
     if not is_forest:
         return "tree"
     return f"forest of {n_trees} tree{'' if n_trees == 1 else 's'}"
+
+
+class ModelFacts(Protocol):
+    """What reports say about a model; a `Model` has these facts, and so have the shards of a verification."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def is_forest(self) -> bool: ...
+    @property
+    def n_trees(self) -> int: ...
+    @property
+    def n_leaves(self) -> int: ...
+    @property
+    def max_depth(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,10 @@ class PredictionTable:
     def only_label(self) -> NDArray[np.int32]:
         """For each set its label if it is the only one, else -1."""
         return np.array([s[0] if len(s) == 1 else -1 for s in self.sets], dtype=np.int32)
+
+    def are_correct(self, true_labels: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether each item's set is its true label and nothing else; never for the unknown label -1."""
+        return np.asarray((true_labels >= 0) & (self.only_label[self.ids] == true_labels))
 
 
 @dataclass(frozen=True)
@@ -124,6 +147,11 @@ class Model:
     @property
     def n_leaves(self) -> int:
         return len(self.leaf_values)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of nodes, leaves and labels, whatever the file is called."""
+        return fingerprint(self.nodes, self.roots, self.leaf_values, self.labels)
 
     @cached_property
     def leaf_predictions(self) -> PredictionTable:

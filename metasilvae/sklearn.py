@@ -33,9 +33,10 @@ from metasilvae.prediction import find_leaves, predict
 from metasilvae.training.runs import judge
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness, fitness_from_weights
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_radii
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import VerificationQuery, find_witnesses, make_query, verify
+from metasilvae.verification.verifier import find_witnesses, verify
 
 try:
     from joblib import effective_n_jobs

@@ -133,7 +133,7 @@ def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_t
 
 
 @dataclass(frozen=True)
-class Scheme:
+class VotingScheme:
     """A way to count: the leaves it fits, the labels that samples elect, and scores for searches."""
 
     leaf_kind: LeafKind
@@ -141,10 +141,10 @@ class Scheme:
     score: Callable[[Model], Scores]
 
 
-VOTINGS: dict[str, Scheme] = {
-    "max": Scheme(LeafKind.COUNTS, _vote_max, _score_votes),
-    "average": Scheme(LeafKind.COUNTS, _vote_average, _score_shares),
-    "softargmax": Scheme(LeafKind.SCORES, _vote_softargmax, _score_values),
+VOTINGS: dict[str, VotingScheme] = {
+    "max": VotingScheme(LeafKind.COUNTS, _vote_max, _score_votes),
+    "average": VotingScheme(LeafKind.COUNTS, _vote_average, _score_shares),
+    "softargmax": VotingScheme(LeafKind.SCORES, _vote_softargmax, _score_values),
 }
 DEFAULT_VOTING = {LeafKind.COUNTS: "max", LeafKind.SCORES: "softargmax"}
 

@@ -41,8 +41,9 @@ from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Stability
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 N_ROWS = 500

@@ -20,9 +20,10 @@ from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_radii
 from metasilvae.verification.verdicts import Stability
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 T = TypeVar("T")
 

@@ -26,8 +26,9 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Verdict
-from metasilvae.verification.verifier import find_witnesses, make_query, verify
+from metasilvae.verification.verifier import find_witnesses, verify
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 

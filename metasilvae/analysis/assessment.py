@@ -17,9 +17,10 @@ from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.curve import Curve
 from metasilvae.verification.metrics import Evaluation, confusion
+from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import Radii, check_radii, find_radii, in_common_unit
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import VerificationQuery, verify
+from metasilvae.verification.verifier import verify
 
 # For what is to come and its number of rows, something to be entered that gives a function to tell of rows done.
 Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]

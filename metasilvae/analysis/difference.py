@@ -29,8 +29,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees
 from metasilvae.prediction import predict
-from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
-from metasilvae.verification.forest import STEPS_PER_SLICE
+from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.voting import VOTINGS, choose_voting
 
 FloatArray = NDArray[np.float64]
@@ -98,23 +97,17 @@ def search_difference(
         _find_shared(models, units, votings, is_equal), joined.leaf_values, is_known.astype(np.uint8), slack,
         lower, upper,
     )  # fmt: skip
+    remaining = RemainingBudget(budget, threading.Event() if stop is None else stop, start)
     while True:
-        left = STEPS_PER_SLICE if budget.steps is None else budget.steps - search.n_steps
-        found = search.advance(min(STEPS_PER_SLICE, left))
-        on_share(search.done)
-        if found == SearchStatus.ABSENT:
-            return DifferenceFindings(None, None, search.n_steps)
-        if found in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
+        status, reason = remaining.run(search, lambda: on_share(search.done))
+        if status in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
             box = search.box[0].copy(), search.box[1].copy()
             if differs_in(*box):
                 return DifferenceFindings(box, None, search.n_steps)
-            assert found == SearchStatus.CANDIDATE
-        if stop is not None and stop.is_set():
-            return DifferenceFindings(None, INTERRUPTED, search.n_steps)
-        if budget.steps is not None and search.n_steps >= budget.steps:
-            return DifferenceFindings(None, STEPS, search.n_steps)
-        if budget.seconds is not None and time.perf_counter() - start >= budget.seconds:
-            return DifferenceFindings(None, TIMEOUT, search.n_steps)
+            assert status == SearchStatus.CANDIDATE
+            reason = remaining.reason()
+        if status == SearchStatus.ABSENT or reason is not None:
+            return DifferenceFindings(None, reason, search.n_steps)
 
 
 def _name_alike(first: Model, second: Model) -> tuple[Model, Model]:
@@ -180,7 +173,7 @@ TRIED_REGIONS = 256
 
 
 @dataclass(frozen=True)
-class Domain:
+class InputBox:
     """A box of samples about which something is asked or promised.
 
     Attributes
@@ -194,12 +187,12 @@ class Domain:
     description: str
 
     @classmethod
-    def everything(cls, n_features: int) -> Domain:
+    def everything(cls, n_features: int) -> InputBox:
         bound = np.full(n_features, LARGEST)
         return cls(-bound, bound, "all samples")
 
     @classmethod
-    def between(cls, minimum: float, maximum: float, n_features: int) -> Domain:
+    def between(cls, minimum: float, maximum: float, n_features: int) -> InputBox:
         """The same range in every feature."""
         if not minimum <= maximum:
             raise RequestError(f"the range [{minimum:g}, {maximum:g}] is empty; give the smaller bound first")
@@ -211,7 +204,7 @@ class Domain:
         )
 
     @classmethod
-    def around(cls, dataset: Dataset, margin: float = 0.0) -> Domain:
+    def around(cls, dataset: Dataset, margin: float = 0.0) -> InputBox:
         """The smallest box that holds all rows, wider by a margin on all sides."""
         if not dataset.n_samples:
             raise DataError(f"{dataset.source}: has no rows to take a domain from")
@@ -222,7 +215,7 @@ class Domain:
         return cls(lower, upper, f"the range of each feature in {dataset.source}{more}")
 
 
-class Result(enum.Enum):
+class DifferenceStatus(enum.Enum):
     """What is known about the difference of two models on a domain."""
 
     EQUAL = "equal"
@@ -269,17 +262,17 @@ class ModelDifference:
 
     first: Model
     second: Model
-    domain: Domain
-    result: Result
+    domain: InputBox
+    result: DifferenceStatus
     n_regions: int | None
     regions: list[Region]
     reason: str | None = None
 
 
-def compare(
+def compare_models(
     first: Model,
     second: Model,
-    domain: Domain | None = None,
+    domain: InputBox | None = None,
     *,
     voting: str | None = None,
     max_regions: int = 10,
@@ -292,7 +285,7 @@ def compare(
 
     Parameters
     ----------
-    domain : Domain or None
+    domain : InputBox or None
         None means all finite samples.
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
@@ -313,12 +306,13 @@ def compare(
             "only models of the same features can be compared"
         )
     votings = choose_voting(first, voting), choose_voting(second, voting)
-    domain = Domain.everything(first.n_features) if domain is None else domain
+    domain = InputBox.everything(first.n_features) if domain is None else domain
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
         n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
         regions = _prediction_in(first, second, votings, lowers, uppers)
-        return ModelDifference(first, second, domain, Result.DIFFERENT if n_found else Result.EQUAL, n_found, regions)
+        status = DifferenceStatus.DIFFERENT if n_found else DifferenceStatus.EQUAL
+        return ModelDifference(first, second, domain, status, n_found, regions)
 
     equal: set[int] = set()
     regions = []
@@ -330,13 +324,13 @@ def compare(
                 equal.add(position)
             regions += _prediction_in(first, second, votings, lowers, uppers)
     if first.n_trees == second.n_trees == len(equal):
-        return ModelDifference(first, second, domain, Result.EQUAL, None, [])
+        return ModelDifference(first, second, domain, DifferenceStatus.EQUAL, None, [])
     if samples is not None:
         inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
         regions += _prediction_in(first, second, votings, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
-        return ModelDifference(first, second, domain, Result.DIFFERENT, None, regions[:max_regions])
+        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions[:max_regions])
 
     def look_at(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> list[Region]:
         return [
@@ -350,8 +344,9 @@ def compare(
         budget=budget or Budget(), stop=stop, on_share=on_share,
     )  # fmt: skip
     if found.box is not None:
-        return ModelDifference(first, second, domain, Result.DIFFERENT, None, look_at(*found.box)[:max_regions])
-    result = Result.EQUAL if found.reason is None else Result.UNDECIDED
+        regions = look_at(*found.box)[:max_regions]
+        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions)
+    result = DifferenceStatus.EQUAL if found.reason is None else DifferenceStatus.UNDECIDED
     return ModelDifference(first, second, domain, result, None, [], found.reason)
 
 
@@ -359,7 +354,7 @@ def find_regions(
     models: tuple[Model, Model],
     position: int,
     classes: Sequence[NDArray[np.int32]],
-    domain: Domain,
+    domain: InputBox,
     max_regions: int = 0,
 ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
     """Number of regions in which one tree of each model falls into leaves of different classes, and some of them.

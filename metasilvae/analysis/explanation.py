@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.verification.budget import INTERRUPTED, Budget
+from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import Radii, find_radii, has_radii, in_common_unit
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import VerificationQuery, Witness, find_witnesses, verify
+from metasilvae.verification.verifier import Witness, find_witnesses, verify
 
 # Branches looked at before the search is content with what it has found.
 MAX_STEPS = 20_000

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.model import difference as kernel
 from metasilvae._core.model import structure
-from metasilvae.analysis.difference import Domain, find_regions, number_classes
+from metasilvae.analysis.difference import InputBox, find_regions, number_classes
 from metasilvae.model import LeafKind, Model
 from metasilvae.voting import choose_voting
 
@@ -17,7 +17,7 @@ from metasilvae.voting import choose_voting
 LARGEST_COUNT = 2**53
 
 
-def simplify(model: Model, domain: Domain | None = None, *, voting: str | None = None) -> Model:
+def simplify(model: Model, domain: InputBox | None = None, *, voting: str | None = None) -> Model:
     """Drop tests that make no difference to any sample of a domain.
 
     A tree keeps its answers; each tree of a forest keeps what it contributes to the vote: its answers (max), its
@@ -26,14 +26,14 @@ def simplify(model: Model, domain: Domain | None = None, *, voting: str | None =
 
     Parameters
     ----------
-    domain : Domain or None
+    domain : InputBox or None
         None means all finite samples.
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
     """
     voting = choose_voting(model, voting)
     kind = "max" if model.n_trees == 1 else voting
-    domain = Domain.everything(model.n_features) if domain is None else domain
+    domain = InputBox.everything(model.n_features) if domain is None else domain
     simple = model
     while True:
         smaller = _drop_needless_tests(simple, domain, kind)
@@ -48,7 +48,7 @@ def simplify(model: Model, domain: Domain | None = None, *, voting: str | None =
     return simple
 
 
-def _drop_needless_tests(model: Model, domain: Domain, kind: str) -> Model:
+def _drop_needless_tests(model: Model, domain: InputBox, kind: str) -> Model:
     (classes,) = number_classes((model,), kind)
     nodes = model.nodes.copy()
     absorbed = np.empty(model.n_leaves, dtype=np.int32)

@@ -73,7 +73,7 @@ class ModelSummary:
     n_unreachable: int
 
 
-def summarize(model: Model) -> ModelSummary:
+def summarize_model(model: Model) -> ModelSummary:
     """Collect the facts over all trees of a model."""
     features = model.nodes["feature"]
     is_leaf = features < 0

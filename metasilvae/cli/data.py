@@ -16,7 +16,7 @@ from metasilvae.datasets.builtin import list_builtin_datasets
 from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
 from metasilvae.datasets.scaling import KIND, Scale
 from metasilvae.datasets.splitting import split_dataset
-from metasilvae.datasets.summary import summarize
+from metasilvae.datasets.summary import summarize_dataset
 from metasilvae.formats.datasets import (
     WRITERS,
     choose_format,
@@ -133,7 +133,7 @@ def check(ctx: click.Context, file: str, check_format: str, **data_options: Any)
       metasilvae data check builtin:wine/train --format json
     """
     dataset, problems, oddities = find_problems(file, **data_options)
-    summary = summarize(dataset) if dataset else None
+    summary = summarize_dataset(dataset) if dataset else None
     oddities += summary.oddities if summary else []
     result = DataCheck(display_name(file), dataset, summary, problems, oddities)
     click.echo(CHECK_FORMATS[check_format](result), nl=False)

@@ -25,7 +25,8 @@ from metasilvae.output.text.explanations import EXPLANATION_FORMATS, Explanation
 from metasilvae.output.text.terminal import tell
 from metasilvae.perturbations.boxes import BoxFile
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verifier import verify
 
 
 @click.command(cls=PhraseCommand)

@@ -15,7 +15,7 @@ from metasilvae.cli.parameters import check_outputs, data_options, output_option
 from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
-from metasilvae.interop.imports import READERS, Imported, ImportOptions, compare, import_file
+from metasilvae.interop.imports import READERS, Imported, ImportOptions, compare_with_library, import_file
 from metasilvae.interop.imports.imported import MOST_LEVELS
 from metasilvae.io.storage import STANDARD_STREAM, check_output, write_output
 from metasilvae.output.text.models import describe_import
@@ -78,7 +78,7 @@ def import_(
     comparison = None
     if is_compared:
         with RowBar(100, what="compare", unit="%") as bar:
-            comparison = compare(imported, None if dataset is None else dataset.X, on_share=bar.reach)
+            comparison = compare_with_library(imported, None if dataset is None else dataset.X, on_share=bar.reach)
     if is_compared and comparison is None:
         warnings.warn(
             f"{source}: not compared with its library, {_tell_why(imported)}", MetasilvaeWarning, stacklevel=2

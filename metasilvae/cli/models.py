@@ -19,9 +19,9 @@ from typing import Any
 
 import click
 
-from metasilvae.analysis.difference import Result, compare, count_unequal_rows
+from metasilvae.analysis.difference import DifferenceStatus, compare_models, count_unequal_rows
 from metasilvae.analysis.simplification import simplify as simplify_model
-from metasilvae.analysis.summaries import count_equal_predictions, summarize
+from metasilvae.analysis.summaries import count_equal_predictions, summarize_model
 from metasilvae.cli.inputs import load_data_for, load_feature_names
 from metasilvae.cli.parameters import (
     PositiveNumber,
@@ -51,12 +51,12 @@ from metasilvae.model import Model, count_leaves, join_trees
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.prediction import check_width
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.requirements import GateResult
+from metasilvae.verification.requirements import RequirementResult
 
 EXIT_CODES = {
-    Result.EQUAL: GateResult.HOLDS,
-    Result.DIFFERENT: GateResult.VIOLATED,
-    Result.UNDECIDED: GateResult.UNDECIDED,
+    DifferenceStatus.EQUAL: RequirementResult.HOLDS,
+    DifferenceStatus.DIFFERENT: RequirementResult.VIOLATED,
+    DifferenceStatus.UNDECIDED: RequirementResult.UNDECIDED,
 }
 
 
@@ -133,7 +133,7 @@ def diff(
     budget = Budget(time_limit, max_steps)
     is_long = max(model.n_trees for model in models) > 1
     with follow_rows(100, budget, is_long=is_long, name="compare", unit="%") as work:
-        comparison = compare(
+        comparison = compare_models(
             *models, within, voting=voting, max_regions=max_regions, samples=samples,
             budget=budget, stop=work.stop, on_share=work.reach,
         )  # fmt: skip
@@ -317,5 +317,5 @@ def info(model: str, data: str | None, summary_format: str, per_tree: bool, outp
     check_output(output)
     loaded = read_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
-    trees = [summarize(loaded.tree(position)) for position in range(loaded.n_trees)] if per_tree else []
-    write_output(output, SUMMARY_FORMATS[summary_format](summarize(loaded), trees, feature_names))
+    trees = [summarize_model(loaded.tree(position)) for position in range(loaded.n_trees)] if per_tree else []
+    write_output(output, SUMMARY_FORMATS[summary_format](summarize_model(loaded), trees, feature_names))

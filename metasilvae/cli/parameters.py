@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from metasilvae.analysis.difference import Domain
+from metasilvae.analysis.difference import InputBox
 from metasilvae.cli.inputs import load_data_for
 from metasilvae.errors import RequestError
 from metasilvae.io.storage import STANDARD_STREAM, check_output, is_same_file
@@ -294,12 +294,12 @@ def read_domain(
     margin: float | None,
     bounds: tuple[float, float] | None,
     data_options: dict[str, Any],
-) -> Domain:
+) -> InputBox:
     """The samples that the options describe."""
     if domain is not None:
         dataset = load_data_for(model, domain, data_options)
         check_width(model, dataset)
-        return Domain.around(dataset, margin or 0.0)
+        return InputBox.around(dataset, margin or 0.0)
     if bounds is not None:
-        return Domain.between(*bounds, model.n_features)
-    return Domain.everything(model.n_features)
+        return InputBox.between(*bounds, model.n_features)
+    return InputBox.everything(model.n_features)

@@ -16,7 +16,7 @@ from metasilvae.output.plots.curves import draw_archive
 from metasilvae.output.text.terminal import tell
 from metasilvae.output.text.trainings import ARCHIVE_FORMATS, ArchiveReport
 from metasilvae.training.pareto import INDEX, MEASURES, SIZES, measure, pick, read_archive
-from metasilvae.verification.requirements import Gate, GateResult
+from metasilvae.verification.requirements import Requirement, RequirementResult
 
 
 @click.command()
@@ -66,8 +66,8 @@ def pareto(
       metasilvae pareto trees/ --pick 'stability>=0.9' --pick 'leaves<=20' -o chosen.silva
       metasilvae pareto trees/ --data test.csv --epsilon 0.1
     """
-    gates = [Gate.parse(text, SIZES) for text in requirements]
-    chooses = bool(gates) or by is not None
+    required = [Requirement.parse(text, SIZES) for text in requirements]
+    chooses = bool(required) or by is not None
     if output is not None and not chooses:
         raise click.UsageError("-o copies the picked tree; say which one with --pick or --by")
     if data is None and (epsilon is not None or attack is not None):
@@ -95,15 +95,15 @@ def pareto(
             perturbation=attacker.describe(),
             figures=[measure(model, dataset, attacker, jobs) for model in models],
         )
-    picked = pick(archive.figures, gates, by or "accuracy", archive.fitness) if chooses else None
+    picked = pick(archive.figures, required, by or "accuracy", archive.fitness) if chooses else None
     report = ArchiveReport(archive, picked)
     if plot is not None and plot_format is not None:
         write_output(plot, render(draw_archive(report), plot_format))
     if chooses and picked is None:
-        wanted = " and ".join(gate.text for gate in gates)
+        wanted = " and ".join(requirement.text for requirement in required)
         found = f"no tree in {folder} satisfies {wanted}" if archive.files else f"there is no tree in {folder}"
         tell(found)
-        ctx.exit(GateResult.VIOLATED)
+        ctx.exit(RequirementResult.VIOLATED)
     if output is not None and picked is not None:
         write_model(archive.read_tree(picked), output)
     click.echo(ARCHIVE_FORMATS[table_format](report), nl=False, err=output == STANDARD_STREAM)

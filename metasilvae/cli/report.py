@@ -33,7 +33,7 @@ from metasilvae.output.html.document import write_page
 from metasilvae.output.text.terminal import RowBar, tell
 from metasilvae.perturbations.boxes import BoxFile
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.verifier import make_query
+from metasilvae.verification.query import make_query
 
 
 @click.command(cls=PhraseCommand)

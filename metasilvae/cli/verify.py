@@ -43,11 +43,12 @@ from metasilvae.output.text.verdicts import (
 )
 from metasilvae.perturbations.boxes import Ball, BoxFile, Weighted, read_weights
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
-from metasilvae.verification.requirements import Gate, combine
+from metasilvae.verification.requirements import Requirement, combine
 from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
 from metasilvae.verification.verdicts import Outcome
-from metasilvae.verification.verifier import VerificationQuery, find_witnesses, make_query
+from metasilvae.verification.verifier import find_witnesses
 from metasilvae.verification.verifier import verify as verify_rows
 
 # Options that radii cannot be had with, by the names of their parameters, and why.
@@ -159,8 +160,8 @@ def write_verdicts(report: VerificationReport, report_format: str, path: str, is
     if path != STANDARD_STREAM and not is_stdout_taken:
         write_output(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
     elif report_format != "text" or path != STANDARD_STREAM:
-        for gate, result in report.gates:
-            tell(f"required {gate.explain(report.outcome, result)}")
+        for requirement, result in report.requirements:
+            tell(f"required {requirement.explain(report.outcome, result)}")
 
 
 @click.command(cls=PhraseCommand)
@@ -250,7 +251,7 @@ def verify(
         raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
     if counterexamples_format is not None and counterexamples is None:
         raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
-    gates = [Gate.parse(text) for text in requirements]
+    required = [Requirement.parse(text) for text in requirements]
     if attack is not None and weights is not None:
         raise click.UsageError("--attack gives each column its own radius; leave --weights out")
     inputs = [model, data, *(path for path in (attack, weights) if path is not None)]
@@ -258,7 +259,7 @@ def verify(
     if wants_radius:
         refuse_verdict_options(ctx.params)
     chosen = choose_perturbation(epsilon, perturbation, attack)
-    if chosen is None and any(gate.metric != "accuracy" for gate in gates):
+    if chosen is None and any(requirement.metric != "accuracy" for requirement in required):
         raise click.UsageError(
             "a requirement on stability or robustness needs --epsilon, --perturbation or --attack; without it all rows "
             "are stable"
@@ -296,7 +297,7 @@ def verify(
     if work.is_interrupted:
         n_decided = outcome.n_samples - outcome.counts.no_info
         tell(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided")
-    checked = [(gate, gate.check(outcome)) for gate in gates]
+    checked = [(requirement, requirement.check(outcome)) for requirement in required]
     report = VerificationReport(query, described, outcome, checked, max_print_length, note)
 
     if counterexamples is not None:
@@ -343,7 +344,7 @@ def merge(
       metasilvae merge part-*.jsonl -o verdicts.csv --require 'stability>=0.8'
       metasilvae merge radii-*.jsonl -o radii.csv
     """
-    gates = [Gate.parse(text) for text in requirements]
+    required = [Requirement.parse(text) for text in requirements]
     refuse_two_pipes(*shards)
     path = STANDARD_STREAM if output is None else output
     check_outputs([path], shards)
@@ -358,7 +359,7 @@ def merge(
     if isinstance(outcome, Radii):
         write_radii(RadiusReport(query, perturbation, outcome), report_format, path)
         return
-    checked = [(gate, gate.check(outcome)) for gate in gates]
+    checked = [(requirement, requirement.check(outcome)) for requirement in required]
     report = VerificationReport(query, perturbation, outcome, checked, max_print_length)
     write_verdicts(report, report_format, path)
     ctx.exit(combine(result for _, result in checked))

@@ -1,9 +1,6 @@
-"""Fetching one file over the network: resumed where it broke off, accepted only if its checksum is right.
+"""Data sets on the network: the list of them, and the cache that they are fetched into.
 
-What has arrived lies in a file ``NAME.part`` beside the target and outlives the process, so that the next attempt asks
-for the rest only. The target itself appears when it is complete and checked.
-
-Data sets that can be fetched: the list of them, and what is done to have one in the cache.
+A file is fetched to ``NAME.part`` beside its target and moved there when it is complete and its checksum is correct.
 """
 
 from __future__ import annotations
@@ -30,15 +27,22 @@ from metasilvae.formats.binary_files import read_images
 from metasilvae.formats.csv_files import write_csv
 from metasilvae.io.storage import CACHE_PREFIX, CACHE_SUFFIX, CACHE_VARIABLE, builtin_folder, cache_folder, open_output
 
+REGISTRY = "downloads.tsv"
+# Where files are published; a path of the registry is appended, also to the address of a mirror.
+HOMES: dict[str, tuple[str, ...]] = {
+    "collection": ("https://raw.githubusercontent.com/abstract-machine-learning/data-collection/master/",),
+    "mnist": ("https://storage.googleapis.com/cvdf-datasets/", "https://ossci-datasets.s3.amazonaws.com/"),
+    "fashion-mnist": ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/",),
+}
+SCHEMES = ("http", "https", "file")
 CHUNK = 1 << 16
-# Seconds without a byte after which a connection counts as broken.
+# Seconds without a byte after which a connection counts as broken, and how often a broken one is tried.
 TIMEOUT = 30.0
-# Connections for one file, as long as each of them brings something.
-MOST_CONNECTIONS = 8
-# Of a file whose size is not known beforehand.
+MOST_ATTEMPTS = 3
+# Limit for a file whose size is not known beforehand.
 MOST_BYTES = 1 << 30
-_RANGE_NOT_SATISFIABLE = 416
-_PARTIAL_CONTENT = 206
+# Compression that takes little longer than none.
+QUICK = 3
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class RemoteFile:
     Attributes
     ----------
     urls : tuple of str
-        Where it can be had; tried in order.
+        Addresses, tried in order.
     checksum : str
         ``sha256:HEX``, or ``git-blob:HEX`` for the name under which git keeps the file.
     size : int or None
@@ -62,173 +66,10 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Received:
-    """How far a transfer is: bytes that are here, and bytes in all if the server told."""
+    """Progress of a transfer: bytes received, and bytes in total if the server reported them."""
 
     n_bytes: int
     total: int | None
-
-
-class _BrokenConnection(TransferError):
-    """The connection ended too early; asking for the rest may help."""
-
-
-def compute_checksum(path: Path, algorithm: str) -> str:
-    """Checksum of a file in the form that `RemoteFile` has it."""
-    if algorithm == "sha256":
-        digest = hashlib.sha256()
-    elif algorithm == "git-blob":
-        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    else:
-        raise ValueError(f"no such checksum: {algorithm}")
-    with path.open("rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-    return f"{algorithm}:{digest.hexdigest()}"
-
-
-def is_intact(path: Path, checksum: str) -> bool:
-    """Whether a file is there and has the given checksum."""
-    return path.is_file() and compute_checksum(path, checksum.partition(":")[0]) == checksum
-
-
-def transfer(file: RemoteFile, target: Path) -> Iterator[Received]:
-    """Fetch a file; yield how far it is. Leaving the loop early keeps what has arrived for the next attempt.
-
-    Raises
-    ------
-    TransferError
-        None of the addresses gives the right file.
-    OutputError
-        It cannot be written.
-    """
-    part = target.with_name(target.name + ".part")
-    failures = []
-    for url in file.urls:
-        try:
-            yield from _transfer_from(url, file, part)
-        except TransferError as error:
-            failures.append(str(error))
-            continue
-        with _writing(target):
-            os.replace(part, target)
-        return
-    kept = _size_of(part)
-    hint = (
-        f"{kept} bytes are kept, the same command goes on from there" if kept else "check the network, or try --mirror"
-    )
-    raise TransferError(f"{'; '.join(failures)}; {hint}")
-
-
-def _transfer_from(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
-    is_resumed = _size_of(part) > 0
-    for connection in range(1, MOST_CONNECTIONS + 1):
-        before = _size_of(part)
-        try:
-            yield from _receive(url, file, part)
-            break
-        except _BrokenConnection:
-            if _size_of(part) <= before or connection == MOST_CONNECTIONS:
-                raise
-    if is_intact(part, file.checksum):
-        return
-    n_bytes = _size_of(part)
-    part.unlink(missing_ok=True)
-    if is_resumed:
-        # The beginning may have come from another file.
-        yield from _transfer_from(url, file, part)
-        return
-    raise TransferError(
-        f"{url}: what came ({n_bytes} bytes) is not the file expected there, its checksum is wrong; it was thrown away"
-    )
-
-
-def _receive(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
-    """Append what one connection brings to the part."""
-    start = _size_of(part)
-    if start and start == file.size:
-        return
-    if start > (MOST_BYTES if file.size is None else file.size):
-        part.unlink()
-        start = 0
-    prediction, start = _open_at(url, start)
-    with contextlib.closing(prediction):
-        length = prediction.headers.get("Content-Length", "")
-        total = start + int(length) if length.isdigit() else file.size
-        if file.size is not None and total != file.size:
-            raise TransferError(f"{url}: the server offers {total} bytes, the file expected there has {file.size}")
-        with _writing(part), part.open("ab" if start else "wb") as stream:
-            received = start
-            yield Received(received, total)
-            while piece := _read(prediction, url):
-                received += len(piece)
-                if received > (MOST_BYTES if total is None else total):
-                    raise TransferError(f"{url}: more bytes come than the server announced")
-                stream.write(piece)
-                yield Received(received, total)
-    if total is not None and received < total:
-        raise _BrokenConnection(f"{url}: the connection broke after {received} of {total} bytes")
-
-
-def _open(url: str, start: int) -> Any:
-    """The server's answer to a request for the bytes from `start` on; None if it has no such bytes."""
-    headers = {"User-Agent": f"metasilvae/{VERSION}", "Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    try:
-        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == _RANGE_NOT_SATISFIABLE and start:
-            return None
-        raise TransferError(f"{url}: the server answers {error.code} {error.reason}") from None
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise TransferError(f"{url}: cannot be reached ({getattr(reason, 'strerror', None) or reason})") from None
-
-
-def _open_at(url: str, start: int) -> tuple[Any, int]:
-    """The server's answer and the place in the file where it begins: `start` if the server can do that, else 0."""
-    prediction = _open(url, start)
-    if prediction is not None and prediction.status != _PARTIAL_CONTENT:
-        return prediction, 0
-    if prediction is not None:
-        if prediction.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            return prediction, start
-        prediction.close()
-    return _open(url, 0), 0
-
-
-def _read(prediction: Any, url: str) -> bytes:
-    try:
-        # What is there at once, so that nothing which has arrived is lost with the connection.
-        piece: bytes = prediction.read1(CHUNK)
-    except (OSError, http.client.HTTPException) as error:
-        raise _BrokenConnection(f"{url}: the connection broke ({error})") from None
-    return piece
-
-
-def _size_of(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-REGISTRY = "downloads.tsv"
-# Where files lie; a path of the registry follows, and so it does after the address of a mirror.
-HOMES: dict[str, tuple[str, ...]] = {
-    "collection": ("https://raw.githubusercontent.com/abstract-machine-learning/data-collection/master/",),
-    "mnist": ("https://storage.googleapis.com/cvdf-datasets/", "https://ossci-datasets.s3.amazonaws.com/"),
-    "fashion-mnist": ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/",),
-}
-# Compression that takes little longer than none.
-QUICK = 3
-SCHEMES = ("http", "https", "file")
 
 
 @dataclass(frozen=True)
@@ -238,9 +79,9 @@ class RemoteDataset:
     Attributes
     ----------
     epsilon : float or None
-        Size of a perturbation that the paper uses.
+        Perturbation size in the paper.
     files : dict
-        By what they hold: ``rows`` (a zip archive of one CSV file), or ``images`` and ``labels`` (IDX).
+        By content: ``rows`` (a zip archive of one CSV file), or ``images`` and ``labels`` (IDX).
     """
 
     name: str
@@ -257,12 +98,12 @@ class RemoteDataset:
 
     @property
     def path(self) -> Path:
-        """Where it is kept: as it comes, or converted."""
+        """Place in the cache, of the file as fetched or converted."""
         return cache_folder() / self.name / f"{self.split}{CACHE_SUFFIX}"
 
     @property
     def is_cached(self) -> bool:
-        """Whether it is there; an archive that is kept as it came must be intact."""
+        """Whether it is in the cache; an archive that is kept as fetched must be intact."""
         if "rows" in self.files:
             return is_intact(self.path, self.files["rows"].checksum)
         return self.path.is_file()
@@ -287,7 +128,7 @@ def list_remote_datasets(mirror: str | None = None) -> list[RemoteDataset]:
             _assemble(list(group), homes) for _, group in groupby(lines, key=lambda line: (line["name"], line["split"]))
         ]
     except (OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: the list of data sets to fetch cannot be read ({error}); install again") from None
+        raise DataError(f"{path}: the list of remote data sets cannot be read ({error}); install again") from None
 
 
 def _assemble(lines: list[dict[str, str]], homes: dict[str, tuple[str, ...]]) -> RemoteDataset:
@@ -331,13 +172,116 @@ def choose_datasets(names: tuple[str, ...], mirror: str | None = None) -> list[R
     return chosen
 
 
+def compute_checksum(path: Path, algorithm: str) -> str:
+    """Checksum of a file in the form that `RemoteFile` has it."""
+    if algorithm == "sha256":
+        digest = hashlib.sha256()
+    elif algorithm == "git-blob":
+        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    else:
+        raise ValueError(f"no such checksum: {algorithm}")
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return f"{algorithm}:{digest.hexdigest()}"
+
+
+def is_intact(path: Path, checksum: str) -> bool:
+    """Whether a file exists and has the given checksum."""
+    return path.is_file() and compute_checksum(path, checksum.partition(":")[0]) == checksum
+
+
+class _BrokenConnection(TransferError):
+    """The connection ended too early; another attempt may help."""
+
+
+def transfer(file: RemoteFile, target: Path) -> Iterator[Received]:
+    """Fetch a file and yield the progress; the target appears only when it is complete and checked.
+
+    Raises
+    ------
+    TransferError
+        None of the addresses gives the expected file.
+    OutputError
+        It cannot be written.
+    """
+    part = target.with_name(target.name + ".part")
+    failures = []
+    try:
+        for url in file.urls:
+            for attempt in range(1, MOST_ATTEMPTS + 1):
+                try:
+                    yield from _receive(url, file, part)
+                except TransferError as error:
+                    if isinstance(error, _BrokenConnection) and attempt < MOST_ATTEMPTS:
+                        continue
+                    failures.append(str(error))
+                    break
+                with _writing(target):
+                    os.replace(part, target)
+                return
+    finally:
+        part.unlink(missing_ok=True)
+    raise TransferError(f"{'; '.join(failures)}; check the network, or try --mirror")
+
+
+def _receive(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
+    """Write what one connection sends to the part, and check it."""
+    with contextlib.closing(_open(url)) as response:
+        length = response.headers.get("Content-Length", "")
+        total = int(length) if length.isdigit() else file.size
+        if file.size is not None and total != file.size:
+            raise TransferError(f"{url}: the server offers {total} bytes, the expected file has {file.size}")
+        with _writing(part), part.open("wb") as stream:
+            received = 0
+            yield Received(received, total)
+            while piece := _read(response, url):
+                received += len(piece)
+                if received > (MOST_BYTES if total is None else total):
+                    raise TransferError(f"{url}: the server sends more bytes than expected")
+                stream.write(piece)
+                yield Received(received, total)
+    if total is not None and received < total:
+        raise _BrokenConnection(f"{url}: the connection broke after {received} of {total} bytes")
+    if not is_intact(part, file.checksum):
+        raise TransferError(f"{url}: the checksum of the {received} bytes received is wrong; they were discarded")
+
+
+def _open(url: str) -> Any:
+    headers = {"User-Agent": f"metasilvae/{VERSION}", "Accept-Encoding": "identity"}
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise TransferError(f"{url}: the server answers {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise TransferError(f"{url}: cannot be reached ({getattr(reason, 'strerror', None) or reason})") from None
+
+
+def _read(response: Any, url: str) -> bytes:
+    try:
+        piece: bytes = response.read1(CHUNK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _BrokenConnection(f"{url}: the connection broke ({error})") from None
+    return piece
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
 def fetch_dataset(dataset: RemoteDataset, *, offline: bool = False, again: bool = False) -> Iterator[Received]:
-    """Have a data set in the cache; yield how far the transfer is. Nothing is fetched if it is there.
+    """Fetch a data set into the cache unless it is there, and yield the progress.
 
     Parameters
     ----------
     offline : bool
-        Do not use the network; what is not there is an error.
+        Do not use the network; a missing data set is an error.
     again : bool
         Fetch it even if it is there.
     """
@@ -357,7 +301,7 @@ def fetch_dataset(dataset: RemoteDataset, *, offline: bool = False, again: bool 
             f"{folder}: cannot be made: {error.strerror or error}; set {CACHE_VARIABLE} to another folder"
         ) from None
     with _locked(folder / ".lock"):
-        # Another process may have fetched it meanwhile.
+        # Another process may have fetched it in the meantime.
         if again or not dataset.is_cached:
             yield from _fetch_parts(dataset, folder)
 
@@ -377,7 +321,7 @@ def _fetch_parts(dataset: RemoteDataset, folder: Path) -> Iterator[Received]:
 
 
 def _pack(dataset: Dataset, path: Path) -> None:
-    """Write CSV text into a zip archive, quickly rather than small."""
+    """Write CSV text into a zip archive, with quick compression."""
     with (
         open_output(str(path)) as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=QUICK) as archive,
@@ -388,7 +332,7 @@ def _pack(dataset: Dataset, path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes out, so that two of them do not write one file; where the system knows no locks, hope."""
+    """Wait until no other process writes the folder; systems without file locks do not wait."""
     try:
         import fcntl
     except ImportError:

@@ -64,7 +64,7 @@ class DataSummary:
     oddities: list[str]
 
 
-def summarize(dataset: Dataset) -> DataSummary:
+def summarize_dataset(dataset: Dataset) -> DataSummary:
     """Collect the facts about a data set of at least one row."""
     minimum, maximum = dataset.X.min(axis=0), dataset.X.max(axis=0)
     counts = np.bincount(dataset.y, minlength=dataset.n_labels).tolist()

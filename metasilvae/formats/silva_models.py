@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ import numpy as np
 
 from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
-from metasilvae.formats import silva_models
+from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 
@@ -205,11 +205,11 @@ class _Parser:
         if is_forest:
             self.n_trees = self._read_size("number of trees")
         elif word != TREE_WORD:
-            self._refuse(silva_models.describe_first_word(word))
+            self._refuse(describe_first_word(word))
         roots = []
         for position in range(self.n_trees):
             if is_forest and (word := self._token()) != TREE_WORD:
-                self._refuse(silva_models.describe_missing_tree(word, position, self.n_trees))
+                self._refuse(describe_missing_tree(word, position, self.n_trees))
             self.tree_line = self.scan.line
             if position == 0:
                 self._read_first_header()
@@ -218,8 +218,8 @@ class _Parser:
             roots.append(self.scan.n_nodes)
             fault = self.scan.read_tree(self.n_features, len(self.labels), self.nodes, self.counts, self.scores)
             if fault != model_text.NO_FAULT:
-                header = silva_models.Header(self.tree_line, self.head_line, self.n_features, len(self.labels))
-                self._refuse(silva_models.describe_node_fault(self.scan, fault, header))
+                header = Header(self.tree_line, self.head_line, self.n_features, len(self.labels))
+                self._refuse(describe_node_fault(self.scan, fault, header))
         self._warn_of_rest(is_forest)
         n_values = self.scan.n_leaves * len(self.labels)
         has_scores = self.scan.leaf_kind == model_text.SCORES
@@ -381,11 +381,6 @@ def _format_nodes(model: Model) -> list[str]:
     for place, row in zip(leaves.tolist(), rows, strict=True):
         lines[place] = f"{word} {' '.join(row)}"
     return lines
-
-
-def shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
-    """Shortest decimals that read back to the same float64, whole numbers without ``.0``."""
-    return (text[:-2] if text.endswith(".0") else text for text in map(repr, numbers.tolist()))
 
 
 def write_model(model: Model, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -205,3 +205,8 @@ def check_size(source: str, n_rows: int, n_features: int) -> None:
             f"{describe_bytes(needed)} of memory, {describe_allowed(allowed)}; "
             "or is an index or a count in the file wrong?"
         )
+
+
+def shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
+    """Shortest decimals that read back to the same float64, whole numbers without ``.0``."""
+    return (text[:-2] if text.endswith(".0") else text for text in map(repr, numbers.tolist()))

@@ -21,7 +21,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, PerturbationError
 from metasilvae.perturbations.attack_files import AttackRules, Group, PerCent, Rule, read_attack
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
-from metasilvae.perturbations.domains import Domains
+from metasilvae.perturbations.domains import FeatureDomains
 
 FloatArray = NDArray[np.float64]
 _NUMBERED = re.compile(r"x\[(\d{1,9})\]|(\d{1,9})", re.ASCII)
@@ -37,7 +37,7 @@ class Attack:
     source : str
         Name of the file, for reports.
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
-    domains : Domains
+    domains : FeatureDomains
     groups : OneHotGroups
         Any member of a group may become the one that is 1.
     places : tuple of str
@@ -49,7 +49,7 @@ class Attack:
     radius_up: FloatArray
     minimum: FloatArray
     maximum: FloatArray
-    domains: Domains
+    domains: FeatureDomains
     groups: OneHotGroups
     places: tuple[str, ...]
 
@@ -158,7 +158,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     _warn_of_missing_ranges(rules, by_feature, dataset)
     ends = [_resolve(rule, dataset.X[:, feature]) for feature, rule in enumerate(by_feature)]
     down, up, minimum, maximum = (np.array(column, dtype=np.float64) for column in zip(*ends, strict=True))
-    domains = Domains(
+    domains = FeatureDomains(
         frozenset(feature for feature, rule in enumerate(by_feature) if rule.is_whole),
         {feature: rule.values for feature, rule in enumerate(by_feature) if rule.values is not None},
     )

@@ -23,8 +23,9 @@ from metasilvae._core.parsing.number_text import parse_number
 from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError, at_line, shorten
+from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.storage import display_name, read_source
-from metasilvae.perturbations.domains import Domains
+from metasilvae.perturbations.domains import FeatureDomains
 
 _INTERVAL = re.compile(rb"\[\s*([^\[\];\s]+)\s*;\s*([^\[\];\s]+)\s*\]")
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
@@ -146,7 +147,7 @@ class Boxes:
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
         Radii of features that take whole numbers are rounded down where they are used.
     groups : OneHotGroups
-    domains : Domains
+    domains : FeatureDomains
         What features can take. Each box ends on values that they can take, and contains one at least.
     """
 
@@ -157,7 +158,7 @@ class Boxes:
     minimum: FloatArray
     maximum: FloatArray
     groups: OneHotGroups = field(default_factory=OneHotGroups.none)
-    domains: Domains = field(default_factory=Domains)
+    domains: FeatureDomains = field(default_factory=FeatureDomains)
 
     @property
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -184,6 +185,11 @@ class Boxes:
         radius, whole = radius.copy(), sorted(self.domains.whole)
         radius[whole] = np.floor(radius[whole])
         return radius
+
+    def fingerprint(self, dataset: Dataset) -> str:
+        """A digest of the boxes of a data set's samples and of what multiples of their radii would be."""
+        centers = () if self.low_center is dataset.X else (self.low_center, self.high_center)
+        return fingerprint(*self.scale, *centers, self.groups.members, self.groups.starts, *self.domains.parts)
 
     def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box."""

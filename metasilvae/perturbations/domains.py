@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Domains:
+class FeatureDomains:
     """The values that features can take; a feature that is not named takes any.
 
     Attributes
@@ -43,10 +43,10 @@ class Domains:
         pairs = [(f, value) for f in sorted(self.listed) for value in self.listed[f]]
         return np.array(sorted(self.whole), dtype=np.float64), np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
-    def renumber(self, new: Mapping[int, int]) -> Domains:
+    def renumber(self, new: Mapping[int, int]) -> FeatureDomains:
         """The domains of some features, each under its new number."""
         listed = {new[f]: values for f, values in self.listed.items() if f in new}
-        return Domains(frozenset(new[f] for f in self.whole if f in new), listed)
+        return FeatureDomains(frozenset(new[f] for f in self.whole if f in new), listed)
 
     def holds(self, feature: int, values: FloatArray) -> NDArray[np.bool_]:
         """Whether the feature can take each of the values."""

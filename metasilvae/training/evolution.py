@@ -34,7 +34,8 @@ from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import HallOfFame, as_model, blank, count_again, plan_trees, take_trees
 from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.verification.metrics import evaluate
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verifier import verify
 
 # Samples times features that one random move may look at.
 SWEEP_BUDGET = 3e5

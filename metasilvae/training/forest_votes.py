@@ -149,7 +149,7 @@ def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
     found = votes.certainty
     stability = np.where(found.is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
     is_correct = found.is_correct & (true_labels >= 0)
-    return Outcome(votes.predictions, is_correct, stability, time.perf_counter() - start)
+    return Outcome(votes.predictions, is_correct, stability, seconds=time.perf_counter() - start)
 
 
 def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:

@@ -49,7 +49,7 @@ from metasilvae.training.population import as_model
 from metasilvae.training.provenance import as_json
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
-from metasilvae.verification.requirements import Gate
+from metasilvae.verification.requirements import Requirement
 
 # More trees than this nobody looks through.
 CAPACITY = 64
@@ -284,16 +284,18 @@ MEASURES: dict[str, Callable[[TreeMetrics, Fitness], Fraction | float]] = {
 SIZES = ("leaves",)
 
 
-def satisfies(figures: TreeMetrics, gates: Sequence[Gate]) -> bool:
-    return all(gate.accepts(getattr(figures, gate.metric)) for gate in gates)
+def satisfies(figures: TreeMetrics, requirements: Sequence[Requirement]) -> bool:
+    return all(requirement.accepts(getattr(figures, requirement.metric)) for requirement in requirements)
 
 
-def pick(all_figures: Sequence[TreeMetrics], gates: Sequence[Gate], by: str, fitness: Fitness) -> int | None:
+def pick(
+    all_figures: Sequence[TreeMetrics], requirements: Sequence[Requirement], by: str, fitness: Fitness
+) -> int | None:
     """Position of the best that satisfies all requirements, None if none does.
 
     Of equally good ones it is the more accurate, then the more stable, then the smaller, then the first.
     """
-    allowed = [position for position, figures in enumerate(all_figures) if satisfies(figures, gates)]
+    allowed = [position for position, figures in enumerate(all_figures) if satisfies(figures, requirements)]
 
     def rank(position: int) -> tuple[Any, ...]:
         figures = all_figures[position]

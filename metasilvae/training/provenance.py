@@ -19,7 +19,7 @@ import numpy as np
 
 from metasilvae._version import VERSION
 from metasilvae.dataset import Dataset
-from metasilvae.formats import fingerprints
+from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.storage import STANDARD_STREAM, read_packed
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
@@ -46,9 +46,9 @@ def describe_run(
         "data": describe_data(dataset),
         "perturbation": {
             "description": perturbation.describe(),
-            "fingerprint": fingerprints.of_boxes(perturbation.boxes(dataset), dataset),
+            "fingerprint": perturbation.boxes(dataset).fingerprint(dataset),
         },
-        "start": None if forest is None else fingerprints.of_model(forest),
+        "start": None if forest is None else forest.fingerprint,
         "options": _describe_options(options),
         "seeds": list(seeds),
     }
@@ -63,7 +63,7 @@ def fingerprint_run(run: dict[str, Any]) -> str:
     versions = {name: version for name, version in run["versions"].items() if name != "python"}
     data = {name: value for name, value in run["data"].items() if name != "file"}
     parts = [versions, data, run["perturbation"]["fingerprint"], run["start"], options, run["seeds"]]
-    return fingerprints.fingerprint((json.dumps(parts, sort_keys=True),))
+    return fingerprint((json.dumps(parts, sort_keys=True),))
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
         "rows": dataset.n_samples,
         "features": dataset.n_features,
         "classes": dataset.n_labels,
-        "fingerprint": fingerprints.of_dataset(dataset),
+        "fingerprint": dataset.fingerprint,
     }
 
 

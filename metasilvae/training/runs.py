@@ -20,8 +20,9 @@ from metasilvae.training.protocol import StopReason
 from metasilvae.training.trainers import AnyTrainer, make_trainer
 from metasilvae.verification.metrics import Evaluation, evaluate
 from metasilvae.verification.objective import Fitness
+from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Stability
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 
 @dataclass(frozen=True)

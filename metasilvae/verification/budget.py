@@ -1,24 +1,30 @@
-"""How much work a complete search may spend on one row, and why it gave up."""
+"""How much work a complete search may do, and the loop that advances a search within its budget."""
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from metasilvae._core.common.status import SearchStatus
 
 # Reasons of an undecided row.
 TIMEOUT, STEPS, INTERRUPTED = "timeout", "steps", "interrupted"
+# Between two slices of a search the clock, the number of steps and the stop event are checked.
+STEPS_PER_SLICE = 256
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent on one row.
+    """The work allowed for one row.
 
     Attributes
     ----------
     seconds : float or None
     steps : int or None
-        Boxes looked at; unlike seconds the same on every machine.
+        Boxes that the search examines; unlike seconds this is the same on every machine.
     """
 
     seconds: float | None = None
@@ -32,11 +38,11 @@ class Budget:
 
 @dataclass
 class RemainingBudget:
-    """What is left for a row."""
+    """A budget of which `steps` are spent, and all seconds since `start`; once `stop` is set, nothing is left."""
 
     budget: Budget
     stop: threading.Event
-    start: float
+    start: float = field(default_factory=time.perf_counter)
     steps: int = 0
 
     def reason(self) -> str | None:
@@ -55,3 +61,31 @@ class RemainingBudget:
         seconds = None if self.budget.seconds is None else (self.budget.seconds - (now - self.start)) / 2
         steps = None if self.budget.steps is None else max((self.budget.steps - self.steps) // 2, 1)
         return RemainingBudget(Budget(seconds, steps), self.stop, now)
+
+    def run(self, search: Any, on_slice: Callable[[], object] = lambda: None) -> tuple[SearchStatus, str | None]:
+        """Advance a search until it has a result or the budget is spent.
+
+        Parameters
+        ----------
+        search : object
+            A compiled search with ``advance(max_steps)`` and the counter ``n_steps``.
+        on_slice : function
+            Called after each slice.
+
+        Returns
+        -------
+        status : SearchStatus
+        reason : str or None
+            Why the search is undecided, if it is.
+        """
+        if self.stop.is_set():
+            return SearchStatus.UNDECIDED, INTERRUPTED
+        while True:
+            n_before = search.n_steps
+            left = STEPS_PER_SLICE if self.budget.steps is None else self.budget.steps - self.steps
+            status = SearchStatus(search.advance(min(STEPS_PER_SLICE, left)))
+            self.steps += search.n_steps - n_before
+            on_slice()
+            reason = self.reason() if status == SearchStatus.UNDECIDED else None
+            if status != SearchStatus.UNDECIDED or reason is not None:
+                return status, reason

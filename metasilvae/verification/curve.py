@@ -14,8 +14,8 @@ from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import Radii, find_radii
-from metasilvae.verification.verifier import make_query
 
 # Per cent of the rows that have this radius or a smaller one.
 QUANTILES = {"minimum": 0, "5 %": 5, "25 %": 25, "median": 50, "75 %": 75, "95 %": 95, "maximum": 100}

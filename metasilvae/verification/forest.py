@@ -1,8 +1,7 @@
-"""Deciding the rows of a forest one by one, within limits, on several threads.
+"""The rows of a forest, decided one by one by a complete search (forest_search.pyx).
 
-Each row is a complete search (forest_search.pyx). Most of them end after a few steps, so chunks of rows are
-tried together first; a longer search is run in slices, and between two of them the clock, the number of steps and the
-wish to stop are looked at.
+Most searches end after a few steps, so chunks of rows are tried together first. The rows that this leaves undecided are
+searched one at a time within their budget. Threads take the chunks in turn.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -22,130 +21,44 @@ from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
 from metasilvae.model import Model, PredictionTable
-from metasilvae.perturbations.boxes import Boxes, OneHotGroups
-from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
+from metasilvae.verification.budget import Budget, RemainingBudget
+from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Stability
 from metasilvae.voting import VOTINGS, Scores
 
 ROWS_PER_CHUNK = 64
-# Steps for each row of a chunk, then for each slice of a longer search.
+# Steps for each row of a chunk.
 QUICK_STEPS = 16
-STEPS_PER_SLICE = 256
 
 
-@dataclass(frozen=True)
-class ForestDecisions:
-    """What became of each row.
+class ForestTables:
+    """What all searches of a forest share: its thresholds, numbered by feature and size, and its scores.
 
     Attributes
     ----------
-    stability : uint8 array, shape (n_samples,)
-        Values of `Stability`.
-    is_admissible : bool array, shape (n_samples,)
-        False where no point of the box has one-hot groups.
-    leaves : int32 array, shape (n_samples, n_trees)
-        For unstable rows a leaf of each tree; where they meet, the answer is another one.
-    row_seconds : float64 array, shape (n_samples,)
-    reasons : dict
-        For undecided rows, why.
+    thresholds : float64 array
+        All distinct thresholds, by feature and size.
+    starts : int32 array, shape (n_features + 1,)
+        Where the thresholds of each feature begin.
     """
 
-    stability: NDArray[np.uint8]
-    is_admissible: NDArray[np.bool_]
-    leaves: NDArray[np.int32]
-    row_seconds: NDArray[np.float64]
-    reasons: dict[int, str]
+    def __init__(self, query: VerificationQuery, predictions: PredictionTable) -> None:
+        self._query = query
+        self.thresholds, self.starts, self._numbers = _number_thresholds(query.searched, query.dataset.n_features)
+        self._scores = VOTINGS[query.voting].score(query.searched)
+        self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
-
-def decide_rows(
-    model: Model,
-    boxes: Boxes,
-    groups: OneHotGroups,
-    voting: str,
-    predictions: PredictionTable,
-    *,
-    budget: Budget,
-    jobs: int | None = None,
-    stop: threading.Event | None = None,
-    on_rows: Callable[[int], object] = lambda count: None,
-) -> ForestDecisions:
-    """Decide for each row whether its box holds a point with another answer than the given one.
-
-    Parameters
-    ----------
-    model : Model
-        Without contradictory branches (`Model.feasible`).
-    stop : threading.Event or None
-        Once set, the rows that are left stay undecided.
-    on_rows : function
-        Called with the number of rows that were decided or given up since the last call, by any thread.
-    """
-    n_samples, n_features = boxes.low_center.shape
-    stop = threading.Event() if stop is None else stop
-    findings = ForestDecisions(
-        np.full(n_samples, Stability.UNKNOWN, dtype=np.uint8),
-        np.ones(n_samples, dtype=np.bool_),
-        np.zeros((n_samples, model.n_trees), dtype=np.int32),
-        np.zeros(n_samples),
-        {},
-    )
-    is_member = predictions.memberships(model.n_labels).astype(np.uint8)
-    scores = VOTINGS[voting].score(model)
-    tables = number_thresholds(model, n_features)
-    found = np.zeros(n_samples, dtype=np.uint8)
-    numbers = itertools.count()
-
-    def work() -> None:
-        search = forest_search.ForestSearch(
-            model.nodes, model.roots, model.max_depth, *tables, scores.units, scores.error,
-            groups.members, groups.starts, *boxes.arrays, predictions.ids, is_member, Referee(scores),
+    def make_search(self, boxes: Sequence[NDArray[np.float64]], prediction_ids: NDArray[np.int32]) -> Any:
+        """A search for other predictions than the given ones in the given boxes; each thread needs its own."""
+        model, groups = self._query.searched, self._query.groups
+        return forest_search.ForestSearch(
+            model.nodes, model.roots, model.max_depth, self.thresholds, self.starts, self._numbers,
+            self._scores.units, self._scores.error, groups.members, groups.starts, *boxes, prediction_ids,
+            self._is_member, Referee(self._scores),
         )  # fmt: skip
-        for first in map(ROWS_PER_CHUNK.__mul__, numbers):
-            if first >= n_samples:
-                return
-            last = min(first + ROWS_PER_CHUNK, n_samples)
-            if not stop.is_set():
-                start = time.perf_counter()
-                steps = QUICK_STEPS if budget.steps is None else min(QUICK_STEPS, budget.steps)
-                search.decide(first, last, steps, found, findings.leaves)
-                findings.row_seconds[first:last] = (time.perf_counter() - start) / (last - first)
-            undecided = (first + np.flatnonzero(found[first:last] == SearchStatus.UNDECIDED)).tolist()
-            on_rows(last - first - len(undecided))
-            for row in undecided:
-                _search_on(search, row, budget, stop, found, findings)
-                on_rows(1)
-
-    run_workers(work, n_samples, jobs, stop)
-    findings.stability[found == SearchStatus.ABSENT] = Stability.STABLE
-    findings.stability[found == SearchStatus.FOUND] = Stability.UNSTABLE
-    findings.is_admissible[found == SearchStatus.INADMISSIBLE] = False
-    return replace(findings, reasons=dict(sorted(findings.reasons.items())))
 
 
-def _search_on(
-    search: Any, row: int, budget: Budget, stop: threading.Event, found: NDArray[np.uint8], findings: ForestDecisions
-) -> None:
-    """Search for a row until it is decided or a limit is reached."""
-    start = time.perf_counter()
-    search.begin(row)
-    while not stop.is_set():
-        left = STEPS_PER_SLICE if budget.steps is None else budget.steps - search.n_steps
-        found[row] = search.advance(min(STEPS_PER_SLICE, left))
-        findings.row_seconds[row] = time.perf_counter() - start
-        if found[row] == SearchStatus.FOUND:
-            search.witness(findings.leaves[row])
-        if found[row] != SearchStatus.UNDECIDED:
-            return
-        if budget.steps is not None and search.n_steps >= budget.steps:
-            findings.reasons[row] = STEPS
-            return
-        if budget.seconds is not None and findings.row_seconds[row] >= budget.seconds:
-            findings.reasons[row] = TIMEOUT
-            return
-    findings.reasons[row] = INTERRUPTED
-
-
-def number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All thresholds by feature and size, where those of each feature begin, and the number of each split's own."""
     inner = np.flatnonzero(model.nodes["feature"] >= 0)
     features, thresholds = model.nodes["feature"][inner], model.nodes["threshold"][inner]
@@ -160,16 +73,91 @@ def number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.nda
 
 
 class Referee:
-    """Compares leads of one label over another as exact numbers."""
+    """Compares margins of one label over another as exact numbers."""
 
     def __init__(self, scores: Scores) -> None:
         self._exact = scores.exact
 
     def __call__(self, ahead: int, behind: int, is_strict: bool, leaves: list[list[int]]) -> list[int] | None:
-        """The best leaf of each list; None if the sum of their leads is too small."""
+        """The best leaf of each list; None if the sum of their margins is too small."""
         chosen, total = [], Fraction(0)
         for several in leaves:
-            lead, best = max((self._exact(leaf, ahead) - self._exact(leaf, behind), -leaf) for leaf in several)
+            margin, best = max((self._exact(leaf, ahead) - self._exact(leaf, behind), -leaf) for leaf in several)
             chosen.append(-best)
-            total += lead
+            total += margin
         return chosen if total > 0 or (total == 0 and not is_strict) else None
+
+
+@dataclass(frozen=True)
+class ForestDecisions:
+    """The result for each row.
+
+    Attributes
+    ----------
+    stability : uint8 array, shape (n_samples,)
+        Values of `Stability`.
+    is_admissible : bool array, shape (n_samples,)
+        False where no point of the box has one-hot groups.
+    leaves : int32 array, shape (n_samples, n_trees)
+        For unstable rows a leaf of each tree; the prediction changes where these leaves intersect.
+    row_seconds : float64 array, shape (n_samples,)
+    reasons : dict
+        For undecided rows, why.
+    """
+
+    stability: NDArray[np.uint8]
+    is_admissible: NDArray[np.bool_]
+    leaves: NDArray[np.int32]
+    row_seconds: NDArray[np.float64]
+    reasons: dict[int, str]
+
+
+def decide_rows(
+    query: VerificationQuery,
+    predictions: PredictionTable,
+    *,
+    budget: Budget,
+    jobs: int | None,
+    stop: threading.Event | None,
+    on_rows: Callable[[int], object],
+) -> ForestDecisions:
+    """Decide for each row whether its box holds a point with another prediction; see `verifier.verify`."""
+    n_samples = query.dataset.n_samples
+    stop = threading.Event() if stop is None else stop
+    found = np.full(n_samples, SearchStatus.UNDECIDED, dtype=np.uint8)
+    leaves = np.zeros((n_samples, query.model.n_trees), dtype=np.int32)
+    row_seconds = np.zeros(n_samples)
+    reasons: dict[int, str] = {}
+    tables = ForestTables(query, predictions)
+    quick_steps = QUICK_STEPS if budget.steps is None else min(QUICK_STEPS, budget.steps)
+    numbers = itertools.count()
+
+    def work() -> None:
+        search = tables.make_search(query.boxes.arrays, predictions.ids)
+        for first in map(ROWS_PER_CHUNK.__mul__, numbers):
+            if first >= n_samples:
+                return
+            last = min(first + ROWS_PER_CHUNK, n_samples)
+            if not stop.is_set():
+                start = time.perf_counter()
+                search.decide(first, last, quick_steps, found, leaves)
+                row_seconds[first:last] = (time.perf_counter() - start) / (last - first)
+            undecided = (first + np.flatnonzero(found[first:last] == SearchStatus.UNDECIDED)).tolist()
+            on_rows(last - first - len(undecided))
+            for row in undecided:
+                remaining = RemainingBudget(budget, stop)
+                search.begin(row)
+                found[row], reason = remaining.run(search)
+                if found[row] == SearchStatus.FOUND:
+                    search.witness(leaves[row])
+                if reason is not None:
+                    reasons[row] = reason
+                row_seconds[row] = time.perf_counter() - remaining.start
+                on_rows(1)
+
+    run_workers(work, n_samples, jobs, stop)
+    stability = np.full(n_samples, Stability.UNKNOWN, dtype=np.uint8)
+    stability[found == SearchStatus.ABSENT] = Stability.STABLE
+    stability[found == SearchStatus.FOUND] = Stability.UNSTABLE
+    is_admissible = found != SearchStatus.INADMISSIBLE
+    return ForestDecisions(stability, is_admissible, leaves, row_seconds, dict(sorted(reasons.items())))

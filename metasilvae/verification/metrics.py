@@ -14,8 +14,9 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import check_width, match_labels, predict
 from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.objective import Fitness
+from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import VerdictCounts
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,7 @@ def evaluate(
     """
     if not perturbations:
         predictions = classify(model, dataset, voting=voting, jobs=jobs)
-        true_labels = match_labels(model, dataset)
-        is_correct = (true_labels >= 0) & (predictions.only_label[predictions.ids] == true_labels)
-        return [Evaluation(model, dataset, int(is_correct.sum()))]
+        return [Evaluation(model, dataset, int(predictions.are_correct(match_labels(model, dataset)).sum()))]
     evaluations = []
     for perturbation in perturbations:
         if stop is not None and stop.is_set():

@@ -47,7 +47,7 @@ METRICS: dict[str, Callable[[Outcome], tuple[Fraction, Fraction]]] = {
 }
 
 
-class GateResult(enum.IntEnum):
+class RequirementResult(enum.IntEnum):
     """Result of one or several requirements; the value is the exit code of the command."""
 
     HOLDS = 0
@@ -56,7 +56,7 @@ class GateResult(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Gate:
+class Requirement:
     """One requirement."""
 
     metric: str
@@ -65,7 +65,7 @@ class Gate:
     text: str
 
     @classmethod
-    def parse(cls, text: str, sizes: Sequence[str] = ()) -> Gate:
+    def parse(cls, text: str, sizes: Sequence[str] = ()) -> Requirement:
         """A requirement on a share of the rows, or on one of the sizes, whose bound may be any number."""
         match = _SYNTAX.fullmatch(text)
         if match is None or match[1] not in (*METRICS, *sizes) or (match[4] and match[1] in sizes):
@@ -84,28 +84,28 @@ class Gate:
         """Whether the requirement holds for a known value."""
         return OPERATORS[self.comparison](Fraction(value), self.bound)
 
-    def check(self, outcome: Outcome) -> GateResult:
+    def check(self, outcome: Outcome) -> RequirementResult:
         compare = OPERATORS[self.comparison]
         lower, upper = METRICS[self.metric](outcome)
         if lower == upper:
-            return GateResult.HOLDS if compare(lower, self.bound) else GateResult.VIOLATED
+            return RequirementResult.HOLDS if compare(lower, self.bound) else RequirementResult.VIOLATED
         at_ends = {compare(lower, self.bound), compare(upper, self.bound)}
         if self.comparison == "==":
-            return GateResult.UNDECIDED if lower <= self.bound <= upper else GateResult.VIOLATED
+            return RequirementResult.UNDECIDED if lower <= self.bound <= upper else RequirementResult.VIOLATED
         if len(at_ends) == 2:
-            return GateResult.UNDECIDED
-        return GateResult.HOLDS if at_ends.pop() else GateResult.VIOLATED
+            return RequirementResult.UNDECIDED
+        return RequirementResult.HOLDS if at_ends.pop() else RequirementResult.VIOLATED
 
-    def explain(self, outcome: Outcome, result: GateResult) -> str:
+    def explain(self, outcome: Outcome, result: RequirementResult) -> str:
         lower, upper = METRICS[self.metric](outcome)
         found = f"{float(lower):.6g}" if lower == upper else f"between {float(lower):.6g} and {float(upper):.6g}"
         return f"{self.text}: {result.name.lower()} ({self.metric} is {found})"
 
 
-def combine(results: Iterable[GateResult]) -> GateResult:
+def combine(results: Iterable[RequirementResult]) -> RequirementResult:
     """One violated requirement decides; else one undecided one does."""
     seen = set(results)
-    for result in (GateResult.VIOLATED, GateResult.UNDECIDED):
+    for result in (RequirementResult.VIOLATED, RequirementResult.UNDECIDED):
         if result in seen:
             return result
-    return GateResult.HOLDS
+    return RequirementResult.HOLDS

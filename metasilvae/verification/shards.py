@@ -15,9 +15,9 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
-from metasilvae.formats.fingerprints import of_boxes, of_dataset, of_model
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.model import LabelSet, PredictionTable
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import Radii
-from metasilvae.verification.verdicts import Outcome, Stability, Verdict
-from metasilvae.verification.verifier import VerificationQuery, verify
+from metasilvae.verification.verdicts import Outcome, Verdict
+from metasilvae.verification.verifier import verify
 
 T = TypeVar("T")
 _SYNTAX = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
@@ -140,11 +140,8 @@ def _join(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome | Radii])
         ids.append(np.array(own_numbers, dtype=np.int32)[outcome.predictions.ids])
         reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
     predictions = PredictionTable(tuple(numbers), _place(rows, ids))
-    arrays = {
-        each.name: _place(rows, [getattr(outcome, each.name) for outcome in outcomes])
-        for each in fields(outcomes[0])
-        if isinstance(getattr(outcomes[0], each.name), np.ndarray)
-    }
+    names = outcomes[0].array_names
+    arrays = {name: _place(rows, [getattr(outcome, name) for outcome in outcomes]) for name in names}
     seconds = sum(outcome.seconds for outcome in outcomes)
     return {"predictions": predictions, "seconds": seconds, "reasons": dict(sorted(reasons.items())), **arrays}
 
@@ -157,14 +154,7 @@ def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.
     return whole
 
 
-# Stability of each verdict.
-_STABILITY = {
-    Verdict.ROBUST.word: Stability.STABLE,
-    Verdict.FRAGILE.word: Stability.UNSTABLE,
-    Verdict.VULNERABLE.word: Stability.STABLE,
-    Verdict.BROKEN.word: Stability.UNSTABLE,
-    Verdict.NO_INFO.word: Stability.UNKNOWN,
-}
+_STABILITY = {verdict.word: verdict.stability for verdict in Verdict}
 # Formats that hold all that is needed to join them.
 MERGEABLE_FORMATS = ("jsonl", "json")
 _MOST_LISTED = 8
@@ -173,23 +163,6 @@ VERDICTS, RADII = "verdicts", "radii"
 _MOST = 2**53
 _ROW_KINDS = {"row": int, "label": str, "prediction": list}
 _SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
-
-
-class ModelFacts(Protocol):
-    """What reports say of a model."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def is_forest(self) -> bool: ...
-    @property
-    def n_trees(self) -> int: ...
-    @property
-    def n_leaves(self) -> int: ...
-    @property
-    def max_depth(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -234,9 +207,9 @@ class ShardNote:
             shard.count,
             dataset.n_samples,
             dataset.n_features,
-            of_model(model),
-            of_dataset(dataset),
-            of_boxes(replace(query.boxes, groups=query.groups), dataset),
+            model.fingerprint,
+            dataset.fingerprint,
+            replace(query.boxes, groups=query.groups).fingerprint(dataset),
             limits,
             model.is_forest,
             model.n_trees,
@@ -392,7 +365,9 @@ def _reasons_of(shard: ShardFile) -> dict[int, str]:
 
 def _outcome_of(shard: ShardFile, place: dict[str, int]) -> Outcome:
     stability = np.array([_STABILITY[row["verdict"]] for row in shard.rows], dtype=np.uint8)
-    return Outcome(*_predictions_of(shard, place), stability, shard.summary["seconds"], _reasons_of(shard))
+    return Outcome(
+        *_predictions_of(shard, place), stability, seconds=shard.summary["seconds"], reasons=_reasons_of(shard)
+    )
 
 
 def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
@@ -401,7 +376,9 @@ def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
 
     lower = numbers(row["radius"] for row in shard.rows)
     upper = numbers(row.get("at_most", row["radius"]) for row in shard.rows)
-    return Radii(*_predictions_of(shard, place), lower, upper, shard.summary["seconds"], _reasons_of(shard))
+    return Radii(
+        *_predictions_of(shard, place), lower, upper, seconds=shard.summary["seconds"], reasons=_reasons_of(shard)
+    )
 
 
 def _check_fit(shards: Sequence[ShardFile]) -> None:

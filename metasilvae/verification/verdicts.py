@@ -1,4 +1,4 @@
-"""What a verification found out, row by row and in total."""
+"""Results of a verification, row by row and in total."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import enum
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.common.status import Stability
 from metasilvae.model import PredictionTable
+
+R = TypeVar("R", bound="RowResults")
 
 
 class Verdict(enum.IntEnum):
@@ -26,6 +29,31 @@ class Verdict(enum.IntEnum):
     @property
     def word(self) -> str:
         return self.name.replace("_", "-")
+
+    @property
+    def meaning(self) -> str:
+        """The verdict in words, for reports."""
+        return _MEANINGS[self]
+
+    @property
+    def stability(self) -> Stability:
+        return _STABILITY[self]
+
+
+_MEANINGS = {
+    Verdict.ROBUST: "correct, no perturbation changes the prediction",
+    Verdict.FRAGILE: "correct, some perturbation changes the prediction",
+    Verdict.VULNERABLE: "consistently wrong (stable, incorrect)",
+    Verdict.BROKEN: "wrong, some perturbation changes the prediction",
+    Verdict.NO_INFO: "not decided within the budget",
+}
+_STABILITY = {
+    Verdict.ROBUST: Stability.STABLE,
+    Verdict.FRAGILE: Stability.UNSTABLE,
+    Verdict.VULNERABLE: Stability.STABLE,
+    Verdict.BROKEN: Stability.UNSTABLE,
+    Verdict.NO_INFO: Stability.UNKNOWN,
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +81,7 @@ class VerdictCounts:
 
     @property
     def robustness(self) -> Fraction:
+        """Robust accuracy (certified)."""
         return Fraction(self.robust, self.size)
 
     def as_dict(self) -> dict[str, int]:
@@ -60,49 +89,61 @@ class VerdictCounts:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Result of verifying one model on one data set under one perturbation.
+class RowResults:
+    """What verdicts and certified radii have in common.
 
     Attributes
     ----------
-    answers : AnswerTable
-        Answer for each unperturbed row.
+    predictions : PredictionTable
+        Prediction for each unperturbed row.
     is_correct : bool array, shape (n_samples,)
-        Whether the answer is the true label and nothing else.
-    stability : uint8 array, shape (n_samples,)
-        Values of `Stability`.
+        Whether the prediction is the true label and nothing else.
     seconds : float
         Time of the analysis.
     reasons : dict
-        For undecided rows, why.
+        For rows without a definite result, why.
     witness_leaves : int32 array, shape (n_samples, n_trees), or None
-        For unstable rows of a forest, a leaf of each tree; where they meet, the answer is another one.
-    row_seconds : float64 array, shape (n_samples,), or None
-        Time of each row, where rows are decided one by one.
+        For rows of a forest whose prediction can change, a leaf of each tree; the prediction changes where these
+        leaves intersect.
     """
 
     predictions: PredictionTable
     is_correct: NDArray[np.bool_]
-    stability: NDArray[np.uint8]
-    seconds: float
-    reasons: dict[int, str] = field(default_factory=dict)
-    witness_leaves: NDArray[np.int32] | None = None
-    row_seconds: NDArray[np.float64] | None = None
+    seconds: float = field(default=0.0, kw_only=True)
+    reasons: dict[int, str] = field(default_factory=dict, kw_only=True)
+    witness_leaves: NDArray[np.int32] | None = field(default=None, kw_only=True)
 
     @property
     def n_samples(self) -> int:
         return len(self.is_correct)
 
-    def subset(self, rows: NDArray[np.intp]) -> Outcome:
-        """What was found out about some rows."""
-        arrays = {
-            each.name: getattr(self, each.name)[rows]
-            for each in fields(self)
-            if isinstance(getattr(self, each.name), np.ndarray)
-        }
+    def subset(self: R, rows: NDArray[np.intp]) -> R:
+        """The results for some rows."""
+        arrays = {name: getattr(self, name)[rows] for name in self.array_names}
         predictions = PredictionTable(self.predictions.sets, self.predictions.ids[rows])
         reasons = {item: self.reasons[row] for item, row in enumerate(rows.tolist()) if row in self.reasons}
         return replace(self, predictions=predictions, reasons=reasons, **arrays)
+
+    @property
+    def array_names(self) -> list[str]:
+        """Fields that hold one item for each row."""
+        return [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]
+
+
+@dataclass(frozen=True)
+class Outcome(RowResults):
+    """Result of verifying one model on one data set under one perturbation.
+
+    Attributes
+    ----------
+    stability : uint8 array, shape (n_samples,)
+        Values of `Stability`.
+    row_seconds : float64 array, shape (n_samples,), or None
+        Time of each row, where rows are decided one by one.
+    """
+
+    stability: NDArray[np.uint8]
+    row_seconds: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     @cached_property
     def verdicts(self) -> NDArray[np.uint8]:

@@ -31,7 +31,8 @@ from metasilvae.training.options import forest_options_for, options_for
 from metasilvae.training.tuning import make_trainer
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verifier import verify
 
 Sources = dict[str, str]
 

@@ -19,7 +19,7 @@ from support.command import FOREST, HARD_FOREST, TREE, run, write
 from support.oracles import LARGEST, classify, elect, make_model, models, random_model
 
 from metasilvae.analysis import difference
-from metasilvae.analysis.difference import Domain, ModelDifference, Result, compare
+from metasilvae.analysis.difference import DifferenceStatus, InputBox, ModelDifference, compare_models
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees
@@ -42,7 +42,7 @@ def values_that_matter(trees: tuple[Model, ...], feature: int, lower: float, upp
     return sorted(value for value in values if lower <= value <= upper)
 
 
-def check_regions(first: Model, second: Model, domain: Domain, difference: ModelDifference) -> None:
+def check_regions(first: Model, second: Model, domain: InputBox, difference: ModelDifference) -> None:
     assert difference.n_regions == len(difference.regions)
     n_different = 0
     columns = [
@@ -59,7 +59,7 @@ def check_regions(first: Model, second: Model, domain: Domain, difference: Model
         assert len(homes) == (predictions[0] != predictions[1])
         if homes:
             assert (frozenset(homes[0].first), frozenset(homes[0].second)) == predictions
-    assert (difference.result is Result.EQUAL) == (n_different == 0)
+    assert (difference.result is DifferenceStatus.EQUAL) == (n_different == 0)
 
 
 @settings(max_examples=300)
@@ -68,32 +68,32 @@ def test_regions_are_exactly_where_predictions_differ(data: st.DataObject) -> No
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     first, second = (random_model(rng, max_splits=8, n_features=2) for _ in range(2))
     bounds = data.draw(st.sampled_from([(-math.inf, math.inf), (-1, 1), (0, math.inf), (0.5, 0.5)]))
-    domain = Domain.between(*bounds, 2)
-    check_regions(first, second, domain, compare(first, second, domain, max_regions=1000))
+    domain = InputBox.between(*bounds, 2)
+    check_regions(first, second, domain, compare_models(first, second, domain, max_regions=1000))
 
 
 @settings(max_examples=200)
 @given(single_trees)
 def test_a_model_does_not_differ_from_itself(tree: Model) -> None:
-    difference = compare(tree, tree)
-    assert (difference.result, difference.n_regions, difference.regions) == (Result.EQUAL, 0, [])
+    difference = compare_models(tree, tree)
+    assert (difference.result, difference.n_regions, difference.regions) == (DifferenceStatus.EQUAL, 0, [])
 
 
 def test_labels_are_compared_by_name() -> None:
     first = make_model([(0, 1.0, [1, 0], [0, 1])], labels=("a", "b"))
     second = make_model([(0, 1.0, [0, 0, 2], [0, 3, 0])], labels=("c", "b", "a"))
-    assert compare(first, second).result is Result.EQUAL
+    assert compare_models(first, second).result is DifferenceStatus.EQUAL
     tied = make_model([(0, 1.0, [0, 2, 2], [0, 3, 0])], labels=("c", "b", "a"))
-    (region,) = compare(first, tied).regions
+    (region,) = compare_models(first, tied).regions
     assert (region.first, region.second) == (("a",), ("b", "a"))
     assert region.upper.tolist() == [1.0, LARGEST]
 
 
 def test_regions_are_counted_beyond_those_shown() -> None:
     first = make_model([(0, 0.0, (1, 0.0, [1, 0], [0, 1]), (1, 0.0, [0, 1], [1, 0]))])
-    difference = compare(first, make_model([[1, 1]]), max_regions=1)
+    difference = compare_models(first, make_model([[1, 1]]), max_regions=1)
     assert (difference.n_regions, len(difference.regions)) == (4, 1)
-    assert compare(first, make_model([[1, 1]]), max_regions=0).n_regions == 4
+    assert compare_models(first, make_model([[1, 1]]), max_regions=0).n_regions == 4
 
 
 @pytest.mark.parametrize("voting", ["max", "average"])
@@ -104,18 +104,18 @@ def test_forests_are_proved_equal_tree_by_tree(voting: str) -> None:
         labels = max((tree.labels for tree in trees), key=len)
         trees = [tree for tree in trees if tree.labels == labels]
         forest = join_trees([*trees, trees[0]])
-        assert compare(forest, forest, voting=voting).result is Result.EQUAL
+        assert compare_models(forest, forest, voting=voting).result is DifferenceStatus.EQUAL
         other = join_trees([trees[0], *trees[::-1]])
-        found = compare(forest, other, voting=voting)
+        found = compare_models(forest, other, voting=voting)
         for region in found.regions:
             predictions = [predict(model, region.point[None], voting) for model in (forest, other)]
             sets = [table.sets[table.ids[0]] for table in predictions]
             assert sets[0] != sets[1]
-        if found.result is Result.DIFFERENT:
+        if found.result is DifferenceStatus.DIFFERENT:
             assert found.regions
 
 
-def differs_somewhere(first: Model, second: Model, domain: Domain, votings: tuple[str, str]) -> bool:
+def differs_somewhere(first: Model, second: Model, domain: InputBox, votings: tuple[str, str]) -> bool:
     """By trying out a point of every joint cell."""
     columns = [
         values_that_matter((first, second), f, domain.lower[f], domain.upper[f]) for f in range(first.n_features)
@@ -126,10 +126,11 @@ def differs_somewhere(first: Model, second: Model, domain: Domain, votings: tupl
     )
 
 
-def check_forests(first: Model, second: Model, domain: Domain, voting: str | None) -> Result:
+def check_forests(first: Model, second: Model, domain: InputBox, voting: str | None) -> DifferenceStatus:
     votings = choose_voting(first, voting), choose_voting(second, voting)
-    found = compare(first, second, domain, voting=voting)
-    assert found.result is (Result.DIFFERENT if differs_somewhere(first, second, domain, votings) else Result.EQUAL)
+    found = compare_models(first, second, domain, voting=voting)
+    is_different = differs_somewhere(first, second, domain, votings)
+    assert found.result is (DifferenceStatus.DIFFERENT if is_different else DifferenceStatus.EQUAL)
     for region in found.regions:
         predictions = [
             named(model, elect(model, region.point.tolist(), each))
@@ -147,7 +148,7 @@ def test_the_search_in_forests_agrees_with_all_cells(voting: str, monkeypatch: p
     """Forests that are unrelated, in another order, with a tree twice, and with one leaf changed."""
     monkeypatch.setattr(difference, "TRIED_REGIONS", 0)
     rng = random.Random(6)
-    seen: dict[Result, int] = dict.fromkeys(Result, 0)
+    seen: dict[DifferenceStatus, int] = dict.fromkeys(DifferenceStatus, 0)
     for number in range(160):
         first = random_model(rng, rng.randint(1, 3), 4)
         trees = [first.tree(position) for position in range(first.n_trees)]
@@ -160,10 +161,10 @@ def test_the_search_in_forests_agrees_with_all_cells(voting: str, monkeypatch: p
             values = first.leaf_values.copy()
             values[rng.randrange(len(values))] = rng.choice([[1] * first.n_labels, values[0]])
             second = replace(first, leaf_values=values)
-        domain = Domain.between(*rng.choice([(-math.inf, math.inf), (-1.0, 1.0)]), 2)
+        domain = InputBox.between(*rng.choice([(-math.inf, math.inf), (-1.0, 1.0)]), 2)
         seen[check_forests(first, second, domain, voting)] += 1
-    assert seen[Result.UNDECIDED] == 0
-    assert min(seen[Result.EQUAL], seen[Result.DIFFERENT]) > 30
+    assert seen[DifferenceStatus.UNDECIDED] == 0
+    assert min(seen[DifferenceStatus.EQUAL], seen[DifferenceStatus.DIFFERENT]) > 30
 
 
 @settings(max_examples=70)
@@ -172,7 +173,7 @@ def test_the_search_agrees_with_all_cells_for_every_kind_of_leaves(data: st.Data
     first, second = (data.draw(models(max_trees=3, max_splits=3, max_features=2)) for _ in range(2))
     assume(first.n_features == second.n_features)
     assume(max(first.n_trees, second.n_trees) > 1)
-    check_forests(first, second, Domain.everything(first.n_features), None)
+    check_forests(first, second, InputBox.everything(first.n_features), None)
 
 
 def test_the_search_ends_at_its_limits() -> None:
@@ -182,15 +183,15 @@ def test_the_search_ends_at_its_limits() -> None:
         trees += [(feature, 0.5, [1, 0], [0, 1]), (feature, 0.5, [0, 1], [1, 0])]
     first, second = make_model(trees, 16), make_model([[1, 0]], 16)
     assert first.n_trees != second.n_trees
-    found = compare(first, second, budget=Budget(steps=100))
-    assert (found.result, found.reason, found.regions) == (Result.UNDECIDED, "steps", [])
-    assert compare(first, second, budget=Budget(seconds=1e-9)).reason == "timeout"
+    found = compare_models(first, second, budget=Budget(steps=100))
+    assert (found.result, found.reason, found.regions) == (DifferenceStatus.UNDECIDED, "steps", [])
+    assert compare_models(first, second, budget=Budget(seconds=1e-9)).reason == "timeout"
     stop = threading.Event()
     stop.set()
-    assert compare(first, second, stop=stop).reason == "interrupted"
+    assert compare_models(first, second, stop=stop).reason == "interrupted"
     shares: list[float] = []
     small = make_model(trees[:9], 16)
-    assert compare(small, second, on_share=shares.append).result is Result.EQUAL
+    assert compare_models(small, second, on_share=shares.append).result is DifferenceStatus.EQUAL
     assert shares[-1] == 1
 
 
@@ -203,17 +204,17 @@ def test_shared_trees_make_no_work() -> None:
     whole = make_model([[1, 0]], 8, trees[0].labels)
     shuffled = [split, *trees]
     rng.shuffle(shuffled)
-    found = compare(join_trees([*trees, whole]), join_trees(shuffled), budget=Budget(steps=100))
-    assert found.result is Result.EQUAL
+    found = compare_models(join_trees([*trees, whole]), join_trees(shuffled), budget=Budget(steps=100))
+    assert found.result is DifferenceStatus.EQUAL
 
 
 def test_leaves_of_forests_are_compared_by_what_they_contribute() -> None:
     forest = make_model([(0, 1.0, [1, 0], [0, 1]), [2, 1]])
     same_predictions = make_model([(0, 1.0, [3, 1], [1, 5]), [9, 1]])
     same_shares = make_model([(0, 1.0, [7, 0], [0, 3]), [6, 3]])
-    assert compare(forest, same_predictions, voting="max").result is Result.EQUAL
-    assert compare(forest, same_predictions, voting="average").result is not Result.EQUAL
-    assert compare(forest, same_shares, voting="average").result is Result.EQUAL
+    assert compare_models(forest, same_predictions, voting="max").result is DifferenceStatus.EQUAL
+    assert compare_models(forest, same_predictions, voting="average").result is not DifferenceStatus.EQUAL
+    assert compare_models(forest, same_shares, voting="average").result is DifferenceStatus.EQUAL
 
 
 def test_samples_decide_before_a_search() -> None:
@@ -221,22 +222,22 @@ def test_samples_decide_before_a_search() -> None:
     samples = np.array([[0.0, 0.0], [3.0, 0.0]])
     stop = threading.Event()
     stop.set()
-    found = compare(forest, tree, samples=samples, stop=stop)
-    assert found.result is Result.DIFFERENT
+    found = compare_models(forest, tree, samples=samples, stop=stop)
+    assert found.result is DifferenceStatus.DIFFERENT
     assert [3.0, 0.0] in [region.point.tolist() for region in found.regions]
-    assert compare(forest, tree, Domain.between(0, 0.5, 2), samples=samples).result is Result.EQUAL
+    assert compare_models(forest, tree, InputBox.between(0, 0.5, 2), samples=samples).result is DifferenceStatus.EQUAL
 
 
 def test_domains() -> None:
     dataset = Dataset(np.array([[0.0, 5.0], [2.0, 3.0]]), np.zeros(2, dtype=np.int32), ("a",), source="d.csv")
-    domain = Domain.around(dataset, 0.5)
+    domain = InputBox.around(dataset, 0.5)
     assert (domain.lower.tolist(), domain.upper.tolist()) == ([-0.5, 2.5], [2.5, 5.5])
     with pytest.raises(RequestError, match="is empty"):
-        Domain.between(1, 0, 2)
+        InputBox.between(1, 0, 2)
     with pytest.raises(DataError, match="no rows"):
-        Domain.around(Dataset(np.empty((0, 2)), np.empty(0, dtype=np.int32), ()))
+        InputBox.around(Dataset(np.empty((0, 2)), np.empty(0, dtype=np.int32), ()))
     with pytest.raises(ModelError, match="only models of the same features"):
-        compare(make_model([[1, 0]], 1), make_model([[1, 0]], 2))
+        compare_models(make_model([[1, 0]], 1), make_model([[1, 0]], 2))
 
 
 def test_command(tree: str, rows: str, tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_command_at_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "undecided, the number of steps was reached (--max-steps): no sample with different answers" in text
     document = json.loads(run(*words, "--max-steps", 1, "--format", "json", code=4).stdout)
     assert (document["result"], document["reason"]) == ("undecided", "steps")
-    monkeypatch.setattr("metasilvae.analysis.difference.STEPS_PER_SLICE", 1)
+    monkeypatch.setattr("metasilvae.verification.budget.STEPS_PER_SLICE", 1)
     assert "(--time-limit)" in run(*words, "--time-limit", 1e-9, code=4).stdout
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     signals = iter([signal.SIGINT])

@@ -22,8 +22,8 @@ from metasilvae.analysis.explanation import explain, find_smallest_hitting_set
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_radii
-from metasilvae.verification.verifier import make_query
 
 
 @settings(max_examples=300)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.command import TREE, run, write
 from support.oracles import LARGEST, classify, leaf_of, make_model, models, nest, prediction_of, random_model
 
-from metasilvae.analysis.difference import Domain, Result, compare
+from metasilvae.analysis.difference import DifferenceStatus, InputBox, compare_models
 from metasilvae.analysis.simplification import simplify
 from metasilvae.model import LeafKind, Model
 from metasilvae.prediction import predict
@@ -26,7 +26,7 @@ def values_that_matter(model: Model, feature: int, lower: float, upper: float) -
     return sorted(value for value in values if lower <= value <= upper)
 
 
-def points_that_matter(model: Model, domain: Domain) -> list[tuple[float, ...]]:
+def points_that_matter(model: Model, domain: InputBox) -> list[tuple[float, ...]]:
     columns = [values_that_matter(model, f, domain.lower[f], domain.upper[f]) for f in range(model.n_features)]
     return list(itertools.product(*columns))
 
@@ -38,12 +38,12 @@ domains = st.sampled_from([(-math.inf, math.inf), (-1.0, 1.0), (0.0, math.inf), 
 @given(st.integers(0, 2**32), domains)
 def test_trees_prediction_the_same_in_the_domain(seed: int, bounds: tuple[float, float]) -> None:
     tree = random_model(random.Random(seed), max_splits=12)
-    domain = Domain.between(*bounds, 2)
+    domain = InputBox.between(*bounds, 2)
     simple = simplify(tree, domain)
     assert simple.n_leaves <= tree.n_leaves
     for point in points_that_matter(tree, domain):
         assert classify(simple, point) == classify(tree, point)
-    assert compare(tree, simple, domain).result is Result.EQUAL
+    assert compare_models(tree, simple, domain).result is DifferenceStatus.EQUAL
     again = simplify(simple, domain)
     assert again.n_nodes == simple.n_nodes
     # No test is left that one could do without: each has a sample on either side that needs it.
@@ -58,7 +58,7 @@ def test_forests_vote_the_same(model: Model, voting: str) -> None:
     if model.leaf_kind is LeafKind.SCORES:
         voting = "softargmax"
     simple = simplify(model, voting=voting)
-    assert compare(model, simple, voting=voting).result is Result.EQUAL
+    assert compare_models(model, simple, voting=voting).result is DifferenceStatus.EQUAL
     rng = random.Random(0)
     columns = [values_that_matter(model, f, -LARGEST, LARGEST) for f in range(model.n_features)]
     X = np.array([[rng.choice(column) for column in columns] for _ in range(50)])
@@ -91,8 +91,8 @@ def test_what_is_dropped(before: tuple, after: tuple | list) -> None:
 
 def test_what_lies_outside_the_domain_is_dropped() -> None:
     tree = make_model([(0, 1.0, (1, 0.0, [1, 0], [0, 1]), [0, 1])])
-    assert nest(simplify(tree, Domain.between(-1, 1, 2))) == (1, 0.0, [1, 0], [0, 1])
-    assert nest(simplify(tree, Domain.between(1, 2, 2))) == [0, 2]
+    assert nest(simplify(tree, InputBox.between(-1, 1, 2))) == (1, 0.0, [1, 0], [0, 1])
+    assert nest(simplify(tree, InputBox.between(1, 2, 2))) == [0, 2]
 
 
 def test_forests_keep_what_their_voting_looks_at() -> None:

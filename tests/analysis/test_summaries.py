@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from support.oracles import make_model
 
-from metasilvae.analysis.summaries import Spread, label_entropy, summarize
+from metasilvae.analysis.summaries import Spread, label_entropy, summarize_model
 from metasilvae.cli import main
 from metasilvae.formats.silva_models import write_model
 from metasilvae.model import LeafKind, Model
@@ -174,4 +174,4 @@ def test_quartiles_are_elements(n):
 
 def test_entropy_of_one_label_is_zero():
     assert label_entropy(np.array([[3.0]]), np.array([3.0])).tolist() == [0.0]
-    assert summarize(make_model([[3]], 1, "a")).entropy.maximum == 0.0
+    assert summarize_model(make_model([[3]], 1, "a")).entropy.maximum == 0.0

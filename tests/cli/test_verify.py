@@ -386,8 +386,8 @@ class TestForests:
         assert "undecided" in run(*words, "text", "--require", "stability>=0.5", code=4).stdout
 
     def test_fractions_of_a_second(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("QUICK_STEPS", "STEPS_PER_SLICE"):
-            monkeypatch.setattr(f"metasilvae.verification.forest.{name}", 1)
+        for name in ("forest.QUICK_STEPS", "budget.STEPS_PER_SLICE"):
+            monkeypatch.setattr(f"metasilvae.verification.{name}", 1)
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
         report = run("verify", forest, rows, "--epsilon", 0.6, "--sample-timeout", 1e-9, "--format", "text").stdout
         assert "not decided: 3 timeout\n" in report

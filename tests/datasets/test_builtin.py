@@ -12,7 +12,8 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model, read_model
 from metasilvae.io.storage import builtin_folder
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verifier import verify
 
 SHIPPED = list_builtin_datasets()
 

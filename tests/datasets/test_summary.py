@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.summary import find_duplicates, summarize
+from metasilvae.datasets.summary import find_duplicates, summarize_dataset
 
 
 @settings(max_examples=500, deadline=None)
@@ -32,7 +32,7 @@ def test_duplicates_against_all_pairs(rows: list[tuple[int, float, float]]) -> N
 def test_summary() -> None:
     X = np.array([[1.0, 5], [2, 5], [1, 5]])
     dataset = Dataset(X, np.array([0, 1, 1], np.int32), ("a", "b, c"), ("u", "v"), line_of_row=np.array([2, 3, 5]))
-    summary = summarize(dataset)
+    summary = summarize_dataset(dataset)
     assert (summary.n_samples, summary.n_features) == (3, 2)
     assert summary.class_counts == {"a": 1, "b, c": 2}
     assert summary.minimum.tolist() == [1, 5]
@@ -49,13 +49,13 @@ def test_summary() -> None:
 
 def test_oddities_of_labels() -> None:
     one = Dataset(np.array([[0.5], [1]]), np.zeros(2, np.int32), ("x" * 32,))
-    assert summarize(one).oddities == [
+    assert summarize_dataset(one).oddities == [
         f"every row has the label '{'x' * 32}'; a classifier needs two classes",
         f"silva's model format cannot hold 1 of the labels: '{'x' * 32}' is longer than 31 bytes",
     ]
-    assert not summarize(one).is_whole
+    assert not summarize_dataset(one).is_whole
     many = Dataset(np.arange(30.0).reshape(-1, 1), np.arange(30, dtype=np.int32), tuple(map(str, range(30))))
-    assert summarize(many).oddities[0].startswith("30 different labels in 30 rows")
+    assert summarize_dataset(many).oddities[0].startswith("30 different labels in 30 rows")
 
 
 def test_negative_zero_equals_zero() -> None:

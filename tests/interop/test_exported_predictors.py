@@ -23,7 +23,7 @@ from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import write_model
 from metasilvae.interop.exports import PREDICTOR_EXPORTERS
 from metasilvae.interop.exports.leaves import whole_weights
-from metasilvae.interop.imports import compare, import_estimator, import_file
+from metasilvae.interop.imports import compare_with_library, import_estimator, import_file
 from metasilvae.interop.imports.comparison import rows_beside_thresholds
 from metasilvae.model import LeafKind, Model
 from metasilvae.prediction import predict
@@ -284,7 +284,7 @@ def test_onnx_comes_back(target: str, tmp_path: Path) -> None:
         imported = import_file(str(tmp_path / "model.onnx"))
         assert imported.model.labels == model.labels
         assert imported.model.n_nodes == model.n_nodes
-        compare(imported)
+        compare_with_library(imported)
 
 
 def test_onnx_refusals() -> None:
@@ -324,12 +324,12 @@ def test_scikit_learn_comes_back() -> None:
     for model in SAMPLES[:4]:
         fitted = load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "average"))
         imported = import_estimator(fitted)
-        compare(imported)
+        compare_with_library(imported)
         X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
         assert predictions(imported.model, X, "average") == predictions(model, X, "average")
     for model in SAMPLES[4:]:
         imported = import_estimator(load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "softargmax")))
-        compare(imported)
+        compare_with_library(imported)
         if model.n_labels > 2:
             X = np.clip(rows_for(model), -3e38, 3e38).astype(np.float32)
             assert predictions(imported.model, X, "softargmax") == predictions(model, X, "softargmax")
@@ -372,7 +372,7 @@ def test_skops(tmp_path: Path) -> None:
         content = PREDICTOR_EXPORTERS["skops"](model, None, voting)
         assert isinstance(content, bytes)
         (tmp_path / "model.skops").write_bytes(content)
-        compare(import_file(str(tmp_path / "model.skops")))
+        compare_with_library(import_file(str(tmp_path / "model.skops")))
 
 
 # The command

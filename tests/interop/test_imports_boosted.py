@@ -17,7 +17,7 @@ from support.command import run, write
 
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.silva_models import read_model, same_model
-from metasilvae.interop.imports import ImportOptions, compare, import_file, import_object
+from metasilvae.interop.imports import ImportOptions, compare_with_library, import_file, import_object
 from metasilvae.interop.imports.documents import load_ubjson
 from metasilvae.interop.imports.lightgbm import TINY
 from metasilvae.model import Model
@@ -70,8 +70,8 @@ def train_xgboost(n_labels: int = 3, rounds: int = 5, **parameters: Any) -> Any:
 def test_xgboost(n_labels: int, parameters: dict[str, Any], form: str, tmp_path: Path) -> None:
     booster = train_xgboost(n_labels, **parameters)
     imported = import_text(tmp_path, bytes(booster.save_raw(form)))
-    comparison = compare(imported, make_data(n_labels)[0])
-    assert comparison.judge.startswith("XGBoost ")
+    comparison = compare_with_library(imported, make_data(n_labels)[0])
+    assert comparison.library.startswith("XGBoost ")
     assert comparison.n_rounded == 0
     splits = imported.model.n_nodes - imported.model.n_leaves
     assert comparison.n_thresholds == 8 * splits > 0
@@ -97,7 +97,7 @@ def test_xgboost_stops_where_its_classifier_does(tmp_path: Path) -> None:
     assert fitted.best_iteration + 1 < len(fitted.get_booster().get_dump()) // 3
     with pytest.warns(MetasilvaeWarning, match="only these are imported, as XGBClassifier uses them"):
         imported = import_object(fitted)
-    compare(imported, X)
+    compare_with_library(imported, X)
     found = predictions(imported.model, X)
     assert all(str(label) in labels for label, labels in zip(fitted.predict(X), found, strict=True))
 
@@ -237,8 +237,8 @@ def test_lightgbm(n_labels: int, parameters: dict[str, Any], tmp_path: Path) -> 
         warnings.simplefilter("ignore")
         booster = train_lightgbm(n_labels, **parameters)
     imported = import_text(tmp_path, booster.model_to_string())
-    comparison = compare(imported, make_data(n_labels)[0])
-    assert comparison.judge.startswith("LightGBM ")
+    comparison = compare_with_library(imported, make_data(n_labels)[0])
+    assert comparison.library.startswith("LightGBM ")
     assert comparison.n_rounded == 0
     assert comparison.n_thresholds > 0
 
@@ -252,7 +252,7 @@ def test_lightgbm_takes_tiny_numbers_for_zero(tmp_path: Path) -> None:
     assert (thresholds == TINY).any()
     tiny = np.array([TINY, -TINY, np.nextafter(TINY, 1), np.nextafter(-TINY, -1), 1e-40, -1e-40, 0.0, 1e-300])
     rows = np.repeat(tiny[:, None], 5, axis=1)
-    compare(imported, rows)
+    compare_with_library(imported, rows)
 
 
 @pytest.mark.parametrize("threshold", [-1.0, -TINY, -1e-40, 0.0, 1e-40, TINY, 1.0])
@@ -267,7 +267,7 @@ def test_lightgbm_with_zero_as_missing(threshold: float, kind: int, goes_left: b
         with pytest.raises(ModelError, match="zero_as_missing"):
             import_text(tmp_path, text)
     else:
-        compare(import_text(tmp_path, text), np.repeat(np.array(rows)[:, None], 5, axis=1))
+        compare_with_library(import_text(tmp_path, text), np.repeat(np.array(rows)[:, None], 5, axis=1))
 
 
 def test_lightgbm_refusals(tmp_path: Path) -> None:
@@ -340,8 +340,8 @@ def catboost_text(fitted: Any, tmp_path: Path) -> str:
 )
 def test_catboost(n_labels: int, parameters: dict[str, Any], tmp_path: Path) -> None:
     imported = import_text(tmp_path, catboost_text(train_catboost(n_labels, **parameters), tmp_path))
-    comparison = compare(imported, make_data(n_labels)[0])
-    assert comparison.judge.startswith("CatBoost ")
+    comparison = compare_with_library(imported, make_data(n_labels)[0])
+    assert comparison.library.startswith("CatBoost ")
     assert comparison.n_rounded == 0
     assert comparison.n_thresholds > 0
 
@@ -350,7 +350,7 @@ def test_catboost_with_a_scale(tmp_path: Path) -> None:
     fitted = train_catboost(2)
     fitted.set_scale_and_bias(0.75, -0.125)
     imported = import_text(tmp_path, catboost_text(fitted, tmp_path))
-    compare(imported, make_data(2)[0])
+    compare_with_library(imported, make_data(2)[0])
 
 
 def test_catboost_refusals(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_broken_files_of_catboost(path: str, value: Any, message: str, tmp_path:
 @pytest.mark.parametrize("train", [train_xgboost, train_lightgbm, train_catboost])
 def test_objects(train: Callable[..., Any]) -> None:
     imported = import_object(train(3))
-    compare(imported, make_data(3)[0])
+    compare_with_library(imported, make_data(3)[0])
 
 
 def test_classifiers_keep_their_class_names() -> None:

@@ -17,7 +17,7 @@ from support.boosted_models import CATBOOST, LIGHTGBM, xgboost_document
 
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import format_model, parse_model, same_model
-from metasilvae.interop.imports import Imported, ImportOptions, compare, import_file, import_object
+from metasilvae.interop.imports import Imported, ImportOptions, compare_with_library, import_file, import_object
 from metasilvae.interop.imports.catboost import read_catboost
 from metasilvae.interop.imports.documents import load_ubjson
 from metasilvae.interop.imports.lightgbm import read_lightgbm
@@ -213,6 +213,6 @@ def test_the_part_that_is_compared_is_told() -> None:
     X = np.arange(40.0).reshape(20, 2)
     fitted = sklearn.DecisionTreeClassifier().fit(X, np.arange(20) % 3)
     shares: list[float] = []
-    compare(import_object(fitted), X, on_share=shares.append)
+    compare_with_library(import_object(fitted), X, on_share=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1

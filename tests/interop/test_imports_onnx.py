@@ -11,7 +11,7 @@ import pytest
 from support.command import run, write
 
 from metasilvae.errors import ModelError
-from metasilvae.interop.imports import Imported, compare, import_file
+from metasilvae.interop.imports import Imported, compare_with_library, import_file
 from metasilvae.model import Model
 from metasilvae.prediction import predict
 
@@ -87,7 +87,7 @@ def test_every_comparison(mode: str, is_double: bool, labels: dict[str, Any], tm
     content = make_onnx(is_double, nodes_modes=[mode, "LEAF", "LEAF"], **labels)
     imported = import_bytes(tmp_path, content)
     X = np.array([[0, 0.3], [0, np.float32(0.3)], [0, np.nextafter(0.3, 1)], [0, np.nextafter(0.3, 0)]])
-    comparison = compare(imported, X)
+    comparison = compare_with_library(imported, X)
     assert comparison.n_rounded == comparison.n_ties == 0
     assert comparison.n_thresholds == (4 if is_double else 8)
 
@@ -122,7 +122,7 @@ def test_every_comparison(mode: str, is_double: bool, labels: dict[str, Any], tm
 )
 def test_what_onnxruntime_predictions(changes: dict[str, Any], tmp_path: Path) -> None:
     imported = import_bytes(tmp_path, make_onnx(**changes))
-    assert compare(imported, np.array([[0.0, 0.0], [1.0, 1.0]])).n_rounded == 0
+    assert compare_with_library(imported, np.array([[0.0, 0.0], [1.0, 1.0]])).n_rounded == 0
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_trees_that_are_too_deep_for_onnxruntime(threshold: float | None, tmp_pa
 def test_deep_trees_that_onnxruntime_takes(tmp_path: Path) -> None:
     imported = import_bytes(tmp_path, make_onnx(**chain(1000)))
     assert imported.n_levels == imported.model.max_depth == 1000
-    comparison = compare(imported)
+    comparison = compare_with_library(imported)
     assert comparison is not None
     assert comparison.n_splits == comparison.n_all_splits == 1000
 
@@ -225,4 +225,4 @@ def test_from_skl2onnx(n_labels: int, tmp_path: Path) -> None:
     X, y = make_classification(100, 5, n_informative=4, n_redundant=0, n_classes=n_labels, random_state=0)
     for estimator in (RandomForestClassifier(5, random_state=0), GradientBoostingClassifier(n_estimators=5)):
         content = skl2onnx.to_onnx(estimator.fit(X, y), X[:1].astype(np.float32)).SerializeToString()
-        compare(import_bytes(tmp_path, content), X)
+        compare_with_library(import_bytes(tmp_path, content), X)

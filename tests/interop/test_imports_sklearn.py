@@ -14,7 +14,7 @@ from support.command import run, write
 
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import read_model, same_model
-from metasilvae.interop.imports import ImportOptions, compare, comparison, import_estimator, import_object
+from metasilvae.interop.imports import ImportOptions, compare_with_library, comparison, import_estimator, import_object
 from metasilvae.interop.imports.comparison import rows_beside_thresholds
 from metasilvae.model import LeafKind
 from metasilvae.prediction import predict
@@ -64,7 +64,7 @@ def predictions(model: Any, X: np.ndarray, voting: str) -> list[set[str]]:
 def test_the_predictions_are_equal(estimator: Any, n_labels: int) -> None:
     fitted, X, _ = fit(estimator, n_labels)
     imported = import_estimator(fitted)
-    comparison = compare(imported, X)
+    comparison = compare_with_library(imported, X)
     assert comparison.n_data == len(X)
     per_split = 4 if isinstance(estimator, HistGradientBoostingClassifier) else 8
     assert comparison.n_thresholds == per_split * (imported.model.n_nodes - imported.model.n_leaves)
@@ -97,14 +97,14 @@ def test_leaves_hold_counts_whose_shares_are_the_librarys(estimator: Any) -> Non
     scores = import_estimator(fitted, ImportOptions(leaves="scores"))
     assert scores.model.leaf_kind is LeafKind.SCORES
     assert scores.voting == "softargmax"
-    compare(scores)
+    compare_with_library(scores)
 
 
 def test_weighted_samples_become_scores() -> None:
     fitted, X, _ = fit(DecisionTreeClassifier(max_depth=3, class_weight={0: 0.3, 1: 1.7, 2: 1.1}))
     imported = import_estimator(fitted)
     assert imported.model.leaf_kind is LeafKind.SCORES
-    compare(imported, X)
+    compare_with_library(imported, X)
     with pytest.raises(ModelError, match="no whole numbers of samples; use --leaves scores"):
         import_estimator(fitted, ImportOptions(leaves="counts"))
 
@@ -112,14 +112,14 @@ def test_weighted_samples_become_scores() -> None:
 @pytest.mark.parametrize("init", ["zero", None])
 def test_boosting_starts_from_its_base_scores(init: Any) -> None:
     fitted, X, _ = fit(GradientBoostingClassifier(n_estimators=3, init=init, random_state=0))
-    compare(import_estimator(fitted), X)
+    compare_with_library(import_estimator(fitted), X)
 
 
 def test_missing_values_in_training_do_not_matter() -> None:
     X, y = make_data()
     X[::7, 0] = np.nan
     for estimator in (DecisionTreeClassifier(max_depth=4), HistGradientBoostingClassifier(max_iter=3)):
-        comparison = compare(import_estimator(estimator.fit(X, y)))
+        comparison = compare_with_library(import_estimator(estimator.fit(X, y)))
         assert comparison.n_rounded == 0
 
 
@@ -127,7 +127,7 @@ def test_labels() -> None:
     X, y = make_data(2)
     names = import_estimator(DecisionTreeClassifier(max_depth=1).fit(X, np.array(["no", "yes"])[y]))
     assert names.model.labels == ("no", "yes")
-    compare(names)
+    compare_with_library(names)
     whole = import_estimator(DecisionTreeClassifier(max_depth=1).fit(X, y + 1.0)).model
     assert whole.labels == ("1", "2")
     fitted = DecisionTreeClassifier(max_depth=1).fit(X, np.array(["a b", "c,d"])[y])
@@ -171,12 +171,12 @@ def test_the_comparison_finds_every_changed_threshold() -> None:
             before = imported.model.nodes["threshold"][node]
             imported.model.nodes["threshold"][node] = np.nextafter(before, direction)
             with pytest.raises(ModelError, match="the import is not equal to its source: for a row beside a threshold"):
-                compare(imported)
+                compare_with_library(imported)
             imported.model.nodes["threshold"][node] = before
-    compare(imported)
+    compare_with_library(imported)
     imported.model.leaf_values[0] += 1
     with pytest.raises(ModelError, match="not equal to its source"):
-        compare(imported, X)
+        compare_with_library(imported, X)
 
 
 def test_rows_beside_thresholds_reach_their_splits() -> None:
@@ -199,7 +199,7 @@ def test_of_very_deep_trees_some_thresholds_are_compared(tmp_path: Path, monkeyp
     n_splits = imported.model.n_nodes - imported.model.n_leaves
     monkeypatch.setattr(comparison, "_USUAL_DEPTH", 0)
     monkeypatch.setattr(comparison, "_MOST_STEPS", 8 * 20)
-    some = compare(imported)
+    some = compare_with_library(imported)
     assert some is not None
     assert 0 < some.n_splits < some.n_all_splits == n_splits
     assert some.n_thresholds == 8 * some.n_splits

@@ -32,7 +32,8 @@ from metasilvae.output.plots.regions import MOST_ENTRIES, Panel, choose_features
 from metasilvae.output.plots.slices import Plane, slice_model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verifier import verify
 
 IRIS = ("builtin:iris/tree.silva", "builtin:iris/test")
 

@@ -22,8 +22,8 @@ from metasilvae.output.html.document import write_page
 from metasilvae.output.html.markup import element, embed_json, join
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_radii
-from metasilvae.verification.verifier import make_query
 
 IRIS, IRIS_SETS = "builtin:iris/tree.silva", ["builtin:iris/train", "builtin:iris/test"]
 

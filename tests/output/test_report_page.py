@@ -22,7 +22,7 @@ from metasilvae.output.html import threat_model
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.document import write_page
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.verification.verifier import make_query
+from metasilvae.verification.query import make_query
 
 IRIS, IRIS_SETS = "builtin:iris/tree.silva", ["builtin:iris/train", "builtin:iris/test"]
 

@@ -33,7 +33,7 @@ COUNTS = {
 
 
 def test_json() -> None:
-    document = json.loads(render("json", report_of(gates=("stability>=0.5",))))
+    document = json.loads(render("json", report_of(requirements=("stability>=0.5",))))
     assert document.pop("rows") == expected_rows()
     assert document == {
         "model": "m.silva",
@@ -66,7 +66,7 @@ def test_csv() -> None:
 
 
 def test_text() -> None:
-    assert render("text", report_of(gates=("accuracy>=60%", "stability>=0.5"))) == (
+    assert render("text", report_of(requirements=("accuracy>=60%", "stability>=0.5"))) == (
         "model         m.silva (tree, 1 leaf, depth 0)\n"
         "data          d.csv (5 rows, 1 features)\n"
         "perturbation  l_inf 0.5\n"

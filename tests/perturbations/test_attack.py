@@ -17,9 +17,10 @@ from metasilvae.model import Model
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import options_for
 from metasilvae.training.population import as_model
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability
-from metasilvae.verification.verifier import find_witnesses, make_query, verify
+from metasilvae.verification.verifier import find_witnesses, verify
 
 
 def stable_rows(case: Case, model: Model) -> list[bool]:

@@ -12,7 +12,7 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.output.html.content import PageContent
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.verification.verifier import make_query
+from metasilvae.verification.query import make_query
 from support.command import run
 
 VOID = {"meta", "input", "br"}

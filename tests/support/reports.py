@@ -10,9 +10,9 @@ from metasilvae.dataset import Dataset
 from metasilvae.model import PredictionTable
 from metasilvae.output.text.verdicts import VerificationReport
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.verification.requirements import Gate
+from metasilvae.verification.query import make_query
+from metasilvae.verification.requirements import Requirement
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import make_query
 from support.oracles import make_model
 
 LABELS = ("a", 'b"', "ü;c")
@@ -28,7 +28,7 @@ FOUND = [
 ]
 
 
-def report_of(repeat: int = 1, seconds: float = 0.25, gates: tuple[str, ...] = ()) -> VerificationReport:
+def report_of(repeat: int = 1, seconds: float = 0.25, requirements: tuple[str, ...] = ()) -> VerificationReport:
     found = FOUND * repeat
     model = make_model([[1, 0, 0]], 1, LABELS, source="m.silva")
     labels = np.array([label for label, *_ in found], dtype=np.int32)
@@ -41,10 +41,10 @@ def report_of(repeat: int = 1, seconds: float = 0.25, gates: tuple[str, ...] = (
         predictions,
         np.array([prediction == (label,) for label, prediction, _, _ in found]),
         np.array([stability for _, _, stability, _ in found], dtype=np.uint8),
-        seconds,
-        {row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
+        seconds=seconds,
+        reasons={row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
     )
-    checked = [(gate, gate.check(outcome)) for gate in map(Gate.parse, gates)]
+    checked = [(requirement, requirement.check(outcome)) for requirement in map(Requirement.parse, requirements)]
     return VerificationReport(make_query(model, dataset, Ball(0.5)), "l_inf 0.5", outcome, checked)
 
 

@@ -10,7 +10,8 @@ from metasilvae._core.training.evolution import Individual, Objective, TrainingS
 from metasilvae.dataset import Dataset
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import Boxes
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verifier import verify
 
 WEIGHTS = [(0.9, 0.1, 0.0), (1.0, 0.0, 0.0), (0.5, 0.25, 0.25), (0.0, 0.0, 1.0), (1.0, 1.0, -0.5)]
 

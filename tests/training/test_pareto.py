@@ -18,8 +18,9 @@ from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.pareto import MEASURES, SIZES, Archive, TreeCollector, TreeMetrics, measure, pick
 from metasilvae.training.tuning import TunedTrainer, make_trainer
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
-from metasilvae.verification.requirements import Gate
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.query import make_query
+from metasilvae.verification.requirements import Requirement
+from metasilvae.verification.verifier import verify
 
 SHORT = {"generations": 5, "leaf_penalty": 0.0, "min_samples_leaf": 2, "population": 8, "initial_population": 8}
 ROWS = 12
@@ -233,14 +234,14 @@ def test_the_pick_is_the_best_of_those_allowed(
     offered: list[TreeMetrics], wanted: list[tuple[str, str]], bound: int, by: str
 ) -> None:
     fitness = Fitness(correct=0.5, robust=0.5)
-    gates, allowed = [], list(range(len(offered)))
+    requirements, allowed = [], list(range(len(offered)))
     for metric, comparison in wanted:
         number = Fraction(bound) if metric == "leaves" else Fraction(bound, 4)
-        gates.append(Gate.parse(f"{metric} {comparison} {float(number)}", SIZES))
+        requirements.append(Requirement.parse(f"{metric} {comparison} {float(number)}", SIZES))
         values = [getattr(figures, metric) for figures in offered]
         holds = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b}[comparison]
         allowed = [place for place in allowed if holds(values[place], number)]
-    picked = pick(offered, gates, by, fitness)
+    picked = pick(offered, requirements, by, fitness)
     if not allowed:
         assert picked is None
         return

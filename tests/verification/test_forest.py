@@ -27,8 +27,9 @@ from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball, Enlarged, Perturbation
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.verdicts import Stability, Verdict
-from metasilvae.verification.verifier import VerificationQuery, find_witnesses, make_query, verify
+from metasilvae.verification.verifier import find_witnesses, verify
 
 radii = st.one_of(st.sampled_from([0.0, 1.0, 0.5, 5e-324, 1e-9, 1e9, 1e300]), st.floats(0, 4))
 
@@ -197,7 +198,7 @@ def test_threads_do_not_change_the_result() -> None:
 
 def test_a_time_limit_leaves_rows_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metasilvae.verification.forest.QUICK_STEPS", 1)
-    monkeypatch.setattr("metasilvae.verification.forest.STEPS_PER_SLICE", 1)
+    monkeypatch.setattr("metasilvae.verification.budget.STEPS_PER_SLICE", 1)
     outcome = verify(hard_query(), budget=Budget(seconds=1e-9))
     assert set(outcome.reasons.values()) == {TIMEOUT}
     assert outcome.counts.no_info == len(outcome.reasons) > 0

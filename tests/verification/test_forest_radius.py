@@ -17,9 +17,10 @@ from metasilvae.dataset import Dataset
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbations.boxes import Ball, Enlarged, Perturbation, Weighted
 from metasilvae.verification.budget import INTERRUPTED, STEPS, Budget
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability
-from metasilvae.verification.verifier import VerificationQuery, make_query, verify
+from metasilvae.verification.verifier import verify
 
 
 def data_of(rows: list[list[float]], model: Model) -> Dataset:

@@ -20,9 +20,10 @@ from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, BoxFile, Enlarged, Perturbation, Weighted
 from metasilvae.verification.curve import Curve, choose_quantile
+from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 single_trees = models(max_trees=1, max_splits=8)
 weights = st.one_of(st.just(1.0), st.sampled_from([0.0, 0.5, 3.0, 1e-300, 1e300, 5e-324]), st.floats(0, 10))

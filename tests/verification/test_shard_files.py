@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.command import run, write
 from support.reports import without_times
 
-from metasilvae.formats.fingerprints import fingerprint
+from metasilvae.io.fingerprints import fingerprint
 from metasilvae.model import PredictionTable
 from metasilvae.verification.shards import Shard, join_outcomes
 from metasilvae.verification.verdicts import Outcome
@@ -34,9 +34,9 @@ def test_merged_shards_are_the_report_of_one_run(
 ) -> None:
     options = ["--epsilon", "0.1"]
     paths = verify_shards(tree, rows, tmp_path, *options, suffix=suffix)
-    gates = ["--require", "accuracy>=0.1"]
-    whole = run("verify", tree, rows, *options, *gates, "--format", report_format)
-    merged = run("merge", *reversed(paths), *gates, "--format", report_format)
+    requirements = ["--require", "accuracy>=0.1"]
+    whole = run("verify", tree, rows, *options, *requirements, "--format", report_format)
+    merged = run("merge", *reversed(paths), *requirements, "--format", report_format)
     assert without_times(merged.stdout, report_format) == without_times(whole.stdout, report_format)
     assert merged.stderr == whole.stderr
 
@@ -165,7 +165,8 @@ def test_outcomes_in_pieces_are_joined_in_order(predictions: list[tuple[int, ...
         ids = np.array([sets.index(predictions[row]) for row in rows], dtype=np.int32)
         numbers = np.array(rows)
         reasons = {position: f"row {row}" for position, row in enumerate(rows) if row % 3 == 2}
-        return Outcome(PredictionTable(sets, ids), numbers % 2 == 0, (numbers % 3).astype(np.uint8), 0.5, reasons)
+        stability = (numbers % 3).astype(np.uint8)
+        return Outcome(PredictionTable(sets, ids), numbers % 2 == 0, stability, seconds=0.5, reasons=reasons)
 
     rows = [Shard(number, count).take_rows(len(predictions)) for number in range(1, count + 1)]
     joined = join_outcomes(rows, [outcome_of(part.tolist()) for part in rows])

@@ -26,8 +26,9 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError, PerturbationError
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Stability, Verdict
-from metasilvae.verification.verifier import find_witnesses, make_query, verify
+from metasilvae.verification.verifier import find_witnesses, verify
 
 
 def representatives(tree: Model, feature: int, lower: float, upper: float) -> list[float]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from metasilvae.formats.silva_models import shortest_decimals
+from metasilvae.formats.text import shortest_decimals
 from metasilvae.interop.exports.leaves import name_features, name_prediction, name_values
 from metasilvae.model import LeafKind, Model
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metasilvae.errors import ModelError
-from metasilvae.interop.imports.comparison import LibraryComparison, compare
+from metasilvae.interop.imports.comparison import LibraryComparison, compare_with_library
 from metasilvae.interop.imports.files import detect_kind, is_packed_by_us
 from metasilvae.interop.imports.imported import Imported, ImportOptions
 from metasilvae.interop.imports.scikit_learn import import_estimator
@@ -54,7 +54,7 @@ __all__ = [
     "Imported",
     "LibraryComparison",
     "ModelError",
-    "compare",
+    "compare_with_library",
     "import_estimator",
     "import_file",
     "import_object",

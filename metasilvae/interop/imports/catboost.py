@@ -21,7 +21,7 @@ from metasilvae.interop.imports.imported import (
     FLOAT64_ROUNDING,
     Imported,
     ImportOptions,
-    Judge,
+    LibraryPredictor,
     choose_labels,
     name_classes,
 )
@@ -61,7 +61,7 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
     trees += [_tree_nodes(tree, columns, scale, n_columns) for tree in oblivious]
     model = build_model(trees, LeafKind.SCORES, int(columns.max()) + 1, labels, True, name)
     origin = f"CatBoost, {loss}, {len(oblivious)} trees"
-    return Imported(model, "softargmax", origin, lambda: _make_judge(content, name), EXTRA)
+    return Imported(model, "softargmax", origin, lambda: _load_predictor(content, name), EXTRA)
 
 
 def _feature_columns(features: Document) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_colu
     return Nodes(features, thresholds, left, left + 1, scores)
 
 
-def _make_judge(content: bytes, name: str) -> Judge | None:
+def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     catboost = find_library("catboost")
     if catboost is None:
         return None
@@ -144,4 +144,4 @@ def _make_judge(content: bytes, name: str) -> Judge | None:
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(model.predict(X, prediction_type="RawFormulaVal", thread_count=1))
 
-    return Judge(f"CatBoost {catboost.__version__}", prediction, score, FLOAT64_ROUNDING)
+    return LibraryPredictor(f"CatBoost {catboost.__version__}", prediction, score, FLOAT64_ROUNDING)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
-from metasilvae.interop.imports.imported import Imported, Judge
+from metasilvae.interop.imports.imported import Imported, LibraryPredictor
 from metasilvae.interop.thresholds import next_float32, next_number, round_down
 from metasilvae.model import LeafKind, Model
 from metasilvae.prediction import find_leaves
@@ -48,7 +48,7 @@ class LibraryComparison:
         Rows on which the library answers another label because its sums are rounded.
     """
 
-    judge: str
+    library: str
     n_data: int
     n_random: int
     n_thresholds: int
@@ -62,7 +62,7 @@ class LibraryComparison:
         return self.n_data + self.n_random + self.n_thresholds
 
 
-def compare(
+def compare_with_library(
     imported: Imported,
     X: NDArray[np.float64] | None = None,
     seed: int = 0,
@@ -79,49 +79,49 @@ def compare(
     on_share : function
         Called with the part of the rows that is compared, from 0 to 1.
     """
-    model, judge = imported.model, None if imported.is_too_deep else imported.find_judge()
-    if judge is None:
+    model, library = imported.model, None if imported.is_too_deep else imported.load_predictor()
+    if library is None:
         return None
     if X is not None and X.shape[1] != model.n_features:
         raise ModelError(f"the data have {X.shape[1]} features, {model.source} has {model.n_features}")
     rng = np.random.default_rng(seed)
     sizes = {"data": 0, "random": 0, "thresholds": 0}
     n_ties = n_rounded = 0
-    n_sides = 8 if judge.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
+    n_sides = 8 if library.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
     splits = _choose_splits(model, _MOST_STEPS // n_sides, rng)
     n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * len(splits)
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
         ("random", random_rows(model, RANDOM_ROWS, rng)),
-        ("thresholds", rows_beside_thresholds(model, rng, X, judge.is_float32, splits)),
+        ("thresholds", rows_beside_thresholds(model, rng, X, library.is_float32, splits)),
     ]
     for part, pieces in parts:
         for piece in pieces:
             if part != "data":
-                np.clip(piece, -judge.largest, judge.largest, out=piece)
+                np.clip(piece, -library.largest, library.largest, out=piece)
             # Libraries add huge values up to see whether all are finite.
             with np.errstate(over="ignore", invalid="ignore"):
-                ties, rounded = _compare_rows(imported, judge, np.ascontiguousarray(piece), part)
+                ties, rounded = _compare_rows(imported, library, np.ascontiguousarray(piece), part)
             sizes[part] += len(piece)
             n_ties += ties
             n_rounded += rounded
             on_share(sum(sizes.values()) / n_all)
     n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
-    return LibraryComparison(judge.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
+    return LibraryComparison(library.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
 
 
-def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part: str) -> tuple[int, int]:
+def _compare_rows(imported: Imported, library: LibraryPredictor, X: NDArray[np.float64], part: str) -> tuple[int, int]:
     """How many answers are ties, and how many differ by rounding; any other difference is an error."""
     model = imported.model
     leaves = find_leaves(model, X)
     try:
-        theirs = judge.prediction(X)
-        scores = None if judge.score is None else judge.score(X)
+        theirs = library.prediction(X)
+        scores = None if library.score is None else library.score(X)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"{model.source}: {judge.name} refuses a {_PARTS[part]}: {reason}") from None
+        raise ModelError(f"{model.source}: {library.name} refuses a {_PARTS[part]}: {reason}") from None
     rows = np.arange(len(X))
-    sums, slack = _sum_scores(model, leaves, judge.rounding)
+    sums, slack = _sum_scores(model, leaves, library.rounding)
     is_best = sums == sums.max(axis=1, keepdims=True)
     # Exact sums only where rounding could hide the winner.
     is_close = (sums >= sums.max(axis=1, keepdims=True) - slack[:, None]).sum(axis=1) > 1
@@ -130,14 +130,14 @@ def _compare_rows(imported: Imported, judge: Judge, X: NDArray[np.float64], part
         distance = np.abs(scores - sums).max(axis=1)
         if not (distance <= slack).all():
             _refuse(imported, X, part, int(np.argmax(~(distance <= slack))), "the scores of its labels differ")
-    is_predictioned = is_best[rows, theirs]
+    is_predicted = is_best[rows, theirs]
     gap = sums.max(axis=1) - sums[rows, theirs]
-    is_wrong = ~is_predictioned & ~(gap <= slack)
+    is_wrong = ~is_predicted & ~(gap <= slack)
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         ours = " or ".join(model.labels[label] for label in np.flatnonzero(is_best[row]))
-        _refuse(imported, X, part, row, f"the import answers {ours}, {judge.name} answers {model.labels[theirs[row]]}")
-    return int((is_predictioned & (is_best.sum(axis=1) > 1)).sum()), int((~is_predictioned).sum())
+        _refuse(imported, X, part, row, f"the import predicts {ours}, {library.name} {model.labels[theirs[row]]}")
+    return int((is_predicted & (is_best.sum(axis=1) > 1)).sum()), int((~is_predicted).sum())
 
 
 def _refuse(imported: Imported, X: NDArray[np.float64], part: str, row: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What an import gives: a model, and the library it came from as the judge of it.
+"""What an import gives: a model, and the library it came from as the library of it.
 
 What the labels of an imported model are called.
 """
@@ -22,7 +22,7 @@ MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True)
-class Judge:
+class LibraryPredictor:
     """The source library, asked for its own answers.
 
     Attributes
@@ -62,10 +62,10 @@ class Imported:
         How the library counts its trees; one of `metasilvae.voting.VOTINGS`.
     origin : str
         What the source is, for reports.
-    find_judge : callable
+    load_predictor : callable
         Loads the library and gives it the same source; None if it is not installed.
     extra : str
-        What to install for a judge.
+        What to install for a library.
     n_levels : int
         Splits above the deepest leaf as the library sees them, if it walks trees by recursion; 0 if it does not.
     """
@@ -73,7 +73,7 @@ class Imported:
     model: Model
     voting: str
     origin: str
-    find_judge: Callable[[], Judge | None]
+    load_predictor: Callable[[], LibraryPredictor | None]
     extra: str
     n_levels: int = 0
 

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from metasilvae.errors import ModelError, at_line, shorten
 from metasilvae.extras import find_library
 from metasilvae.interop.imports.builder import Nodes, build_model, place_scores, spread_scores
-from metasilvae.interop.imports.imported import FLOAT64_ROUNDING, Imported, ImportOptions, Judge, choose_labels
+from metasilvae.interop.imports.imported import (
+    FLOAT64_ROUNDING,
+    Imported,
+    ImportOptions,
+    LibraryPredictor,
+    choose_labels,
+)
 from metasilvae.interop.thresholds import fold_tiny_values
 from metasilvae.model import LeafKind
 
@@ -93,7 +99,7 @@ def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported
     model = build_model(trees, LeafKind.SCORES, head.integer("max_feature_idx") + 1, labels, True, name)
     # Random forests of LightGBM answer the mean; its largest label, or its sign, is that of the sum.
     origin = f"LightGBM, {objective}, {len(blocks)} trees"
-    return Imported(model, "softargmax", origin, lambda: _make_judge(content, name), EXTRA)
+    return Imported(model, "softargmax", origin, lambda: _load_predictor(content, name), EXTRA)
 
 
 def _split_blocks(content: bytes, name: str) -> tuple[_Block, list[_Block]]:
@@ -158,7 +164,7 @@ def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str)
     return folded
 
 
-def _make_judge(content: bytes, name: str) -> Judge | None:
+def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     lightgbm = find_library("lightgbm")
     if lightgbm is None:
         return None
@@ -174,4 +180,4 @@ def _make_judge(content: bytes, name: str) -> Judge | None:
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
 
-    return Judge(f"LightGBM {lightgbm.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32=False)
+    return LibraryPredictor(f"LightGBM {lightgbm.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32=False)

@@ -22,7 +22,7 @@ from metasilvae.interop.imports.imported import (
     MOST_LEVELS,
     Imported,
     ImportOptions,
-    Judge,
+    LibraryPredictor,
     choose_labels,
 )
 from metasilvae.interop.thresholds import fold_at_most, fold_below, keep_below
@@ -64,7 +64,7 @@ def read_onnx(content: bytes, name: str, options: ImportOptions) -> Imported:
         model,
         "softargmax",
         origin,
-        lambda: _make_judge(content, ensemble.labels, is_double, name),
+        lambda: _load_predictor(content, ensemble.labels, is_double, name),
         EXTRA,
         count_levels(trees, MOST_LEVELS),
     )
@@ -239,7 +239,7 @@ def _place_weights(
     return weights, start
 
 
-def _make_judge(content: bytes, labels: list[str], is_double: bool, name: str) -> Judge | None:
+def _load_predictor(content: bytes, labels: list[str], is_double: bool, name: str) -> LibraryPredictor | None:
     runtime = find_library("onnxruntime")
     if runtime is None:
         return None
@@ -258,4 +258,4 @@ def _make_judge(content: bytes, labels: list[str], is_double: bool, name: str) -
         return np.array([position[str(label)] for label in np.asarray(found).reshape(-1).tolist()], dtype=np.int64)
 
     rounding = FLOAT64_ROUNDING if is_double else FLOAT32_ROUNDING
-    return Judge(f"onnxruntime {runtime.__version__}", prediction, None, rounding, not is_double)
+    return LibraryPredictor(f"onnxruntime {runtime.__version__}", prediction, None, rounding, not is_double)

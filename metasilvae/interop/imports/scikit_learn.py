@@ -27,7 +27,7 @@ from metasilvae.interop.imports.imported import (
     FLOAT64_ROUNDING,
     Imported,
     ImportOptions,
-    Judge,
+    LibraryPredictor,
     choose_labels,
     name_classes,
 )
@@ -79,7 +79,7 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
         leaf_kind, voting = LeafKind.COUNTS, "average"
     model = build_model(nodes, leaf_kind, int(estimator.n_features_in_), labels, kind in FORESTS, source)
     return Imported(
-        model, voting, f"{kind} of scikit-learn", lambda: _make_judge(estimator, estimator.predict_proba), EXTRA
+        model, voting, f"{kind} of scikit-learn", lambda: _load_predictor(estimator, estimator.predict_proba), EXTRA
     )
 
 
@@ -139,7 +139,7 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
         return spread_scores(estimator.decision_function(X))
 
     return Imported(
-        model, "softargmax", f"{kind} of scikit-learn", lambda: _make_judge(estimator, score, is_float32), EXTRA
+        model, "softargmax", f"{kind} of scikit-learn", lambda: _load_predictor(estimator, score, is_float32), EXTRA
     )
 
 
@@ -175,11 +175,11 @@ def _histogram_nodes(tree: Any, source: str) -> _Half:
     return (feature, nodes["num_threshold"].astype(np.float64), *children), nodes["value"].astype(np.float64)
 
 
-def _make_judge(estimator: Any, score: Any, is_float32: bool = True) -> Judge:
+def _load_predictor(estimator: Any, score: Any, is_float32: bool = True) -> LibraryPredictor:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
     position = {label: number for number, label in enumerate(estimator.classes_.tolist())}
 
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.array([position[label] for label in estimator.predict(X).tolist()], dtype=np.int64)
 
-    return Judge(f"scikit-learn {sklearn.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32)
+    return LibraryPredictor(f"scikit-learn {sklearn.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32)

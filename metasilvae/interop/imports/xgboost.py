@@ -18,7 +18,13 @@ from metasilvae.errors import MetasilvaeWarning, ModelError, shorten
 from metasilvae.extras import find_library
 from metasilvae.interop.imports.builder import Nodes, build_model, place_scores, spread_scores, start_trees
 from metasilvae.interop.imports.documents import Document, as_numbers, load_json, load_ubjson
-from metasilvae.interop.imports.imported import FLOAT32_ROUNDING, Imported, ImportOptions, Judge, choose_labels
+from metasilvae.interop.imports.imported import (
+    FLOAT32_ROUNDING,
+    Imported,
+    ImportOptions,
+    LibraryPredictor,
+    choose_labels,
+)
 from metasilvae.interop.thresholds import fold_below
 from metasilvae.model import LeafKind
 
@@ -63,7 +69,7 @@ def read_xgboost(content: bytes, name: str, options: ImportOptions) -> Imported:
         model,
         "softargmax",
         f"XGBoost, {objective}, {n_used} trees",
-        lambda: _make_judge(content, name, objective, n_rounds),
+        lambda: _load_predictor(content, name, objective, n_rounds),
         EXTRA,
     )
 
@@ -167,7 +173,7 @@ def _count_rounds(gbtree: Document, n_used: int, n_columns: int) -> int:
     return starts.index(n_used) if n_used in starts else n_used // max(1, per_round)
 
 
-def _make_judge(content: bytes, name: str, objective: str, n_rounds: int) -> Judge | None:
+def _load_predictor(content: bytes, name: str, objective: str, n_rounds: int) -> LibraryPredictor | None:
     """The library with the same file; of all rounds, or of the first ones."""
     xgboost = find_library("xgboost")
     if xgboost is None:
@@ -189,4 +195,4 @@ def _make_judge(content: bytes, name: str, objective: str, n_rounds: int) -> Jud
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(ask(X, True))
 
-    return Judge(f"XGBoost {xgboost.__version__}", prediction, score, FLOAT32_ROUNDING)
+    return LibraryPredictor(f"XGBoost {xgboost.__version__}", prediction, score, FLOAT32_ROUNDING)

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 
-from metasilvae.formats.fingerprints import of_dataset, of_model
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.curves import show_curve
 from metasilvae.output.html.markup import Child, Column, Markup, element, join, make_note, make_table, show_name
@@ -23,9 +22,9 @@ from metasilvae.output.html.threat_model import list_perturbation_files, show_pe
 def show_origin(content: PageContent) -> Markup:
     """The command line, the inputs and the versions."""
     model = content.model
-    marks: list[list[Child]] = [["model", show_name(model.source), element("code", of_model(model))]]
+    marks: list[list[Child]] = [["model", show_name(model.source), element("code", model.fingerprint)]]
     for dataset in (each.query.dataset for each in content.assessments):
-        marks.append(["data", show_name(dataset.source), element("code", of_dataset(dataset))])
+        marks.append(["data", show_name(dataset.source), element("code", dataset.fingerprint)])
     marks += [[kind, show_name(name), element("code", mark)] for kind, name, mark in list_perturbation_files(content)]
     versions = [[name, version] for name, version in content.versions.items()]
     return join(

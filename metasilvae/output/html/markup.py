@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metasilvae.formats.silva_models import shortest_decimals
+from metasilvae.formats.text import shortest_decimals
 
 # Elements without content and end.
 _VOID = frozenset({"br", "input", "meta"})

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.analysis.summaries import summarize
+from metasilvae.analysis.summaries import summarize_model
 from metasilvae.interop.exports.leaves import name_features
 from metasilvae.model import LeafKind, Model, name_kind
 from metasilvae.output.html.content import PageContent, order_labels
@@ -188,7 +188,7 @@ def show_model(content: PageContent) -> Markup:
 
 def _show_facts(model: Model, voting: str) -> Markup:
     """Size and shape of the model."""
-    summary = summarize(model)
+    summary = summarize_model(model)
     facts: list[tuple[str, Child]] = [
         ("kind", name_kind(model.is_forest, model.n_trees)),
         ("leaves", summary.n_leaves),

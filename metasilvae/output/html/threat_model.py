@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from metasilvae.analysis.assessment import Assessment
-from metasilvae.formats.fingerprints import of_boxes
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.markup import (
     Child,
@@ -38,7 +37,7 @@ def list_perturbation_files(content: PageContent) -> list[tuple[str, str, str]]:
             kind, name = "boxes", each.perturbation.path
         else:
             continue
-        found.append((kind, name, of_boxes(each.query.boxes, each.query.dataset)))
+        found.append((kind, name, each.query.boxes.fingerprint(each.query.dataset)))
     return list(dict.fromkeys(found))
 
 
@@ -48,7 +47,7 @@ def show_perturbation(content: PageContent) -> Markup | None:
     by_mark: dict[str, list[Assessment]] = {}
     for each in content.assessments:
         if isinstance(each.perturbation, Attack):
-            by_mark.setdefault(of_boxes(each.query.boxes, each.query.dataset), []).append(each)
+            by_mark.setdefault(each.query.boxes.fingerprint(each.query.dataset), []).append(each)
         elif isinstance(each.perturbation, BoxFile):
             parts.append(_describe_boxes(each, each.perturbation))
     for number, sharing in enumerate(by_mark.values()):

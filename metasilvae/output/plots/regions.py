@@ -33,8 +33,9 @@ from metasilvae.output.plots.slices import Plane, Rectangle, slice_model
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import check_width
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Outcome, Stability, VerdictCounts
-from metasilvae.verification.verifier import make_query, verify
+from metasilvae.verification.verifier import verify
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

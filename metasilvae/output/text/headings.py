@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from metasilvae.dataset import Dataset
-from metasilvae.model import count_leaves, name_kind
-from metasilvae.verification.shards import ModelFacts, ShardNote
+from metasilvae.model import ModelFacts, count_leaves, name_kind
+from metasilvae.verification.shards import ShardNote
 
 
 class Subject(Protocol):

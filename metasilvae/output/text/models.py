@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.analysis.difference import LARGEST, ModelDifference, Region, Result
+from metasilvae.analysis.difference import LARGEST, DifferenceStatus, ModelDifference, Region
 from metasilvae.analysis.summaries import ModelSummary, Spread
 from metasilvae.dataset import Dataset
 from metasilvae.interop.imports import Imported, LibraryComparison
@@ -74,12 +74,12 @@ def write_difference_text(report: ComparisonReport) -> str:
         f"domain  {comparison.domain.description}",
         "",
     ]
-    if comparison.result is Result.EQUAL:
+    if comparison.result is DifferenceStatus.EQUAL:
         lines.append("proved: there is no sample in the domain for which the answers differ")
     elif comparison.n_regions is not None:
         regions = "1 region" if comparison.n_regions == 1 else f"{comparison.n_regions} regions"
         lines.append(f"the answers differ in {regions}, and only there")
-    elif comparison.result is Result.DIFFERENT:
+    elif comparison.result is DifferenceStatus.DIFFERENT:
         lines.append("the answers differ, for these samples and maybe for others")
     else:
         lines.append(
@@ -294,7 +294,7 @@ def describe_import(imported: Imported, comparison: LibraryComparison | None, ou
     if comparison is None:
         lines.append("compared  no")
     else:
-        lines.append(f"compared  {comparison.n_rows} rows with {comparison.judge}: {_describe_rows(comparison)}")
+        lines.append(f"compared  {comparison.n_rows} rows with {comparison.library}: {_describe_rows(comparison)}")
     return "\n".join([*lines, ""])
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from metasilvae.dataset import Dataset
 from metasilvae.model import LabelSet, Model
 from metasilvae.output.text.headings import Subject, describe_subject
-from metasilvae.verification.requirements import Gate, GateResult
+from metasilvae.verification.requirements import Requirement, RequirementResult
 from metasilvae.verification.shards import ShardNote
 from metasilvae.verification.verdicts import Outcome, Verdict
 from metasilvae.verification.verifier import Witness
@@ -36,7 +36,7 @@ class VerificationReport:
     query: Subject
     perturbation: str
     outcome: Outcome
-    gates: list[tuple[Gate, GateResult]] = field(default_factory=list)
+    requirements: list[tuple[Requirement, RequirementResult]] = field(default_factory=list)
     print_length: int = DEFAULT_PRINT_LENGTH
     shard: ShardNote | None = None
 
@@ -84,9 +84,10 @@ class VerificationReport:
         }
         if self.shard is not None:
             summary["shard"] = asdict(self.shard)
-        if self.gates:
+        if self.requirements:
             summary["requirements"] = [
-                {"requirement": gate.text, "result": result.name.lower()} for gate, result in self.gates
+                {"requirement": requirement.text, "result": result.name.lower()}
+                for requirement, result in self.requirements
             ]
         return summary
 
@@ -121,8 +122,8 @@ def write_text(report: VerificationReport) -> Iterator[str]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(by_reason.items()))
         yield f"NO-INFO       {counts.no_info:>8}   not decided{': ' * bool(reasons)}{reasons}\n"
     yield f"\nanalysed in {report.outcome.seconds:.3g} s\n"
-    for gate, result in report.gates:
-        yield f"required {gate.explain(report.outcome, result)}\n"
+    for requirement, result in report.requirements:
+        yield f"required {requirement.explain(report.outcome, result)}\n"
 
 
 def _cut(name: str, length: int) -> str:

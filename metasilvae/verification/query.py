@@ -1,0 +1,71 @@
+"""A verification query: one model, one data set and one perturbation that fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import RequestError
+from metasilvae.model import Model, PredictionTable
+from metasilvae.perturbations.boxes import Boxes, OneHotGroups, Perturbation
+from metasilvae.prediction import check_width, match_labels, predict
+from metasilvae.voting import choose_voting
+
+
+@dataclass(frozen=True)
+class VerificationQuery:
+    """One model on one data set under one perturbation; `make_query` checks that they fit together."""
+
+    model: Model
+    dataset: Dataset
+    true_labels: NDArray[np.int32]
+    boxes: Boxes
+    groups: OneHotGroups
+    voting: str
+
+    @cached_property
+    def searched(self) -> Model:
+        """The model as kernels search it: thresholds on values that features can take, no contradictory branches."""
+        return self.boxes.domains.restrict(self.model).feasible
+
+    def classify(self, jobs: int | None) -> tuple[PredictionTable, NDArray[np.bool_]]:
+        """The prediction for each unperturbed sample, and whether it is correct."""
+        predictions = predict(self.searched, self.dataset.X, self.voting, jobs)
+        return predictions, predictions.are_correct(self.true_labels)
+
+    def subset(self, rows: NDArray[np.intp]) -> VerificationQuery:
+        """The same query for some rows only, which keep their numbers."""
+        dataset, boxes = self.dataset.subset(rows), self.boxes.subset(rows)
+        if self.boxes.low_center is self.dataset.X:
+            boxes = replace(boxes, low_center=dataset.X, high_center=dataset.X)
+        return replace(self, dataset=dataset, true_labels=self.true_labels[rows], boxes=boxes)
+
+
+def make_query(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    *,
+    voting: str | None = None,
+    tiers: Sequence[int] | None = None,
+) -> VerificationQuery:
+    """Make a query, or raise an error that says why its parts do not fit together.
+
+    Parameters
+    ----------
+    voting : str or None
+        One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
+    tiers : sequence of int or None
+        Number of each feature's one-hot group, 0 for none.
+    """
+    check_width(model, dataset)
+    boxes = perturbation.boxes(dataset)
+    if tiers is not None and boxes.groups.n_groups:
+        raise RequestError(f"{perturbation.describe()} has one-hot groups of its own; leave the tiers out")
+    groups = boxes.groups if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features)
+    return VerificationQuery(model, dataset, match_labels(model, dataset), boxes, groups, choose_voting(model, voting))
