@@ -21,7 +21,7 @@ split, phi = 0.9 accuracy + 0.1 stability. Ours is the median over the seeds, ea
 of one processor core. "paper" is the published tree, which its authors picked from many seeds and several training
 radii. "C" is the median of their program with the paper's weights (10 seeds on the small sets, 3 on the others),
 measured beforehand and not repeated by this script. The test splits of the four small sets have 50 to 154 rows, which
-cannot rank methods; the [README](../README.md#results-of-training) has figures by cross-validation. On ionosphere,
+cannot rank methods; the [README](../README.md#results) has figures by cross-validation. On ionosphere,
 whose test split holds one class, a single leaf has 100 / 100: that row says nothing. For all of sensorless, which is
 run only if it is named (`--sets sensorless`), the paper has {sensorless} with {leaves} leaves.
 """
