@@ -1,4 +1,4 @@
-"""The document about the paper's experiments: text and tables from results, nothing else."""
+"""The document about the paper's experiments: text and tables, made from results only."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _write_data(reader: Reader, figures: str) -> list[str]:
         if data["test"] != PAPER_TEST_ROWS.get(name, data["test"]):
             comments.append(f"the paper's test set had {PAPER_TEST_ROWS[name]} rows")
         if data["test_classes"] < data["classes"]:
-            comments.append(f"the test split holds {data['test_classes']} of the classes only")
+            comments.append(f"the test split holds {data['test_classes']} of {data['classes']} classes")
         if name == "sensorless-10k":
             comments.append("the paper's 10000 test rows, split 80:20; the paper trains on 48509 others")
         sizes = [str(data[part]) for part in ("train", "test", "features", "classes")]
@@ -119,7 +119,7 @@ def _write_convergence(reader: Reader, figures: str) -> list[str]:
         reached = next(step for step, value in enumerate(values, 1) if value >= goal)
         phis = [f"{value:.4f}" for value in (values[0], max(values), values[-1])]
         rows.append([task.dataset, task["preset"], str(len(values)), *phis, str(reached), str(log["leaves"][-1])])
-    numbers = ("steps:", "phi at first:", "largest phi:", "phi at last:", "99 % of the gain at step:", "leaves:")
+    numbers = ("steps:", "initial phi:", "largest phi:", "final phi:", "99 % of the gain at step:", "leaves:")
     return [
         *_paragraph(words.CONVERGENCE, published=PUBLISHED_PRESET, preset=PRESET),
         *(_picture("phi, accuracy, stability and leaves, step by step", f"{figures}/convergence.svg") if rows else []),
@@ -145,7 +145,7 @@ def _write_variance(reader: Reader, figures: str) -> list[str]:
             cells += [NONE] * 2
         rows.append([name, *cells])
         has_boxes |= len(phis) >= FEWEST_SEEDS
-    numbers = ("seeds:", "least:", "1st quartile:", "median:", "3rd quartile:", "greatest:", "leaves:", "paper:")
+    numbers = ("seeds:", "minimum:", "1st quartile:", "median:", "3rd quartile:", "maximum:", "leaves:", "paper:")
     return [
         *_paragraph(words.VARIANCE, fewest=FEWEST_SEEDS),
         *(
@@ -153,7 +153,7 @@ def _write_variance(reader: Reader, figures: str) -> list[str]:
             if has_boxes
             else []
         ),
-        *_table(("set", *numbers, "seeds that reach it:"), rows),
+        *_table(("set", *numbers, "seeds that reach the paper:"), rows),
     ]
 
 
@@ -204,14 +204,14 @@ def _enumerate(numbers: Sequence[int]) -> str:
 
 
 def _write_large_forests(reader: Reader) -> list[str]:
-    """Forests that take hours are run only if they are asked for."""
+    """Forests that take hours run only on request."""
     names = ("mnist", "fashion-mnist")
     quoted = {name: _show_quoted(META_SILVAE[name]) for name in names}
     figures = [f"{name} {pair} with {leaves} leaves" for name, (pair, _, leaves) in quoted.items()]
     lines = _paragraph(words.LARGE_FORESTS, forests=", ".join(figures))
     missing = [name for name in names if reader.forest(name) is None]
     if missing:
-        lines += [f"Ours for {' and '.join(missing)} take hours and run only if they are named:", ""]
+        lines += [f"Our forests for {' and '.join(missing)} take hours and run only if they are named:", ""]
         lines += [f"    python scripts/paper.py --only boosting --sets {','.join(missing)}", ""]
     return lines
 
@@ -281,13 +281,13 @@ def render(bundle: Bundle, figures: str) -> str:
     reader = Reader(bundle)
     mode = bundle.request.mode.name
     lines = [
-        "# The experiments of the paper, again",
+        "# The experiments of the paper, repeated",
         "",
         *_paragraph(words.INTRODUCTION, mode=mode, seed=bundle.request.seed, figures=figures),
     ]
     for experiment, (title, write) in SECTIONS.items():
         lines += [f"## {title}", "", *write(reader, figures), *reader.describe_gaps(experiment)]
-    lines += ["## What printed the figures", ""]
+    lines += ["## Provenance", ""]
     for number, origin in enumerate(reader.origins, 1):
         machine = f"{origin['machine']}; {origin['libraries']}; {origin['date']}"
         lines.append(f"{number}. metasilvae {origin['version']}, {mode} mode; {machine}")

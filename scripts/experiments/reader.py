@@ -91,19 +91,19 @@ class Reader:
         )
 
     def describe_gaps(self, experiment: str) -> list[str]:
-        """Lines that say what printed the figures of an experiment, and what is missing."""
+        """Lines that name the runs behind the numbers of an experiment, and what is missing."""
         tasks = plan_tasks([experiment], self.request, self.results)
         lines = []
         numbers = sorted({self.origins.index(self._origins[task]) + 1 for task in tasks if task in self.results})
         if numbers:
-            lines += [f"Printed by {', '.join(f'[{number}](#what-printed-the-figures)' for number in numbers)}.", ""]
+            lines += [f"Source: {', '.join(f'[{number}](#provenance)' for number in numbers)}.", ""]
         missing = [task for task in tasks if task not in self.results and task.dataset not in self.skipped]
         if missing:
-            lines += [f"Not run so far: {len(missing)} of {len(tasks)} tasks. This runs them:", ""]
+            lines += [f"Not run yet: {len(missing)} of {len(tasks)} tasks. This command runs them:", ""]
             lines += [f"    {self._command(experiment, [task.dataset for task in missing])}", ""]
         skipped = [name for name in self.sets if name in self.skipped]
         if skipped:
-            lines += [f"Skipped, because the data were not at hand: {', '.join(skipped)}.", ""]
+            lines += [f"Skipped, because the data were missing: {', '.join(skipped)}.", ""]
         return lines
 
     def _command(self, experiment: str, names: Sequence[str]) -> str:

@@ -112,7 +112,7 @@ def check_document(results: Path) -> None:
     (forest,) = (each for each in found if each["kind"] == "chosen-forest")
     settings = forest["settings"]
     assert f"{settings['trees']} trees, depth {settings['depth']}, {settings['criterion']}" in document
-    assert "Skipped, because the data were not at hand: wine, ionosphere, diabetes." in document
+    assert "Skipped, because the data were missing: wine, ionosphere, diabetes." in document
     assert "Not run so far" not in document
     for name in ("convergence", "weights", "variance"):
         assert f"(paper/{name}.svg)" in document
@@ -126,7 +126,7 @@ def test_sections_without_results_say_how_to_make_them(paper: Any) -> None:
     for experiment in tasks.EXPERIMENTS:
         if experiment != "convergence":  # of no set that is at hand
             assert f"    python scripts/paper.py --quick --seed 7 --only {experiment} --sets wine\n" in text
-    assert "Skipped, because the data were not at hand: diabetes." in text
+    assert "Skipped, because the data were missing: diabetes." in text
     assert ".svg" not in text
     assert paper.figures.draw_figures(paper.store.Bundle(request, {}, {})) == {}
 
