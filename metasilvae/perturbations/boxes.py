@@ -87,6 +87,8 @@ def _complaint(name: str, text: bytes, position: int) -> PerturbationError:
 
 
 FloatArray = NDArray[np.float64]
+# Centers, radii and limits, each below and above.
+BoxArrays = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 _UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
@@ -161,7 +163,7 @@ class Boxes:
     domains: FeatureDomains = field(default_factory=FeatureDomains)
 
     @property
-    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    def arrays(self) -> BoxArrays:
         """The six arrays in the order in which kernels take them."""
         return (
             self.low_center,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
 from metasilvae.model import Model, PredictionTable
+from metasilvae.perturbations.boxes import BoxArrays
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Stability
@@ -48,7 +48,7 @@ class ForestTables:
         self._scores = VOTINGS[query.voting].score(query.searched)
         self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
-    def make_search(self, boxes: Sequence[NDArray[np.float64]], prediction_ids: NDArray[np.int32]) -> Any:
+    def make_search(self, boxes: BoxArrays, prediction_ids: NDArray[np.int32]) -> forest_search.ForestSearch:
         """A search for other predictions than the given ones in the given boxes; each thread needs its own."""
         model, groups = self._query.searched, self._query.groups
         return forest_search.ForestSearch(
