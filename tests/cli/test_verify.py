@@ -204,11 +204,11 @@ def test_one_hot_groups(tmp_path: Path) -> None:
         (["--perturbation", ""], "'' is not one of"),
         (["--perturbation"], "requires an argument"),
         (["--perturbation", "l_inf", "x"], "'x' is not a number"),
-        (["--perturbation", "l_inf", "-0.1"], "epsilon is -0.1; it must be a finite number that is not negative"),
+        (["--perturbation", "l_inf", "-0.1"], "epsilon is -0.1; it must be finite and not negative"),
         (["--epsilon", "nan"], "'nan' is not a number"),
         (
             ["--epsilon", "inf"],
-            "epsilon is inf; it must be a finite number that is not negative; an --attack file with radius = inf",
+            "epsilon is inf; it must be finite and not negative; an --attack file with radius = inf",
         ),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing; give one of them"),
         (["--tiers", "2", "0"], "2 numbers announced, 1 follow"),
