@@ -164,7 +164,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     file = write(tmp_path, "file", "x")
     assert "is a file" in run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", file, code=1).stderr
     below = run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", Path(file) / "x", code=1).stderr
-    assert "the folder cannot be made" in below
+    assert "the folder cannot be created" in below
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o500)
     if not os.access(folder, os.W_OK):

@@ -253,7 +253,7 @@ def test_an_output_is_refused_before_any_work(tmp_path: Path, option: str) -> No
     # The model does not exist either, but that would be noticed later.
     message = run("verify", "no.silva", "no.csv", option, tmp_path / "no" / "out.csv", code=1).stderr
     assert message == (
-        f"error: {tmp_path}/no/out.csv: the folder {tmp_path.resolve()}/no does not exist; make it first\n"
+        f"error: {tmp_path}/no/out.csv: the folder {tmp_path.resolve()}/no does not exist; create it first\n"
     )
     assert "is a folder" in run("verify", "no.silva", "no.csv", option, tmp_path, code=1).stderr
     assert "the output path is empty" in run("verify", "no.silva", "no.csv", option, "", code=1).stderr
