@@ -1,8 +1,8 @@
-"""The one in-memory form of a data set."""
+"""Data sets in memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,11 @@ class Dataset:
     labels : tuple of str
         Distinct labels in order of first appearance; empty if the samples have none.
     feature_names : tuple of str or None
-        Column names, where the file had any.
+        Column names, if the file has any.
     source : str
         Name for messages and reports.
     line_of_row : int64 array, shape (n_samples,), or None
-        Line of the file on which each sample starts, where the format has lines.
+        Line of the file on which each sample starts, if the format has lines.
     row_numbers : int64 array, shape (n_samples,), or None
         Number of each sample in the data set that it was taken from; None if that is its position.
     """
@@ -73,12 +73,10 @@ class Dataset:
 
     def subset(self, rows: NDArray[np.intp]) -> Dataset:
         """The same data set with the given rows only; labels keep their positions, rows their numbers."""
-        return Dataset(
-            np.ascontiguousarray(self.X[rows]),
-            self.y[rows],
-            self.labels,
-            self.feature_names,
-            self.source,
-            None if self.line_of_row is None else self.line_of_row[rows],
-            np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
+        return replace(
+            self,
+            X=np.ascontiguousarray(self.X[rows]),
+            y=self.y[rows],
+            line_of_row=None if self.line_of_row is None else self.line_of_row[rows],
+            row_numbers=np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
         )

@@ -1,16 +1,18 @@
-"""What can go wrong, in the words of the person who has to mend it.
+"""Errors and warnings for users, and the phrases that their messages share.
 
 A message says where (path, line, column), what was found, what was expected and what to try. Only the command
 line turns these exceptions into output and exit codes.
 """
 
+from collections.abc import Sequence
+
 
 class MetasilvaeError(Exception):
-    """Base of every error that the user can do something about."""
+    """Base of all errors that the user can correct."""
 
 
 class DataError(MetasilvaeError):
-    """A data file that cannot be read as what it claims to be."""
+    """A data file that cannot be read."""
 
 
 class ModelError(MetasilvaeError):
@@ -22,31 +24,31 @@ class PerturbationError(MetasilvaeError):
 
 
 class OutputError(MetasilvaeError):
-    """A result that cannot be written where it was asked to be."""
+    """A result that cannot be written to its path."""
 
 
 class CheckpointError(MetasilvaeError):
-    """A checkpoint that cannot be read, or that is one of another run."""
+    """A checkpoint that cannot be read or belongs to another run."""
 
 
 class ClusterError(MetasilvaeError):
-    """A cluster that cannot be reached, or that cannot do the work."""
+    """A cluster that cannot be reached or cannot run the tasks."""
 
 
 class TransferError(MetasilvaeError):
-    """A file that cannot be fetched from where it lies, or that is not the one expected there."""
+    """A file that cannot be fetched, or that is not the expected one."""
 
 
 class RequestError(MetasilvaeError):
-    """A request that contradicts itself; the command line reports it as wrong usage."""
+    """Arguments that contradict each other; the command line reports wrong usage."""
 
 
 class MetasilvaeWarning(UserWarning):
-    """Something odd that does not stop the work, told once."""
+    """Something unexpected that does not stop the work; reported once."""
 
 
 def at_line(source: str, line: int, found: str) -> str:
-    """Prefix a message with its place in a file, in the form that editors understand."""
+    """Prefix a message with its place in a file, in the form that editors recognize."""
     return f"{source}:{line}: {found}"
 
 
@@ -54,3 +56,9 @@ def shorten(token: str, width: int = 40) -> str:
     """Quote a token of the input for a message, cut to a readable length."""
     text = token if len(token) <= width else token[: width - 3] + "..."
     return repr(text)
+
+
+def list_some(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

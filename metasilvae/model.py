@@ -1,16 +1,17 @@
-"""The one in-memory form of a tree or forest.
+"""Decision trees and forests in memory.
 
-All nodes of all trees lie in one contiguous array, each tree in pre-order, so that kernels walk memory forwards.
-A leaf does not carry its answer but its position in a table of leaf values; equal answers (label *sets*, because
-counts can tie) get equal numbers, so comparing two answers is comparing two integers for any number of labels.
+All nodes of all trees are in one contiguous array, each tree in pre-order, so that kernels walk memory forwards. A leaf
+node holds the position of its values in a table. Predictions are label sets, because counts can tie; equal sets have
+equal numbers, so that predictions are compared as integers.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -27,19 +28,19 @@ LabelSet = tuple[int, ...]
 
 
 class LeafKind(enum.Enum):
-    """What the numbers in a leaf are; the value is the word of silva's format."""
+    """Kind of the values in a leaf; the enumeration values are the words of silva's format."""
 
     COUNTS = "LEAF"
     SCORES = "LEAF_LOGARITHMIC"
 
 
 def count_leaves(n_leaves: int) -> str:
-    """A number of leaves in words."""
+    """A number of leaves for reports."""
     return f"{n_leaves} {'leaf' if n_leaves == 1 else 'leaves'}"
 
 
 def name_kind(is_forest: bool, n_trees: int) -> str:
-    """What a model is, in words: a tree, or a forest of so many."""
+    """Kind of a model for reports: a tree, or a forest of n trees."""
     if not is_forest:
         return "tree"
     return f"forest of {n_trees} tree{'' if n_trees == 1 else 's'}"
@@ -71,7 +72,7 @@ class PredictionTable:
     sets : tuple of tuple of int
         Distinct label sets; each is an increasing tuple of label positions.
     ids : int32 array
-        Number of the set that each item (leaf or sample) answers.
+        Number of the set that each item (leaf or sample) predicts.
     """
 
     sets: tuple[LabelSet, ...]
@@ -80,8 +81,7 @@ class PredictionTable:
     @classmethod
     def of_best(cls, is_best: NDArray[np.bool_]) -> PredictionTable:
         """Number the label sets given as rows of a membership matrix, shape (n_items, n_labels)."""
-        packed, first, inverse = np.unique(np.packbits(is_best, axis=1), axis=0, return_index=True, return_inverse=True)
-        del packed
+        _, first, inverse = np.unique(np.packbits(is_best, axis=1), axis=0, return_index=True, return_inverse=True)
         sets = tuple(tuple(map(int, np.flatnonzero(is_best[item]))) for item in first)
         return cls(sets, inverse.reshape(-1).astype(np.int32))
 
@@ -118,7 +118,7 @@ class Model:
     n_features : int
     labels : tuple of str
     is_forest : bool
-        Whether the file declares a forest (of one tree, perhaps).
+        Whether the file declares a forest, possibly of one tree.
     source : str
         Name for messages and reports.
     """
@@ -155,7 +155,7 @@ class Model:
 
     @cached_property
     def leaf_predictions(self) -> PredictionTable:
-        """Answer of each leaf: the set of labels with the largest value."""
+        """Prediction of each leaf: the set of labels with the largest value."""
         values = self.leaf_values
         return PredictionTable.of_best(values == values.max(axis=1, keepdims=True))
 
@@ -170,7 +170,7 @@ class Model:
 
     @cached_property
     def leaf_nodes(self) -> NDArray[np.int32]:
-        """Node of each leaf, -1 for leaves that no tree leads to."""
+        """Node of each leaf, -1 for leaves that belong to no tree."""
         leaf_nodes = np.full(self.n_leaves, -1, dtype=np.int32)
         nodes = np.flatnonzero(self.nodes["feature"] < 0)
         leaf_nodes[self.nodes["leaf"][nodes]] = nodes
@@ -204,41 +204,28 @@ class Model:
         n_kept = structure.drop_contradictions(self.nodes, self.roots, self.n_features, kept, roots)
         if n_kept == self.n_nodes:
             return self
-        return Model(
-            kept[:n_kept].copy(),
-            roots,
-            self.leaf_values,
-            self.leaf_kind,
-            self.n_features,
-            self.labels,
-            self.is_forest,
-            self.source,
-        )
+        return replace(self, nodes=kept[:n_kept].copy(), roots=roots)
+
+    @property
+    def tree_bounds(self) -> list[tuple[int, int]]:
+        """Positions of the first node of each tree and of the node after its last one."""
+        return list(pairwise([*self.roots.tolist(), self.n_nodes]))
 
     def tree(self, position: int) -> Model:
         """One tree of the model, as a model of its own."""
-        start = int(self.roots[position])
-        end = int(self.roots[position + 1]) if position + 1 < self.n_trees else self.n_nodes
+        start, end = self.tree_bounds[position]
         nodes = self.nodes[start:end].copy()
         inner = nodes["feature"] >= 0
         nodes["left"][inner] -= start
         nodes["right"][inner] -= start
         leaves = nodes["leaf"][~inner]
         nodes["leaf"][~inner] = np.arange(len(leaves), dtype=np.int32)
-        return Model(
-            nodes,
-            np.zeros(1, dtype=np.int32),
-            self.leaf_values[leaves],
-            self.leaf_kind,
-            self.n_features,
-            self.labels,
-            False,
-            self.source,
-        )
+        roots = np.zeros(1, dtype=np.int32)
+        return replace(self, nodes=nodes, roots=roots, leaf_values=self.leaf_values[leaves], is_forest=False)
 
 
 def join_trees(models: Sequence[Model], source: str = "<memory>") -> Model:
-    """Make a forest of all trees of the given models, in order."""
+    """A forest of all trees of the given models, in order."""
     first = models[0]
     for model in models[1:]:
         for what, ours, theirs in (
@@ -261,16 +248,9 @@ def join_trees(models: Sequence[Model], source: str = "<memory>") -> Model:
         part["right"][inner] += node_start
         part["leaf"][~inner] += leaf_start
     roots = np.concatenate([m.roots + start for m, start in zip(models, node_starts, strict=False)])
-    return Model(
-        nodes,
-        roots.astype(np.int32),
-        np.concatenate([m.leaf_values for m in models]),
-        first.leaf_kind,
-        first.n_features,
-        first.labels,
-        True,
-        source,
-    )
+    leaf_values = np.concatenate([m.leaf_values for m in models])
+    roots = roots.astype(np.int32)
+    return replace(first, nodes=nodes, roots=roots, leaf_values=leaf_values, is_forest=True, source=source)
 
 
 def _listed(value: object) -> str:

@@ -1,7 +1,4 @@
-"""Classifying samples.
-
-Whether a model and a data set belong together.
-"""
+"""Prediction, and the checks that a data set fits a model."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.model import predict as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, ModelError
+from metasilvae.errors import MetasilvaeWarning, ModelError, list_some
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import Model, PredictionTable
 from metasilvae.voting import choose_voting, count_votes
@@ -26,7 +23,7 @@ def find_leaves(model: Model, X: NDArray[np.float64], jobs: int | None = 1) -> N
 
 
 def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, jobs: int | None = 1) -> PredictionTable:
-    """Answer of the model for each sample: a set of labels, because votes and counts can tie.
+    """Prediction of the model for each sample: a set of labels, because votes and counts can tie.
 
     Parameters
     ----------
@@ -46,18 +43,18 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
 
 
 def check_width(model: Model, dataset: Dataset) -> None:
-    """Refuse data without a feature that the model tests, or with more features than the model knows."""
+    """Refuse data without a feature that the model tests, or with more features than the model declares."""
     if dataset.n_features == model.n_features:
         return
     widest = int(model.tested_features.max(initial=-1))
     if dataset.n_features > model.n_features or widest >= dataset.n_features:
         raise ModelError(
             f"{dataset.source} has {dataset.n_features} features, {model.source} expects {model.n_features}; "
-            "check that they belong together and that --label-column is right"
+            "check that they belong together and that --label-column is correct"
         )
     warnings.warn(
         f"{model.source} declares {model.n_features} features, {dataset.source} has {dataset.n_features}; "
-        "every feature that the model tests is there",
+        "the data have every feature that the model tests",
         MetasilvaeWarning,
         stacklevel=2,
     )
@@ -69,20 +66,16 @@ def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int32]:
     translation = np.array([position.get(label, -1) for label in dataset.labels], dtype=np.int32)
     if dataset.n_labels and (translation < 0).all():
         raise ModelError(
-            f"no label of {dataset.source} ({_listed(dataset.labels)}) is known to {model.source} "
-            f"({_listed(model.labels)}); check that they belong together and that --label-column is right"
+            f"no label of {dataset.source} ({list_some(dataset.labels)}) is known to {model.source} "
+            f"({list_some(model.labels)}); check that they belong together and that --label-column is correct"
         )
     true_labels = translation[dataset.y]
     if (true_labels < 0).any():
         unknown = [label for label, number in zip(dataset.labels, translation, strict=True) if number < 0]
         warnings.warn(
             f"{int((true_labels < 0).sum())} rows of {dataset.source} have labels that {model.source} does not know "
-            f"({_listed(unknown)}); they count as wrong",
+            f"({list_some(unknown)}); they count as wrong",
             MetasilvaeWarning,
             stacklevel=2,
         )
     return true_labels
-
-
-def _listed(labels: tuple[str, ...] | list[str], most: int = 5) -> str:
-    return ", ".join(labels[:most]) + (", ..." if len(labels) > most else "")

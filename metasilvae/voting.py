@@ -1,8 +1,7 @@
-"""How the trees of a forest are counted. The answer is the set of labels with the largest score.
+"""Voting: how the trees of a forest are counted. The prediction is the set of labels with the largest score.
 
-Scores are compared as exact numbers: they are added up in float64, and where two of them come closer than rounding
-can move them, the sums are formed again as fractions. Searches add whole numbers instead (`Scores`), with the same way
-out.
+Scores are compared exactly: they are added in float64, and where two sums differ by less than the rounding error, they
+are added again as fractions. Searches add whole numbers instead (`Scores`) and use fractions in the same cases.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from metasilvae.model import LeafKind, Model
 _ROUNDING = 2.0**-52
 # Sums of scores, and differences of sums, stay below two to this power plus one.
 _SUM_BITS = 60
-_SHARE_BITS = 44
+_FRACTION_BITS = 44
 ExactTerm = Callable[[int, int], Fraction]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What each leaf adds to the score of each label, in whole numbers.
+    """The term that each leaf adds to the score of each label, in whole numbers.
 
     Attributes
     ----------
     units : int64 array, shape (n_leaves, n_labels)
-        In a unit of the voting scheme's choice; sums over all trees do not overflow.
+        The unit depends on the voting scheme; sums over all trees do not overflow.
     error : int
         No exact score is farther from its whole number than this; 0 if they are the same.
     exact : function of leaf and label
@@ -45,7 +44,7 @@ class Scores:
 
 
 def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Each tree gives one vote to each label of its answer."""
+    """Each tree gives one vote to each label of its prediction."""
     is_member = model.leaf_predictions.memberships(model.n_labels)
     votes = np.zeros((len(leaves), model.n_labels), dtype=np.int32)
     for tree in range(leaves.shape[1]):
@@ -60,15 +59,15 @@ def _score_votes(model: Model) -> Scores:
 
 def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Each tree adds the class distribution of its leaf."""
-    return _largest_sums(_shares(model), leaves, _exact_shares(model))
+    return _largest_sums(_fractions(model), leaves, _exact_fractions(model))
 
 
-def _shares(model: Model) -> NDArray[np.float64]:
+def _fractions(model: Model) -> NDArray[np.float64]:
     totals = model.leaf_values.sum(axis=1, dtype=np.float64)
     return np.asarray(model.leaf_values / totals[:, None])
 
 
-def _exact_shares(model: Model) -> ExactTerm:
+def _exact_fractions(model: Model) -> ExactTerm:
     @cache
     def exact_total(leaf: int) -> int:
         return sum(model.leaf_values[leaf].tolist())
@@ -76,12 +75,12 @@ def _exact_shares(model: Model) -> ExactTerm:
     return lambda leaf, label: Fraction(int(model.leaf_values[leaf, label]), exact_total(leaf))
 
 
-def _score_shares(model: Model) -> Scores:
-    bits = min(_SHARE_BITS, _SUM_BITS - model.n_trees.bit_length())
-    units = np.rint(_shares(model) * 2.0**bits).astype(np.int64)
-    # A share is off by one rounding of its count, of the quotient and of each addition to its divisor, all of them
+def _score_fractions(model: Model) -> Scores:
+    bits = min(_FRACTION_BITS, _SUM_BITS - model.n_trees.bit_length())
+    units = np.rint(_fractions(model) * 2.0**bits).astype(np.int64)
+    # A fraction is off by one rounding of its count, of the quotient and of each addition to its divisor, all of them
     # at most 2**-53 of it; n_labels + 2 such steps of 2**44 units, and half a unit for the whole number.
-    return Scores(units, 1 + (model.n_labels + 2) // 256, _exact_shares(model))
+    return Scores(units, 1 + (model.n_labels + 2) // 256, _exact_fractions(model))
 
 
 def _vote_softargmax(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -118,7 +117,7 @@ def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_t
         slack = 2 * (n_trees + terms.shape[1] + 1) * _ROUNDING * sizes
         largest = sums.max(axis=1)
         is_best: NDArray[np.bool_] = sums == largest[:, None]
-        # Sums that overflow are never told apart by float64.
+        # Sums that overflow cannot be compared in float64.
         is_close = (sums >= (largest - slack)[:, None]) | ~np.isfinite(sizes)[:, None]
     for row in np.flatnonzero(is_close.sum(axis=1) > 1):
         candidates = np.flatnonzero(is_close[row])
@@ -134,7 +133,7 @@ def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_t
 
 @dataclass(frozen=True)
 class VotingScheme:
-    """A way to count: the leaves it fits, the labels that samples elect, and scores for searches."""
+    """A way to count: the kind of leaves it fits, the winning labels of samples, and scores for searches."""
 
     leaf_kind: LeafKind
     count: Callable[[Model, NDArray[np.int32]], NDArray[np.bool_]]
@@ -143,14 +142,14 @@ class VotingScheme:
 
 VOTINGS: dict[str, VotingScheme] = {
     "max": VotingScheme(LeafKind.COUNTS, _vote_max, _score_votes),
-    "average": VotingScheme(LeafKind.COUNTS, _vote_average, _score_shares),
+    "average": VotingScheme(LeafKind.COUNTS, _vote_average, _score_fractions),
     "softargmax": VotingScheme(LeafKind.SCORES, _vote_softargmax, _score_values),
 }
 DEFAULT_VOTING = {LeafKind.COUNTS: "max", LeafKind.SCORES: "softargmax"}
 
 
 def choose_voting(model: Model, requested: str | None) -> str:
-    """The voting scheme to use: the one asked for if it fits the leaves, or the usual one for them."""
+    """The requested voting scheme if it fits the leaves, or the default one for them."""
     if requested is None:
         return DEFAULT_VOTING[model.leaf_kind]
     if requested not in VOTINGS:
@@ -165,7 +164,7 @@ def choose_voting(model: Model, requested: str | None) -> str:
 
 
 def count_votes(model: Model, leaves: NDArray[np.int32], voting: str) -> NDArray[np.bool_]:
-    """Which labels each sample's trees elect.
+    """Which labels win for each sample.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""All that is to be known of a model on one data set under one perturbation: verdicts, curve, fragile rows and why."""
+"""Complete assessment of a model on one data set: verdicts, curve of certified radii, and causes of instability."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from metasilvae.verification.radius import Radii, check_radii, find_radii, in_co
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import verify
 
-# For what is to come and its number of rows, something to be entered that gives a function to tell of rows done.
+# Opens a progress display for a named part of the work and its number of rows; gives a function that counts rows.
 Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 
 
 @dataclass
 class Attribution:
-    """What makes rows unstable, counted over those that were explained.
+    """Causes of instability, counted over the explained rows.
 
     Attributes
     ----------
     n_explained : int
     moved, frozen : Counter
-        For each feature the number of rows whose counterexample must move it, or whose frozen set it belongs to.
+        For each feature the number of rows whose adversarial example must move it, or whose frozen set it belongs to.
     crossed : Counter
-        For each test (feature, threshold) the number of rows whose counterexample decides it the other way.
+        For each test (feature, threshold) the number of rows whose adversarial example flips it.
     crossed_nodes : Counter
         The same for each node of the model, by its position in ``Model.nodes``.
     most_fragile : list of UnstableRow
-        Those with the smallest radii.
+        Those with the smallest certified radii.
     """
 
     n_explained: int = 0
@@ -51,7 +51,7 @@ class Attribution:
     most_fragile: list[UnstableRow] = field(default_factory=list)
 
     def add(self, part: Explanation, n_fragile: int) -> None:
-        """Count further rows; of all rows only the most fragile ones are kept."""
+        """Count further rows, and keep the most fragile of all rows."""
         self.n_explained += len(part.rows)
         self.moved += part.moved_features
         self.frozen += part.frozen_features
@@ -63,7 +63,7 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What was found out on one data set.
+    """Results on one data set.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Assessment:
 
     @property
     def is_over_epsilon(self) -> bool:
-        """Whether radii, those of the curve too, are values of epsilon, or else multiples of the radii of an attack."""
+        """Whether radii, also of the curve, are values of epsilon, not multiples of the radii of an attack."""
         return isinstance(self.perturbation, Ball)
 
     @cached_property
@@ -92,7 +92,7 @@ class Assessment:
 
     @cached_property
     def confusion(self) -> dict[tuple[str, str], int]:
-        """Number of rows for each pair of true label and answer."""
+        """Number of rows for each pair of true label and prediction."""
         return confusion(self.query.model, self.query.dataset, self.outcome.predictions)
 
 
@@ -106,16 +106,16 @@ def assess(
     stop: threading.Event | None = None,
     watch: Watch = lambda what, n_rows: nullcontext(lambda count: None),
 ) -> Assessment:
-    """Find out everything.
+    """Verify, compute certified radii and explain unstable rows.
 
     Parameters
     ----------
     perturbation : Perturbation
-        The one of the question.
+        The one of the query.
     budget : Budget or None
-        What may be spent on each question about a row of a forest; None means whatever it takes.
+        Work allowed for each search of a row of a forest; None means no limit.
     stop : threading.Event or None
-        Once set, what is left stays open: rows without verdict, radii that are bounds, rows not explained.
+        Once set, the remaining rows stay undecided, with bounds instead of radii, and are not explained.
     watch : function
         Called at the start of each part of the work.
     """

@@ -1,13 +1,9 @@
-"""Where two models answer differently: exact regions, or a proof that there are none.
+"""Where the predictions of two models differ: exact regions, or a proof that there are none.
 
-Two trees are walked at once (model/difference.pyx), so that every pair of leaves with a common sample is seen. Two
-forests with the same number of trees are compared tree by tree: if each contributes the same to the vote everywhere,
-the forests answer the same. If not, samples of the regions are tried; where none of them gets different answers, a
-complete search decides, if it ends within the limits (metasilvae.analysis.difference).
-
-A complete search, within limits, for samples that two forests answer differently.
-
-The search itself is model/difference.pyx.
+Two trees are walked together (model/difference.pyx), so that every pair of leaves with a common sample is visited. Two
+forests with the same number of trees are compared tree by tree: if each pair of trees contributes the same to the vote
+everywhere, the forests are equal. If not, samples of the differing regions are tried; if all of them have equal
+predictions, a complete search decides within its budget.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ from __future__ import annotations
 import enum
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -35,138 +30,6 @@ from metasilvae.voting import VOTINGS, choose_voting
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class DifferenceFindings:
-    """What a search found.
-
-    Attributes
-    ----------
-    box : pair of float64 arrays, shape (n_features,), or None
-        Closed bounds of a box in which the answers differ everywhere.
-    reason : str or None
-        Why the search ended before it could decide; None if it has decided.
-    n_steps : int
-        Boxes looked at.
-    """
-
-    box: tuple[FloatArray, FloatArray] | None
-    reason: str | None
-    n_steps: int
-
-
-def search_difference(
-    first: Model,
-    second: Model,
-    votings: tuple[str, str],
-    lower: FloatArray,
-    upper: FloatArray,
-    is_equal: Callable[[int], bool],
-    differs_in: Callable[[FloatArray, FloatArray], bool],
-    *,
-    budget: Budget,
-    stop: threading.Event | None = None,
-    on_share: Callable[[float], object] = lambda share: None,
-) -> DifferenceFindings:
-    """Search for a box in which two forests answer differently.
-
-    Parameters
-    ----------
-    lower, upper : float64 arrays, shape (n_features,)
-        Where to search.
-    is_equal : function of a position
-        Whether the trees at this position contribute the same to the votes everywhere between lower and upper.
-    differs_in : function of bounds
-        Whether the exact answers differ in a box that no test divides.
-    budget : Budget
-        For the whole search.
-    stop : threading.Event or None
-        Ends the search once set.
-    on_share : function
-        Called with the part of the search that is done, from 0 to 1.
-    """
-    start = time.perf_counter()
-    models = _name_alike(first.feasible, second.feasible)
-    units, slack = _score(models, votings)
-    kind = first.leaf_kind
-    joined = join_trees(
-        [replace(model, leaf_values=part, leaf_kind=kind) for model, part in zip(models, units, strict=True)]
-    )
-    is_known = np.array([[label in model.labels for label in joined.labels] for model in (first, second)])
-    search = kernel.DifferenceSearch(
-        joined.nodes, joined.roots, first.n_trees, joined.max_depth,
-        _find_shared(models, units, votings, is_equal), joined.leaf_values, is_known.astype(np.uint8), slack,
-        lower, upper,
-    )  # fmt: skip
-    remaining = RemainingBudget(budget, threading.Event() if stop is None else stop, start)
-    while True:
-        status, reason = remaining.run(search, lambda: on_share(search.done))
-        if status in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
-            box = search.box[0].copy(), search.box[1].copy()
-            if differs_in(*box):
-                return DifferenceFindings(box, None, search.n_steps)
-            assert status == SearchStatus.CANDIDATE
-            reason = remaining.reason()
-        if status == SearchStatus.ABSENT or reason is not None:
-            return DifferenceFindings(None, reason, search.n_steps)
-
-
-def _name_alike(first: Model, second: Model) -> tuple[Model, Model]:
-    """The same trees with the labels of both; nothing is ever counted for a label that a model does not know."""
-    labels = tuple(dict.fromkeys([*first.labels, *second.labels]))
-
-    def rename(model: Model) -> Model:
-        values = np.zeros((model.n_leaves, len(labels)), dtype=model.leaf_values.dtype)
-        values[:, [labels.index(label) for label in model.labels]] = model.leaf_values
-        return replace(model, leaf_values=values, labels=labels)
-
-    return rename(first), rename(second)
-
-
-def _score(models: tuple[Model, Model], votings: tuple[str, str]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-    """Scores of the leaves of each model in whole numbers, in the same unit if they vote alike; and slacks of sums."""
-    if votings[0] == votings[1]:
-        scores = VOTINGS[votings[0]].score(join_trees(models))
-        units = np.split(scores.units, [models[0].n_leaves])
-        errors = [scores.error, scores.error]
-    else:
-        each = [VOTINGS[voting].score(model) for model, voting in zip(models, votings, strict=True)]
-        units, errors = [scores.units for scores in each], [scores.error for scores in each]
-    slack = [2 * error * model.n_trees for error, model in zip(errors, models, strict=True)]
-    return units, np.array(slack, dtype=np.int64)
-
-
-def _find_shared(
-    models: tuple[Model, Model],
-    units: list[NDArray[np.int64]],
-    votings: tuple[str, str],
-    is_equal: Callable[[int], bool],
-) -> NDArray[np.uint8]:
-    """Which trees have a counterpart in the other model: the same tree anywhere, or an equal one at the same place."""
-    is_shared = [np.zeros(model.n_trees, dtype=np.uint8) for model in models]
-    if votings[0] != votings[1]:
-        return np.concatenate(is_shared)
-    keys = [
-        [_key_of(model, part, position) for position in range(model.n_trees)]
-        for model, part in zip(models, units, strict=True)
-    ]
-    common = Counter(keys[0]) & Counter(keys[1])
-    for flags, own in zip(is_shared, keys, strict=True):
-        left = common.copy()
-        for position, key in enumerate(own):
-            flags[position] = left[key] > 0
-            left[key] -= 1
-    for position in range(min(models[0].n_trees, models[1].n_trees)):
-        if not is_shared[0][position] and not is_shared[1][position] and is_equal(position):
-            is_shared[0][position] = is_shared[1][position] = 1
-    return np.concatenate(is_shared)
-
-
-def _key_of(model: Model, units: NDArray[np.int64], position: int) -> Hashable:
-    """Something that is the same for the same tests in the same places with the same scores."""
-    tree = replace(model, leaf_values=units).tree(position)
-    return tree.nodes["feature"].tobytes(), tree.nodes["threshold"].tobytes(), tree.leaf_values.tobytes()
-
-
 LARGEST = float(np.finfo(np.float64).max)
 # Regions of each tree of a forest from which samples are tried.
 TRIED_REGIONS = 256
@@ -174,12 +37,12 @@ TRIED_REGIONS = 256
 
 @dataclass(frozen=True)
 class InputBox:
-    """A box of samples about which something is asked or promised.
+    """The box of samples for which models are compared.
 
     Attributes
     ----------
     lower, upper : float64 arrays, shape (n_features,)
-        Finite; the largest numbers stand for no bound.
+        Finite; the largest float64 numbers stand for no bound.
     """
 
     lower: NDArray[np.float64]
@@ -207,7 +70,7 @@ class InputBox:
     def around(cls, dataset: Dataset, margin: float = 0.0) -> InputBox:
         """The smallest box that holds all rows, wider by a margin on all sides."""
         if not dataset.n_samples:
-            raise DataError(f"{dataset.source}: has no rows to take a domain from")
+            raise DataError(f"{dataset.source}: has no rows, which the domain needs")
         with np.errstate(over="ignore"):
             lower = np.maximum(dataset.X.min(axis=0) - margin, -LARGEST)
             upper = np.minimum(dataset.X.max(axis=0) + margin, LARGEST)
@@ -216,7 +79,7 @@ class InputBox:
 
 
 class DifferenceStatus(enum.Enum):
-    """What is known about the difference of two models on a domain."""
+    """Result of comparing two models on a domain."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -225,14 +88,14 @@ class DifferenceStatus(enum.Enum):
 
 @dataclass(frozen=True)
 class Region:
-    """A box in which two models answer differently.
+    """A box in which the predictions of two models differ.
 
     Attributes
     ----------
     lower, upper, point : float64 arrays, shape (n_features,)
-        Closed bounds, and a sample between them. Of forests only the sample is known to get different answers.
+        Closed bounds, and a sample between them. For forests only the sample is known to have different predictions.
     first, second : tuple of str
-        Labels that the models answer.
+        Labels that the models predict.
     """
 
     lower: NDArray[np.float64]
@@ -248,16 +111,16 @@ class Region:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """What was found out about two models.
+    """Comparison of two models.
 
     Attributes
     ----------
     n_regions : int or None
-        Number of all regions with different answers; None for forests, of which only samples are known.
+        Number of all regions with different predictions; None for forests, of which only samples are known.
     regions : list of Region
         Some of them.
     reason : str or None
-        Why the question is undecided, if it is.
+        Why the result is undecided, if it is.
     """
 
     first: Model
@@ -281,7 +144,7 @@ def compare_models(
     stop: threading.Event | None = None,
     on_share: Callable[[float], object] = lambda share: None,
 ) -> ModelDifference:
-    """Compare the answers of two models for all samples of a domain.
+    """Compare the predictions of two models for all samples of a domain.
 
     Parameters
     ----------
@@ -290,15 +153,15 @@ def compare_models(
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
     max_regions : int
-        Number of regions to hand out; all are counted.
+        Number of regions to return; all are counted.
     samples : float64 array, shape (n_samples, n_features), or None
-        Samples of forests to try before the search.
+        Samples to try before the search, for forests.
     budget : Budget or None
-        What the search in forests may take; None means whatever it takes.
+        Work allowed for the whole search, for forests; None means no limit.
     stop : threading.Event or None
         Once set, the search ends.
     on_share : function
-        Called with the part of the search that is done, from 0 to 1.
+        Called with the fraction of the search that is done, from 0 to 1.
     """
     if first.n_features != second.n_features:
         raise ModelError(
@@ -310,7 +173,7 @@ def compare_models(
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
         n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
-        regions = _prediction_in(first, second, votings, lowers, uppers)
+        regions = _make_regions(first, second, votings, lowers, uppers)
         status = DifferenceStatus.DIFFERENT if n_found else DifferenceStatus.EQUAL
         return ModelDifference(first, second, domain, status, n_found, regions)
 
@@ -322,32 +185,22 @@ def compare_models(
             n_found, lowers, uppers = find_regions((first, second), position, classes, domain, TRIED_REGIONS)
             if n_found == 0:
                 equal.add(position)
-            regions += _prediction_in(first, second, votings, lowers, uppers)
+            regions += _make_regions(first, second, votings, lowers, uppers)
     if first.n_trees == second.n_trees == len(equal):
         return ModelDifference(first, second, domain, DifferenceStatus.EQUAL, None, [])
     if samples is not None:
         inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
-        regions += _prediction_in(first, second, votings, inside, inside)
+        regions += _make_regions(first, second, votings, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
         return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions[:max_regions])
 
-    def look_at(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> list[Region]:
-        return [
-            region
-            for region in _prediction_in(first, second, votings, lower[None], upper[None])
-            if region.is_difference
-        ]
-
-    found = search_difference(
-        first, second, votings, domain.lower, domain.upper, equal.__contains__, lambda *box: bool(look_at(*box)),
-        budget=budget or Budget(), stop=stop, on_share=on_share,
-    )  # fmt: skip
-    if found.box is not None:
-        regions = look_at(*found.box)[:max_regions]
-        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions)
-    result = DifferenceStatus.EQUAL if found.reason is None else DifferenceStatus.UNDECIDED
-    return ModelDifference(first, second, domain, result, None, [], found.reason)
+    remaining = RemainingBudget(budget or Budget(), threading.Event() if stop is None else stop)
+    region, reason = _search(first, second, votings, domain, equal, remaining, on_share)
+    if region is not None:
+        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, [region][:max_regions])
+    result = DifferenceStatus.EQUAL if reason is None else DifferenceStatus.UNDECIDED
+    return ModelDifference(first, second, domain, result, None, [], reason)
 
 
 def find_regions(
@@ -357,7 +210,7 @@ def find_regions(
     domain: InputBox,
     max_regions: int = 0,
 ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """Number of regions in which one tree of each model falls into leaves of different classes, and some of them.
+    """Number of regions in which one tree of each model reaches leaves of different classes, and some of them.
 
     Parameters
     ----------
@@ -366,19 +219,19 @@ def find_regions(
     classes : two int32 arrays
         Class of each leaf of the models.
     """
-    room = np.empty((2, max_regions, len(domain.lower)))
+    buffer = np.empty((2, max_regions, len(domain.lower)))
     leaves = np.empty((max_regions, 2), dtype=np.int32)
     first, second = models
     n_found = kernel.find_differences(
         first.nodes, int(first.roots[position]), classes[0], second.nodes, int(second.roots[position]), classes[1],
-        first.max_depth + second.max_depth, domain.lower, domain.upper, leaves, *room,
+        first.max_depth + second.max_depth, domain.lower, domain.upper, leaves, *buffer,
     )  # fmt: skip
-    lowers, uppers = room[:, :n_found]
+    lowers, uppers = buffer[:, :n_found]
     return n_found, lowers, uppers
 
 
 def number_classes(models: Sequence[Model], voting: str) -> list[NDArray[np.int32]]:
-    """Numbers for the leaves of several models: equal ones for leaves that contribute the same to the vote."""
+    """Class of each leaf of several models; leaves of the same class contribute the same to the vote."""
     numbers: dict[Hashable, int] = {}
     found = []
     for model in models:
@@ -389,7 +242,7 @@ def number_classes(models: Sequence[Model], voting: str) -> list[NDArray[np.int3
             continue
         contributions = []
         for values in model.leaf_values.tolist():
-            # A distribution is known by its counts in lowest terms; -0.0 is 0.
+            # A distribution is identified by its counts in lowest terms; -0.0 is 0.
             divisor = math.gcd(*values) if voting == "average" else 1
             terms = (value // divisor if voting == "average" else value + 0.0 for value in values)
             contributions.append(frozenset(zip(model.labels, terms, strict=True)))
@@ -401,7 +254,7 @@ def _named(model: Model, label_set: Sequence[int]) -> tuple[str, ...]:
     return tuple(model.labels[label] for label in label_set)
 
 
-def _prediction_in(
+def _make_regions(
     first: Model, second: Model, votings: tuple[str, str], lowers: NDArray[np.float64], uppers: NDArray[np.float64]
 ) -> list[Region]:
     points = choose_points(lowers, uppers)
@@ -423,10 +276,108 @@ def choose_points(lowers: NDArray[np.float64], uppers: NDArray[np.float64]) -> N
 
 
 def count_unequal_rows(first: Model, second: Model, dataset: Dataset, voting: str | None, jobs: int | None) -> int:
-    """Rows for which two models answer different labels; labels are compared by name."""
+    """Number of rows for which the predictions of two models differ; labels are compared by name."""
     named = []
     for model in (first, second):
         table = predict(model, dataset.X, voting, jobs)
         numbers = [frozenset(_named(model, label_set)) for label_set in table.sets]
         named.append([numbers[number] for number in table.ids])
     return sum(one != other for one, other in zip(*named, strict=True))
+
+
+def _search(
+    first: Model,
+    second: Model,
+    votings: tuple[str, str],
+    domain: InputBox,
+    equal: set[int],
+    remaining: RemainingBudget,
+    on_share: Callable[[float], object],
+) -> tuple[Region | None, str | None]:
+    """A region in which two forests differ, or else the reason if the search ended without a decision.
+
+    Parameters
+    ----------
+    equal : set of int
+        Positions at which the trees of both forests contribute the same to the vote everywhere in the domain.
+    """
+    models = _unite_labels(first.feasible, second.feasible)
+    units, slack = _score(models, votings)
+    kind = first.leaf_kind
+    joined = join_trees(
+        [replace(model, leaf_values=part, leaf_kind=kind) for model, part in zip(models, units, strict=True)]
+    )
+    is_known = np.array([[label in model.labels for label in joined.labels] for model in (first, second)])
+    search = kernel.DifferenceSearch(
+        joined.nodes, joined.roots, first.n_trees, joined.max_depth,
+        _find_shared(models, units, votings, equal), joined.leaf_values, is_known.astype(np.uint8), slack,
+        domain.lower, domain.upper,
+    )  # fmt: skip
+    while True:
+        status, reason = remaining.run(search, lambda: on_share(search.done))
+        if status in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
+            lower, upper = (side[np.newaxis].copy() for side in search.box)
+            (region,) = _make_regions(first, second, votings, lower, upper)
+            if region.is_difference:
+                return region, None
+            assert status == SearchStatus.CANDIDATE
+            reason = remaining.reason()
+        if status == SearchStatus.ABSENT or reason is not None:
+            return None, reason
+
+
+def _unite_labels(first: Model, second: Model) -> tuple[Model, Model]:
+    """The same trees with the labels of both models; a label that a model does not know gets no score."""
+    labels = tuple(dict.fromkeys([*first.labels, *second.labels]))
+
+    def rename(model: Model) -> Model:
+        values = np.zeros((model.n_leaves, len(labels)), dtype=model.leaf_values.dtype)
+        values[:, [labels.index(label) for label in model.labels]] = model.leaf_values
+        return replace(model, leaf_values=values, labels=labels)
+
+    return rename(first), rename(second)
+
+
+def _score(models: tuple[Model, Model], votings: tuple[str, str]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """Scores of the leaves of each model in whole numbers, in one unit if they vote alike, and slacks of sums."""
+    if votings[0] == votings[1]:
+        scores = VOTINGS[votings[0]].score(join_trees(models))
+        units = np.split(scores.units, [models[0].n_leaves])
+        errors = [scores.error, scores.error]
+    else:
+        each = [VOTINGS[voting].score(model) for model, voting in zip(models, votings, strict=True)]
+        units, errors = [scores.units for scores in each], [scores.error for scores in each]
+    slack = [2 * error * model.n_trees for error, model in zip(errors, models, strict=True)]
+    return units, np.array(slack, dtype=np.int64)
+
+
+def _find_shared(
+    models: tuple[Model, Model],
+    units: list[NDArray[np.int64]],
+    votings: tuple[str, str],
+    equal: set[int],
+) -> NDArray[np.uint8]:
+    """Which trees have a counterpart in the other model: the same tree anywhere, or an equal one at its position."""
+    is_shared = [np.zeros(model.n_trees, dtype=np.uint8) for model in models]
+    if votings[0] != votings[1]:
+        return np.concatenate(is_shared)
+    keys = [
+        [_key_of(model, part, position) for position in range(model.n_trees)]
+        for model, part in zip(models, units, strict=True)
+    ]
+    common = Counter(keys[0]) & Counter(keys[1])
+    for flags, own in zip(is_shared, keys, strict=True):
+        left = common.copy()
+        for position, key in enumerate(own):
+            flags[position] = left[key] > 0
+            left[key] -= 1
+    for position in range(min(models[0].n_trees, models[1].n_trees)):
+        if not is_shared[0][position] and not is_shared[1][position] and position in equal:
+            is_shared[0][position] = is_shared[1][position] = 1
+    return np.concatenate(is_shared)
+
+
+def _key_of(model: Model, units: NDArray[np.int64], position: int) -> Hashable:
+    """A key that is equal for trees with the same tests and scores."""
+    tree = replace(model, leaf_values=units).tree(position)
+    return tree.nodes["feature"].tobytes(), tree.nodes["threshold"].tobytes(), tree.leaf_values.tobytes()

@@ -1,10 +1,8 @@
-"""Why rows are unstable: the features and thresholds behind it, and which features to freeze.
+"""Explanations of unstable rows: the features and thresholds that a perturbation crosses, and features to freeze.
 
-A perturbed row with another answer shows a set of features that must move for it. Frozen features make the row stable
-if they include one of each such set. So the smallest set to freeze is found by turns: the smallest one that hits all
-sets seen so far; and, as long as the verifier finds the row unstable with that one frozen, a further set.
-
-The smallest set that has an element in common with each of several sets.
+A witness of an unstable row moves a set of features. Freezing features makes the row stable if they include one of each
+such set. The smallest set to freeze is found in turns: take the smallest set that hits all sets seen so far; while the
+verifier finds the row unstable with these features frozen, its witness gives a further set.
 """
 
 from __future__ import annotations
@@ -19,98 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import Boxes
 from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.query import VerificationQuery
-from metasilvae.verification.radius import Radii, find_radii, has_radii, in_common_unit
+from metasilvae.verification.radius import Radii, boxes_at, find_radii, has_radii, in_common_unit
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import Witness, find_witnesses, verify
 
-# Branches looked at before the search is content with what it has found.
-MAX_STEPS = 20_000
-
-
-def find_smallest_hitting_set(
-    sets: Iterable[frozenset[int]], max_steps: int = MAX_STEPS
-) -> tuple[frozenset[int], bool]:
-    """A smallest set that hits all given sets, none of which is empty, and whether it is proved to be smallest.
-
-    Branch and bound, depth first: some set that is not hit must be hit by one of its elements. As many elements are
-    needed as there are sets without common elements.
-    """
-    family = _without_supersets(sets)
-    best = _hit_greedily(family)
-    n_steps = 0
-    todo: list[tuple[frozenset[int], frozenset[int]]] = [(frozenset(), frozenset())]  # chosen, ruled out
-    while todo:
-        chosen, excluded = todo.pop()
-        left = [each - excluded for each in family if not each & chosen]
-        if len(chosen) + _count_disjoint(left) >= len(best):
-            continue
-        if not left:
-            best = chosen
-            continue
-        if not all(left):
-            continue
-        n_steps += 1
-        if n_steps > max_steps:
-            return best, False
-        counts = Counter(element for each in left for element in each)
-        smallest: frozenset[int] = min(left, key=lambda each: (len(each), sorted(each)))
-        branches = sorted(smallest, key=lambda element: (-counts[element], element))
-        # Once an element has been tried, the branches after it need not try it again; the last one pushed goes first.
-        todo += [
-            (chosen | {element}, excluded | frozenset(branches[:place]))
-            for place, element in reversed(list(enumerate(branches)))
-        ]
-    return best, True
-
-
-def _without_supersets(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
-    """A set that contains another one is hit with it."""
-    family: list[frozenset[int]] = []
-    for each in sorted(set(sets), key=lambda each: (len(each), sorted(each))):
-        if not any(smaller <= each for smaller in family):
-            family.append(each)
-    return family
-
-
-def _hit_greedily(family: list[frozenset[int]]) -> frozenset[int]:
-    chosen: set[int] = set()
-    left = family
-    while left:
-        counts = Counter(element for each in left for element in each)
-        chosen.add(min(counts, key=lambda element: (-counts[element], element)))
-        left = [each for each in left if not each & chosen]
-    return frozenset(chosen)
-
-
-def _count_disjoint(family: list[frozenset[int]]) -> int:
-    seen: set[int] = set()
-    count = 0
-    for each in sorted(family, key=len):
-        if not each & seen:
-            seen |= each
-            count += 1
-    return count
-
-
-# Rows looked at together, so that many features need little memory.
+# Rows explained together, so that many features need little memory.
 ROWS_AT_A_TIME = 256
-# Turns for a row, after which an upper bound will do.
+# Turns for a row, after which an upper bound suffices.
 MAX_TURNS = 100
+# Branches of the search for a hitting set, after which the best set found is returned.
+MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True)
 class FrozenSet:
-    """Features that, frozen, make a row stable.
+    """Features that make a row stable if they are frozen.
 
     Attributes
     ----------
     features : tuple of int or None
-        Increasing; None if freezing does not help, or if that is not known.
+        Increasing; None if freezing does not help, or if this is not known.
     is_smallest : bool
-        Whether it is proved that there is no smaller set (or none at all).
+        Whether it is proved that there is no smaller set, or no set at all.
     """
 
     features: tuple[int, ...] | None
@@ -126,15 +56,15 @@ class UnstableRow:
     witness : Witness
         For a tree the nearest one.
     moved : tuple of int
-        Features that must move to get the other answer as the witness does, increasing.
+        Features that the witness moves, increasing.
     crossed : tuple of (int, float)
         Tests (feature, threshold) on the paths of the witness that the row itself decides the other way.
     frozen : FrozenSet
     radius, radius_at_most : float or None
-        The largest radius at which the row is stable (`metasilvae.verification.radius`), where the perturbation has
-        radii: the proved lower bound and the upper bound.
+        Proved lower bound and upper bound of the certified radius (`metasilvae.verification.radius`), if the
+        perturbation has radii.
     is_complete : bool
-        Whether no search for the frozen set or the radius was ended early.
+        Whether no search for the frozen set or the radius was interrupted.
     """
 
     witness: Witness
@@ -156,7 +86,7 @@ class UnstableRow:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What makes the rows of a question unstable."""
+    """Explanations of the unstable rows of a query."""
 
     query: VerificationQuery
     outcome: Outcome
@@ -164,7 +94,7 @@ class Explanation:
 
     @property
     def n_interrupted(self) -> int:
-        """Rows whose radius or frozen set is not known because the work was ended early."""
+        """Rows whose radius or frozen set is unknown because the work was interrupted."""
         return sum(not row.is_complete for row in self.rows)
 
     @cached_property
@@ -184,13 +114,13 @@ class Explanation:
 
     @cached_property
     def crossed_nodes(self) -> Counter[int]:
-        """For each node of the model the number of unstable rows whose witness comes by and crosses its test."""
+        """For each node of the model the number of unstable rows whose witness reaches it and crosses its test."""
         model, X = self.query.model, self.query.dataset.X
         if not self.rows:
             return Counter()
         samples = X[[row.row for row in self.rows]]
         points = np.stack([row.witness.point for row in self.rows])
-        # A test that those above it decide already is on a path, but it is not what a witness must cross.
+        # A test that is already decided by those above it is on a path, but a witness need not cross it.
         tests = [set(row.crossed) for row in self.rows]
         return Counter(
             node
@@ -204,7 +134,7 @@ class Explanation:
         return Counter(len(row.frozen.features) for row in self.rows if row.frozen.features is not None)
 
     def most_fragile(self, count: int) -> list[UnstableRow]:
-        """The rows with the smallest radii, or with the nearest witnesses where there are no radii."""
+        """The rows with the smallest radii, or with the nearest witnesses if there are no radii."""
         X = self.query.dataset.X
 
         def distance(row: UnstableRow) -> float:
@@ -214,14 +144,14 @@ class Explanation:
 
 
 def explain(query: VerificationQuery, jobs: int | None = None, *, budget: Budget | None = None) -> Explanation:
-    """Find out which rows are unstable, and what makes each of them so.
+    """Verify a query and explain its unstable rows.
 
     Parameters
     ----------
     jobs : int or None
         Threads; None means all available cores. The result does not depend on it.
     budget : Budget or None
-        What may be spent on each question about a row of a forest; None means whatever it takes.
+        Work allowed for each search of a row of a forest; None means no limit.
     """
     return explain_outcome(query, verify(query, jobs, budget=budget), jobs, budget=budget)
 
@@ -235,15 +165,15 @@ def explain_outcome(
     stop: threading.Event | None = None,
     on_searches: Callable[[int], object] = lambda count: None,
 ) -> Explanation:
-    """Find out what makes the unstable rows of a verification unstable.
+    """Explain the unstable rows of a verification.
 
     Parameters
     ----------
     stop : threading.Event or None
-        Once set, the frozen sets and radii that are left stay open.
+        Once set, the remaining frozen sets and radii stay unknown.
     on_searches : function
-        Called with the number of searches that are done since the last call, by any thread; `count_searches` tells
-        how many there will be.
+        Called with the number of searches that are done since the last call, by any thread; `count_searches` gives
+        their total.
     """
     verifier = _Verifier(jobs, budget, threading.Event() if stop is None else stop)
     batches = _explain_batches(query, outcome, verifier, None, on_searches, on_searches)
@@ -260,14 +190,12 @@ def explain_in_batches(
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Iterator[list[UnstableRow]]:
-    """The same some rows at a time, only those that are explained in full.
+    """Explain the unstable rows of a verification in batches of completely explained rows.
 
     Parameters
     ----------
-    outcome : Outcome
-        What `verify` found for the question.
     radii : Radii or None
-        Of all rows, if they are known already, in the unit that is wanted.
+        Certified radii of all rows, if they are known.
     stop : threading.Event or None
         Once set, no further rows are explained.
     on_rows : function
@@ -296,7 +224,7 @@ def _explain_batches(
 
 
 def count_searches(query: VerificationQuery, outcome: Outcome) -> int:
-    """How many searches it takes to explain: one for the frozen set of each unstable row, one for its radius."""
+    """Number of searches for an explanation: one for the frozen set of each unstable row, and one for its radius."""
     return len(_find_unstable(outcome)) * (2 if has_radii(query) else 1)
 
 
@@ -306,7 +234,7 @@ def _find_unstable(outcome: Outcome) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class _Verifier:
-    """Verification on so many threads, within these limits, until it is stopped."""
+    """The threads, the budget and the stop event of all searches."""
 
     jobs: int | None
     budget: Budget | None
@@ -331,17 +259,21 @@ def _explain_rows(
     """Explain unstable rows; `radii` are theirs."""
     part = query.subset(rows)
     first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
-    boxes = _explicit(part)
+    boxes = boxes_at(part, np.arange(len(rows)), np.ones(len(rows)))
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
     sets = _freeze(part, start, first, verifier, on_frozen)
     reasons = {} if radii is None else radii.reasons
-    model = query.model.feasible
+    items, model = sorted(first), query.model.feasible
+    crossed: dict[int, set[tuple[int, float]]] = {item: set() for item in items}
+    points = np.stack([first[item].point for item in items])
+    for place, node in _find_crossings(model, part.dataset.X[items], points):
+        crossed[items[place]].add(model.nodes[node].item()[1::-1])
     return [
         UnstableRow(
             replace(witness, row=int(rows[item])),
             tuple(sorted(_moved(witness, start[item]))),
-            find_crossed_tests(model, part.dataset.X[item], witness.point),
+            tuple(sorted(crossed[item])),
             sets.get(item, FrozenSet(None, False)),
             None if radii is None else float(radii.lower[item]),
             None if radii is None else float(radii.upper[item]),
@@ -351,15 +283,8 @@ def _explain_rows(
     ]
 
 
-def _explicit(query: VerificationQuery) -> Boxes:
-    """The same boxes as absolute bounds."""
-    bounds = [query.boxes.bounds(row) for row in range(query.dataset.n_samples)]
-    lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
-    return query.boxes.with_bounds(lower, upper)
-
-
 def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
-    """Features in which a witness differs from what the row starts from; it keeps all values that it can keep."""
+    """Features that a witness moves; it keeps all values that it can keep."""
     return frozenset(map(int, np.flatnonzero(witness.point != start)))
 
 
@@ -370,10 +295,10 @@ def _freeze(
     verifier: _Verifier,
     on_searches: Callable[[int], object],
 ) -> dict[int, FrozenSet]:
-    """A smallest frozen set for each row, by position; rows that are left when work is stopped have none."""
+    """A smallest frozen set for each row, by position; rows that are not done when the work is stopped have none."""
     seen = {item: [_moved(witness, start[item])] for item, witness in first.items()}
     found = {item: FrozenSet(None, True) for item, sets in seen.items() if not sets[0]}
-    # Frozen sets that grow by whole sets, once there have been too many turns.
+    # After too many turns frozen sets grow by whole sets.
     grown: dict[int, frozenset[int]] = {}
     active = [item for item in seen if item not in found]
     on_searches(len(found))
@@ -411,21 +336,6 @@ def _freeze(
     return found
 
 
-def find_crossed_tests(
-    model: Model, sample: NDArray[np.float64], point: NDArray[np.float64]
-) -> tuple[tuple[int, float], ...]:
-    """Tests on the paths of a point that a sample decides the other way, in order of feature and threshold."""
-    crossed = set()
-    for root in model.roots.tolist():
-        threshold, feature, left, right, _ = model.nodes[root].item()
-        while feature >= 0:
-            goes_left = bool(point[feature] <= threshold)
-            if bool(sample[feature] <= threshold) != goes_left:
-                crossed.add((feature, threshold))
-            threshold, feature, left, right, _ = model.nodes[left if goes_left else right].item()
-    return tuple(sorted(crossed))
-
-
 def _find_crossings(
     model: Model, samples: NDArray[np.float64], points: NDArray[np.float64]
 ) -> Iterator[tuple[int, int]]:
@@ -444,10 +354,75 @@ def _find_crossings(
 def _radii(
     query: VerificationQuery, rows: NDArray[np.intp], verifier: _Verifier, on_searches: Callable[[int], object]
 ) -> Radii | None:
-    """Radii of some rows; in multiples of the radii of the question unless they are the same for all features."""
+    """Certified radii of some rows, in multiples of the query's radii unless they are the same for all features."""
     boxes, X = query.boxes, query.dataset.X
     if not has_radii(query):
         return None
     if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
         return None
     return verifier.find_radii(in_common_unit(query).subset(rows), on_searches)
+
+
+def find_smallest_hitting_set(
+    sets: Iterable[frozenset[int]], max_steps: int = MAX_STEPS
+) -> tuple[frozenset[int], bool]:
+    """A smallest set that intersects all given nonempty sets, and whether it is proved to be smallest.
+
+    Depth-first branch and bound: a set that is not hit yet must be hit by one of its elements. The lower bound is the
+    number of pairwise disjoint sets.
+    """
+    family = _without_supersets(sets)
+    best = _hit_greedily(family)
+    n_steps = 0
+    todo: list[tuple[frozenset[int], frozenset[int]]] = [(frozenset(), frozenset())]  # chosen, ruled out
+    while todo:
+        chosen, excluded = todo.pop()
+        left = [each - excluded for each in family if not each & chosen]
+        if len(chosen) + _count_disjoint(left) >= len(best):
+            continue
+        if not left:
+            best = chosen
+            continue
+        if not all(left):
+            continue
+        n_steps += 1
+        if n_steps > max_steps:
+            return best, False
+        counts = Counter(element for each in left for element in each)
+        smallest: frozenset[int] = min(left, key=lambda each: (len(each), sorted(each)))
+        branches = sorted(smallest, key=lambda element: (-counts[element], element))
+        # Later branches need not try the elements of earlier ones again; the last branch pushed is visited first.
+        todo += [
+            (chosen | {element}, excluded | frozenset(branches[:place]))
+            for place, element in reversed(list(enumerate(branches)))
+        ]
+    return best, True
+
+
+def _without_supersets(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+    """The given sets without those that contain another one, which are hit with it."""
+    family: list[frozenset[int]] = []
+    for each in sorted(set(sets), key=lambda each: (len(each), sorted(each))):
+        if not any(smaller <= each for smaller in family):
+            family.append(each)
+    return family
+
+
+def _hit_greedily(family: list[frozenset[int]]) -> frozenset[int]:
+    chosen: set[int] = set()
+    left = family
+    while left:
+        counts = Counter(element for each in left for element in each)
+        chosen.add(min(counts, key=lambda element: (-counts[element], element)))
+        left = [each for each in left if not each & chosen]
+    return frozenset(chosen)
+
+
+def _count_disjoint(family: list[frozenset[int]]) -> int:
+    seen: set[int] = set()
+    count = 0
+    for each in sorted(family, key=len):
+        if not each & seen:
+            seen |= each
+            count += 1
+    return count

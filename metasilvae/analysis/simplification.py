@@ -1,4 +1,4 @@
-"""Smaller trees that give the same answers, proved for every sample of a domain."""
+"""Smaller models with the same predictions, proved for every sample of a domain."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from metasilvae.analysis.difference import InputBox, find_regions, number_classe
 from metasilvae.model import LeafKind, Model
 from metasilvae.voting import choose_voting
 
-# The largest count that files may hold.
+# The largest count that files can hold.
 LARGEST_COUNT = 2**53
 
 
 def simplify(model: Model, domain: InputBox | None = None, *, voting: str | None = None) -> Model:
-    """Drop tests that make no difference to any sample of a domain.
+    """Drop tests that have no effect on any sample of a domain.
 
-    A tree keeps its answers; each tree of a forest keeps what it contributes to the vote: its answers (max), its
-    distributions (average) or its scores (softargmax). Where two leaves become one, their counts are added. Before the
-    result is handed out, it is compared with the model, region by region.
+    A tree keeps its predictions. Each tree of a forest keeps its contribution to the vote: its predictions (max), its
+    distributions (average) or its scores (softargmax). Where two leaves are merged, their counts are added. The result
+    is compared with the model, region by region, before it is returned.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def _drop_needless_tests(model: Model, domain: InputBox, kind: str) -> Model:
 
 
 def _add_counts(model: Model, absorbed: NDArray[np.int32]) -> np.ndarray:
-    """Values of the leaves, with the counts of absorbed leaves added as far as files can hold them."""
+    """Values of the leaves, with the counts of absorbed leaves added if files can hold the sum."""
     if model.leaf_kind is not LeafKind.COUNTS:
         return model.leaf_values
     values: np.ndarray = model.leaf_values.copy()
     targets = np.where(absorbed >= 0, absorbed, np.arange(len(absorbed)))
-    # A leaf that took over samples may have been taken over itself; each round doubles the steps, for long chains.
+    # A leaf that absorbed others may be absorbed itself; each round doubles the steps along such chains.
     while not np.array_equal(further := targets[targets], targets):
         targets = further
     for leaf in np.flatnonzero(absorbed >= 0):

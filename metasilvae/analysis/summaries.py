@@ -1,7 +1,4 @@
-"""Size and shape of a model: what tree-info of the C programs tells, for trees and forests.
-
-How often models answer the same.
-"""
+"""Size and shape of a model, in the metrics of silva's tree-info, and agreement between models."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from metasilvae.verification.metrics import classify
 
 @dataclass(frozen=True)
 class Spread:
-    """How a quantity is distributed over the leaves.
+    """Distribution of a quantity over the leaves.
 
-    Quartiles are elements of the sorted values, at positions n // 4, n // 2 and 3 n // 4; the variance is that of a
-    whole population. Both follow the C program.
+    As in the C program, quartiles are elements of the sorted values, at positions n // 4, n // 2 and 3 n // 4, and the
+    variance is that of a population.
     """
 
     minimum: float
@@ -49,7 +46,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """Facts about a model.
+    """Size and shape of a model.
 
     Attributes
     ----------
@@ -74,7 +71,7 @@ class ModelSummary:
 
 
 def summarize_model(model: Model) -> ModelSummary:
-    """Collect the facts over all trees of a model."""
+    """Summarize all trees of a model."""
     features = model.nodes["feature"]
     is_leaf = features < 0
     samples = entropy = None
@@ -94,21 +91,21 @@ def summarize_model(model: Model) -> ModelSummary:
 
 
 def label_entropy(counts: NDArray[np.float64], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Entropy of each row of counts, in units of its largest possible value."""
+    """Entropy of each row of counts, divided by its largest possible value."""
     n_labels = counts.shape[1]
     if n_labels == 1:
         return np.zeros(len(counts))
-    shares = counts / totals[:, np.newaxis]
-    logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    fractions = counts / totals[:, np.newaxis]
+    logarithms = np.log(fractions, out=np.zeros_like(fractions), where=fractions > 0)
     # Dividing first gives exactly 1 for most uniform rows; adding 0.0 turns the -0.0 of pure rows into 0.0.
-    entropies: NDArray[np.float64] = -(shares * (logarithms / np.log(n_labels))).sum(axis=1) + 0.0
+    entropies: NDArray[np.float64] = -(fractions * (logarithms / np.log(n_labels))).sum(axis=1) + 0.0
     return entropies
 
 
 def count_equal_predictions(
     models: Sequence[Model], dataset: Dataset, *, voting: str | None = None, jobs: int | None = None
 ) -> NDArray[np.int64]:
-    """Number of rows on which each pair of models answers the same set of labels, shape (n_models, n_models).
+    """Number of rows with the same prediction for each pair of models, shape (n_models, n_models).
 
     Labels are compared by name, because models may order them differently.
     """

@@ -25,7 +25,15 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError, RequestError, TransferError
 from metasilvae.formats.binary_files import read_images
 from metasilvae.formats.csv_files import write_csv
-from metasilvae.io.storage import CACHE_PREFIX, CACHE_SUFFIX, CACHE_VARIABLE, builtin_folder, cache_folder, open_output
+from metasilvae.io.storage import (
+    CACHE_PREFIX,
+    CACHE_SUFFIX,
+    CACHE_VARIABLE,
+    builtin_folder,
+    cache_folder,
+    error_context,
+    open_output,
+)
 
 REGISTRY = "downloads.tsv"
 # Where files are published; a path of the registry is appended, also to the address of a mirror.
@@ -217,7 +225,7 @@ def transfer(file: RemoteFile, target: Path) -> Iterator[Received]:
                         continue
                     failures.append(str(error))
                     break
-                with _writing(target):
+                with error_context(target, "cannot be written"):
                     os.replace(part, target)
                 return
     finally:
@@ -232,7 +240,7 @@ def _receive(url: str, file: RemoteFile, part: Path) -> Iterator[Received]:
         total = int(length) if length.isdigit() else file.size
         if file.size is not None and total != file.size:
             raise TransferError(f"{url}: the server offers {total} bytes, the expected file has {file.size}")
-        with _writing(part), part.open("wb") as stream:
+        with error_context(part, "cannot be written"), part.open("wb") as stream:
             received = 0
             yield Received(received, total)
             while piece := _read(response, url):
@@ -265,14 +273,6 @@ def _read(response: Any, url: str) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenConnection(f"{url}: the connection broke ({error})") from None
     return piece
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def fetch_dataset(dataset: RemoteDataset, *, offline: bool = False, again: bool = False) -> Iterator[Received]:

@@ -1,4 +1,4 @@
-"""Rows shared out to threads. Kernels release the GIL; results never depend on the number of threads."""
+"""Rows distributed to threads. Kernels release the GIL; results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 MIN_ROWS_PER_CHUNK = 256
 MAX_ROWS_PER_CHUNK = 65536
-# Seconds after which a waiting thread looks at the clock again.
+# Longest time that a thread waits before it checks the deadline again, in seconds.
 LONGEST_WAIT = 3600.0
 
 
@@ -35,7 +35,7 @@ def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None 
     """
     jobs = available_cores() if jobs is None else jobs
     n_chunks = max(1, min(4 * jobs, n_rows // MIN_ROWS_PER_CHUNK)) if jobs > 1 else 1
-    # Between two chunks an interrupt is noticed.
+    # Interrupts are handled between two chunks.
     n_chunks = max(n_chunks, -(-n_rows // MAX_ROWS_PER_CHUNK))
     starts = [n_rows * chunk // n_chunks for chunk in range(n_chunks + 1)]
     if jobs == 1 or n_chunks == 1:
@@ -51,14 +51,14 @@ def over_rows(work: Callable[[int, int], object], n_rows: int, jobs: int | None 
 
 
 def run_workers(work: Callable[[], object], n_items: int, jobs: int | None, stop: threading.Event) -> None:
-    """Call ``work()`` on several threads, each of which takes items until none is left.
+    """Call ``work()`` on several threads, each of which processes items until none is left.
 
     Parameters
     ----------
     jobs : int or None
-        Number of threads; None means one for each available core. There are never more of them than items.
+        Number of threads, at most `n_items`; None means one for each available core.
     stop : threading.Event
-        Set when one of them fails, so that the others end early.
+        Set when a thread fails, so that the others end early.
     """
     jobs = min(available_cores() if jobs is None else jobs, n_items)
     if jobs <= 1:
@@ -74,7 +74,7 @@ def run_workers(work: Callable[[], object], n_items: int, jobs: int | None, stop
 
 
 def wait_for(task: futures.Future[T], deadline: float, hurry: Callable[[], object]) -> T:
-    """Result of a task; when the deadline (of time.perf_counter) passes, `hurry` must make the task end early."""
+    """Result of a task; `hurry` is called at the deadline (of time.perf_counter) and must make the task end early."""
     while True:
         left = deadline - time.perf_counter()
         try:

@@ -31,7 +31,6 @@ FORMAT_OF_SUFFIX = {
     ".bin": "binary",
     ".binary": "binary",
 }
-COMPRESSIONS = (".gz", ".bz2", ".xz")
 _SAMPLED_BYTES = 1 << 16
 _OTHER_ENCODINGS = {
     b"\xff\xfe\0\0": "UTF-32",
@@ -177,15 +176,11 @@ def _check_encoding(chunks: TextChunks) -> None:
 
 def split_suffixes(path: str) -> tuple[str, str, str]:
     """Stem, suffix that tells the format, suffix that tells the compression; both may be empty."""
-    name = PurePath(path).name
-    stem, compression = (path, "")
-    for suffix in COMPRESSIONS:
-        if name.lower().endswith(suffix):
-            stem, compression = path[: -len(suffix)], path[-len(suffix) :]
-    suffix = PurePath(stem).suffix
-    if suffix.lower() in FORMAT_OF_SUFFIX:
-        return stem[: -len(suffix)], suffix, compression
-    return stem, "", compression
+    packed = storage.strip_compression(path)
+    suffix = PurePath(packed).suffix
+    if suffix.lower() not in FORMAT_OF_SUFFIX:
+        suffix = ""
+    return packed.removesuffix(suffix), suffix, path[len(packed) :]
 
 
 def choose_format(path: str, output_format: str | None = None) -> str:

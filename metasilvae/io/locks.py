@@ -1,7 +1,6 @@
-"""One run at a time for a file that is written again and again.
+"""Locks for files that a run rewrites repeatedly, so that no second run does the same.
 
-The file itself is replaced by each writing, so the lock is on another one beside it. A lock is advice to other runs of
-this program; it ends with the process, however that ends.
+Each write replaces the file, so the lock is on another file beside it. Locks are advisory and end with the process.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ except ImportError:  # pragma: no cover - systems without it have no such locks
 
 @contextlib.contextmanager
 def lock(path: str) -> Iterator[bool]:
-    """Hold the lock of a file, and clear what killed runs left beside it; False where locks are not known.
+    """Hold the lock of a file and remove what killed runs left beside it; False if the system has no locks.
 
-    Another run that holds it is an `OutputError`.
+    If another run holds the lock, an `OutputError` is raised.
     """
     target = Path(os.path.realpath(path))
     place = target.parent / f"{temporary_prefix(target)}lock"
@@ -35,14 +34,14 @@ def lock(path: str) -> Iterator[bool]:
         yield handle is not None
     finally:
         if handle is not None:
-            # While it is held, so that no other run is left with a lock on a file that is gone.
+            # Removed while it is held, so that no other run locks a file that was removed.
             with contextlib.suppress(OSError):
                 place.unlink()
             os.close(handle)
 
 
 def _acquire(place: Path, path: str) -> int | None:
-    """A handle of the lock; None if there is none to have here, which is no reason not to work."""
+    """A handle of the lock; None if locks are not available."""
     while fcntl is not None:
         try:
             handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -56,7 +55,7 @@ def _acquire(place: Path, path: str) -> int | None:
         except (BlockingIOError, PermissionError):
             os.close(handle)
             raise OutputError(
-                f"{path}: is in use by another run, which holds {place.name}; wait for its end, or take another name"
+                f"{path}: is in use by another run, which holds {place.name}; wait until it ends, or use another name"
             ) from None
         except OSError:
             os.close(handle)
@@ -67,7 +66,7 @@ def _acquire(place: Path, path: str) -> int | None:
 
 
 def _is_at(handle: int, place: Path) -> bool:
-    """Whether a file is still there under its name; the run that held the lock before removes it."""
+    """Whether an open file still has its name; the run that held the lock before removes it."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(place))
     except FileNotFoundError:
@@ -75,7 +74,7 @@ def _is_at(handle: int, place: Path) -> bool:
 
 
 def _clear_leftovers(target: Path, place: Path) -> None:
-    """Remove what was to become the target; who holds its lock is alone in writing it."""
+    """Remove temporary files of the target; the holder of its lock is the only one to write it."""
     with contextlib.suppress(OSError):
         for path in target.parent.iterdir():
             if path.name.startswith(temporary_prefix(target)) and path != place:

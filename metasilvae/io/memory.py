@@ -1,4 +1,4 @@
-"""How much memory one array or file may take: a small file can ask for more than the machine has."""
+"""Memory limits: a small file can ask for an array larger than the memory of the machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from metasilvae.errors import RequestError, shorten
 
 MEMORY_VARIABLE = "METASILVAE_MEMORY"
-# What is read is not all that is needed: results, sorted copies and other programs want memory too.
-SHARE_FOR_INPUT = 0.5
+# Results, sorted copies and other programs need memory too.
+FRACTION_FOR_INPUT = 0.5
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)(i?B)?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _UNKNOWN = 1 << 32
@@ -20,10 +20,10 @@ _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def allowed_memory() -> int:
-    """Bytes that an input may take: as METASILVAE_MEMORY says, else half of what is free."""
+    """Bytes that an input may take: METASILVAE_MEMORY, or half of the free memory."""
     wanted = os.environ.get(MEMORY_VARIABLE)
     if not wanted:
-        return int(available_memory() * SHARE_FOR_INPUT)
+        return int(available_memory() * FRACTION_FOR_INPUT)
     match = _SIZE.fullmatch(wanted.strip())
     if match is None:
         raise RequestError(f"{MEMORY_VARIABLE} is {shorten(wanted)}, a size such as 500M or 8G was expected")
@@ -31,23 +31,23 @@ def allowed_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that this process can hope to get, as far as the system tells."""
+    """Bytes of memory that this process can get, as far as the system reports it."""
     return min([_free_memory() or _UNKNOWN, *_control_group_limits(), *_process_limits()])
 
 
 def describe_allowed(allowed: int) -> str:
-    """The words of a refusal that say how much is allowed, why, and how to change it."""
-    why = f"as {MEMORY_VARIABLE} says" if os.environ.get(MEMORY_VARIABLE) else "half of what is free"
+    """The part of an error message that says how much is allowed, why, and how to change it."""
+    why = f"set by {MEMORY_VARIABLE}" if os.environ.get(MEMORY_VARIABLE) else "half of the free memory"
     return f"{describe_bytes(allowed)} are allowed ({why}); {MEMORY_VARIABLE}=SIZE changes that"
 
 
 def describe_bytes(n_bytes: int) -> str:
-    """A size for people, of at least a tenth of a MiB."""
+    """A readable size, in MiB or GiB."""
     return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 1 << 30 else f"{n_bytes / 2**20:.1f} MiB"
 
 
 def _free_memory() -> int | None:
-    """What is free; all there is, or None, where the system says less."""
+    """Free memory; all memory, or None, if the system reports less."""
     with contextlib.suppress(OSError):
         found = re.search(r"^MemAvailable:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
         if found:
@@ -59,7 +59,7 @@ def _free_memory() -> int | None:
 
 
 def _control_group_limits() -> Iterator[int]:
-    """Limits of the containers and batch jobs that this process runs in."""
+    """Limits of the containers and batch jobs in which this process runs."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -1,12 +1,8 @@
-"""Where bytes come from and go to: paths, standard input and output, compressed files, shipped and fetched data sets.
+"""Sources and outputs: paths, standard streams, compressed files, builtin and cached data sets.
 
-Readers get a binary stream that is already decompressed; the compression is recognized by its first bytes, not
-by the file name, so that it works for standard input too. Writers get a file that appears under its final name
-only when it is complete.
-
-Where fetched data sets are kept; commands name them ``cache:NAME/SPLIT``.
-
-Files that come into a folder together: written beside their places, and moved there when all are complete.
+Readers get a binary stream that is already decompressed. The compression is recognized by the first bytes, not by the
+file name, so that it works for standard input too. Writers get a file that appears under its final name only when it is
+complete; several files can appear together.
 """
 
 from __future__ import annotations
@@ -23,22 +19,54 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from metasilvae.errors import DataError, OutputError
 from metasilvae.io.memory import allowed_memory, describe_allowed
 
+STANDARD_STREAM = "-"
+BUILTIN_PREFIX = "builtin:"
 CACHE_PREFIX = "cache:"
 CACHE_VARIABLE = "METASILVAE_CACHE"
 CACHE_SUFFIX = ".csv.zip"
+# Prefix of files that are being written; a run that is killed leaves one behind.
+TEMPORARY_PREFIX = ".metasilvae-"
+# Suffix of an output: its compression. No time and name are stored, so that the same data give the same bytes.
+_COMPRESSORS: dict[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": lambda stream: gzip.GzipFile("", "wb", 9, stream, mtime=0),
+    ".bz2": lambda stream: bz2.BZ2File(stream, "wb"),
+    ".xz": lambda stream: lzma.LZMAFile(stream, "wb"),
+}
+COMPRESSIONS = tuple(_COMPRESSORS)
+# First bytes of a source: its decompression.
+_DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+_ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
+_BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_PIECE_BYTES = 16 << 20
+# An installed package contains the data sets; a checkout has them beside the package.
+_BUILTIN_FOLDERS = (Path(__file__).parents[1] / "_datasets", Path(__file__).parents[2] / "datasets")
+# Files that are complete and wait for their names.
+_DRAFTS: ContextVar[list[tuple[str, Path]] | None] = ContextVar("drafts", default=None)
+
+
+def display_name(source: str) -> str:
+    """Name of a source in messages."""
+    return "<stdin>" if source == STANDARD_STREAM else source
+
+
+# Builtin and cached data sets
 
 
 def cache_folder() -> Path:
-    """Folder of fetched data sets: where the variable METASILVAE_CACHE says, else where the platform keeps caches."""
+    """Folder of fetched data sets: METASILVAE_CACHE, or the platform's folder for caches."""
     chosen = os.environ.get(CACHE_VARIABLE)
     try:
         if chosen:
@@ -49,21 +77,20 @@ def cache_folder() -> Path:
             return Path.home() / "Library" / "Caches" / "metasilvae"
         return _variable("XDG_CACHE_HOME", ".cache") / "metasilvae"
     except RuntimeError:
-        raise DataError(f"there is no home folder to keep fetched data in; set {CACHE_VARIABLE} to a folder") from None
+        raise DataError(f"there is no home folder for fetched data; set {CACHE_VARIABLE} to a folder") from None
 
 
 def _variable(name: str, *usual: str) -> Path:
-    """The folder that an environment variable names, if it is absolute, else one in the home folder."""
+    """The folder that an environment variable names if it is absolute, else one in the home folder."""
     named = Path(os.environ.get(name, ""))
     return named if named.is_absolute() else Path.home().joinpath(*usual)
 
 
 def find_cached(source: str) -> Path:
-    """The file behind ``cache:NAME/SPLIT``."""
-    folder = cache_folder()
+    """The file of ``cache:NAME/SPLIT``."""
     name = source.removeprefix(CACHE_PREFIX)
-    path = folder / (name + CACHE_SUFFIX)
-    if path.is_file() and folder.resolve() in path.resolve().parents:
+    path = _find_inside(cache_folder(), name + CACHE_SUFFIX)
+    if path is not None:
         return path
     raise DataError(
         f"{source}: not fetched yet; `metasilvae data fetch {name.split('/')[0] or 'NAME'}` fetches it, "
@@ -71,30 +98,18 @@ def find_cached(source: str) -> Path:
     )
 
 
-STANDARD_STREAM = "-"
-BUILTIN_PREFIX = "builtin:"
-# Of files that are being written; a run that is killed leaves one behind.
-TEMPORARY_PREFIX = ".metasilvae-"
-COMPRESSIONS = (".gz", ".bz2", ".xz")
-_PIECE_BYTES = 16 << 20
-# An installed package carries the data sets inside; a checkout has them beside the package.
-_BUILTIN_FOLDERS = (Path(__file__).parents[1] / "_datasets", Path(__file__).parents[2] / "datasets")
-# Files that are written and wait for their names.
-_DRAFTS: ContextVar[list[tuple[str, Path]] | None] = ContextVar("drafts", default=None)
-_BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-
-
-def display_name(source: str) -> str:
-    """Name of a source in messages."""
-    return "<stdin>" if source == STANDARD_STREAM else source
-
-
 def builtin_folder() -> Path:
-    """Folder of the data sets that ship with the project."""
+    """Folder of the builtin data sets."""
     for folder in _BUILTIN_FOLDERS:
         if folder.is_dir():
             return folder
-    raise DataError("the shipped data sets are missing from this installation; install metasilvae again")
+    raise DataError("the builtin data sets are missing from this installation; install metasilvae again")
+
+
+def _find_inside(folder: Path, name: str) -> Path | None:
+    """A file of a folder, not one outside that a name such as ../x leads to."""
+    path = folder / name
+    return path if path.is_file() and folder.resolve() in path.resolve().parents else None
 
 
 def resolve(source: str) -> str:
@@ -103,24 +118,25 @@ def resolve(source: str) -> str:
         return str(find_cached(source))
     if not source.startswith(BUILTIN_PREFIX):
         return source
-    name = source[len(BUILTIN_PREFIX) :]
-    folder = builtin_folder()
     for suffix in ("", ".csv.gz"):
-        path = folder / (name + suffix)
-        if path.is_file() and folder.resolve() in path.resolve().parents:
+        path = _find_inside(builtin_folder(), source.removeprefix(BUILTIN_PREFIX) + suffix)
+        if path is not None:
             return str(path)
     raise DataError(
-        f"{source}: no such data set ships with metasilvae; `metasilvae data list` shows them, "
+        f"{source}: there is no such builtin data set; `metasilvae data list` shows them, "
         "and a name looks like builtin:wine/train"
     )
 
 
+# Sources
+
+
 class _PrefixedStream(io.RawIOBase):
-    """A stream whose first bytes were already read to recognize what it is."""
+    """A stream whose first bytes were already read to recognize its format."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
-        # What is there at once, if the stream can tell: between two reads an interrupt is noticed.
+        # Reads only what is available, if the stream can: interrupts are handled between two reads.
         self._read = getattr(rest, "read1", rest.read)
 
     def readable(self) -> bool:
@@ -149,11 +165,11 @@ def _open_raw(source: str) -> BinaryIO:
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
     except ValueError:
-        raise DataError(f"{source!r}: not a usable path") from None
+        raise DataError(f"{source!r}: is not a valid path") from None
 
 
 def _advise(missing: Path) -> str:
-    """What to try instead of a file that is not there."""
+    """What to try instead of a missing file."""
     if not missing.parent.is_dir():
         return f"there is no folder {missing.parent}"
     try:
@@ -182,7 +198,7 @@ def _open_zip_member(source: str, raw: BinaryIO) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_source(source: str) -> Iterator[BinaryIO]:
-    """Open a path, ``-``, ``builtin:NAME/SPLIT`` or ``cache:NAME/SPLIT`` for reading bytes, decompressed if need be.
+    """Open a path, ``-``, ``builtin:NAME/SPLIT`` or ``cache:NAME/SPLIT`` for reading decompressed bytes.
 
     Every failure to read, at opening or later, is a `DataError` that names the source.
     """
@@ -198,22 +214,17 @@ def open_source(source: str) -> Iterator[BinaryIO]:
 
 
 def _unpack(source: str, raw: BinaryIO) -> BinaryIO:
-    """The stream itself, or what it holds if it is compressed."""
+    """The stream itself, or its decompressed content."""
     head = raw.read(6)
     stream = raw
     if raw.seekable():
         raw.seek(-len(head), os.SEEK_CUR)
     else:
         stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
-    if head.startswith(b"\x1f\x8b"):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-    if head.startswith(b"BZh"):
-        return cast(BinaryIO, bz2.BZ2File(stream))
-    if head.startswith(b"\xfd7zXZ\x00"):
-        return cast(BinaryIO, lzma.LZMAFile(stream))
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _open_zip_member(source, stream)
-    return stream
+    for start, decompress in _DECOMPRESSORS.items():
+        if head.startswith(start):
+            return cast(BinaryIO, decompress(stream))
+    return _open_zip_member(source, stream) if head.startswith(_ZIP_STARTS) else stream
 
 
 def _as_data_error(name: str, error: BaseException) -> DataError:
@@ -229,7 +240,7 @@ def read_source(source: str) -> bytes:
 
 
 def _read_all(stream: BinaryIO, source: str) -> bytes:
-    """What a stream holds, unless it is without end or unpacks to more than the memory can take."""
+    """The content of a stream, unless it is endless or exceeds the allowed memory."""
     allowed = allowed_memory()
     content = io.BytesIO()
     while piece := stream.read(_PIECE_BYTES):
@@ -243,7 +254,7 @@ def _read_all(stream: BinaryIO, source: str) -> bytes:
 
 
 def read_packed(source: str) -> bytes:
-    """All bytes of a source as they are."""
+    """All bytes of a source, not decompressed."""
     raw = _open_raw(source)
     try:
         return _read_all(raw, source)
@@ -255,11 +266,25 @@ def read_packed(source: str) -> bytes:
 
 
 def unpack(content: bytes, source: str) -> bytes:
-    """What `read_source` makes of the bytes of `read_packed`."""
+    """Decompress the bytes of `read_packed`."""
     try:
         return _read_all(_unpack(source, io.BytesIO(content)), source)
     except _BROKEN_ARCHIVE as error:
         raise _as_data_error(display_name(source), error) from None
+
+
+# Outputs
+
+
+@contextlib.contextmanager
+def error_context(place: Path | str, problem: str = "the folder cannot be used") -> Iterator[None]:
+    """Turn errors of the operating system, except closed pipes, into an `OutputError` that names the place."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{place}: {problem}: {error.strerror or error}") from None
 
 
 def check_output(path: str) -> None:
@@ -276,27 +301,26 @@ def check_output(path: str) -> None:
             raise OutputError(f"{path}: is a folder; give a file name inside it")
         folder = _final_target(path).parent
         if not folder.is_dir():
-            raise OutputError(f"{path}: the folder {folder} does not exist; make it first")
+            raise OutputError(f"{path}: the folder {folder} does not exist; create it first")
         if target.exists() and not os.access(target, os.W_OK):
             raise OutputError(f"{path}: is write-protected; choose another name")
         if not (target.exists() and not target.is_file()):
             with tempfile.TemporaryFile(dir=folder):
                 pass
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"{path}: cannot be written: {reason}") from None
+        raise OutputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def prepare_folder(folder: str) -> Path:
-    """Make a folder for results, unless it is there already."""
+    """Create a folder for results, unless it exists."""
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise OutputError(f"{folder}: is a file, a folder was expected") from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"{folder}: the folder cannot be made: {reason}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(f"{folder}: the folder cannot be created: {reason}") from None
     return target
 
 
@@ -316,7 +340,7 @@ def _final_target(path: str) -> Path:
 
 
 def temporary_prefix(target: Path) -> str:
-    """How the names of files begin that are to become the target, and of no others."""
+    """Prefix of temporary files that are to become the target, and of no others."""
     return f"{TEMPORARY_PREFIX}{blake2b(os.fsencode(target.name), digest_size=6).hexdigest()}-"
 
 
@@ -330,13 +354,13 @@ def _file_mode(target: Path) -> int:
 
 @contextlib.contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
-    """Open an output for writing bytes; under its name it appears whole or not at all.
+    """Open an output for writing bytes; the file appears complete or not at all.
 
     ``-`` is standard output; devices and named pipes are written to directly. Every failure to write is an
-    `OutputError`, except that a reader who has gone away is a `BrokenPipeError`.
+    `OutputError`, except that a closed pipe is a `BrokenPipeError`.
     """
     check_output(path)
-    try:
+    with error_context("standard output" if path == STANDARD_STREAM else path, "cannot be written"):
         if path == STANDARD_STREAM:
             sys.stdout.flush()
             yield sys.stdout.buffer
@@ -348,39 +372,28 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             return
         with _replacing(_final_target(path)) as stream, _compressing(stream, path) as packed:
             yield packed
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        name = "standard output" if path == STANDARD_STREAM else path
-        raise OutputError(f"{name}: cannot be written: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager
 def _compressing(stream: IO[bytes], path: str) -> Iterator[IO[bytes]]:
-    """What is written to a name that ends in .gz, .bz2 or .xz is compressed."""
-    suffix = Path(path).suffix.lower()
-    if suffix == ".gz":
-        # No time and name inside, so that the same data gives the same bytes.
-        with gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
-            yield cast(IO[bytes], packed)
-    elif suffix == ".bz2":
-        with bz2.BZ2File(stream, "wb") as packed_bz2:
-            yield cast(IO[bytes], packed_bz2)
-    elif suffix == ".xz":
-        with lzma.LZMAFile(stream, "wb") as packed_xz:
-            yield cast(IO[bytes], packed_xz)
-    else:
+    """Compress what is written to a name that ends in .gz, .bz2 or .xz."""
+    compress = _COMPRESSORS.get(Path(path).suffix.lower())
+    if compress is None:
         yield stream
+        return
+    with compress(stream) as packed:
+        yield packed
 
 
 def strip_compression(path: str) -> str:
-    """A path without the ending that says how it is compressed."""
-    return path[: -len(Path(path).suffix)] if Path(path).suffix.lower() in COMPRESSIONS else path
+    """A path without the suffix of its compression."""
+    suffix = Path(path).suffix
+    return path.removesuffix(suffix) if suffix.lower() in COMPRESSIONS else path
 
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A temporary file beside the target that takes its place in the end, unless something fails."""
+    """A temporary file beside the target that replaces it at the end, unless something fails."""
     handle, temporary = tempfile.mkstemp(prefix=temporary_prefix(target), dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -400,40 +413,39 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def all_or_none() -> Iterator[None]:
-    """Files that are written inside appear under their names in the end, unless something fails."""
+    """Files that are written inside appear under their names at the end, unless something fails."""
     drafts: list[tuple[str, Path]] = []
     token = _DRAFTS.set(drafts)
     try:
         yield
         for temporary, target in drafts:
-            try:
+            with error_context(target, "cannot be written"):
                 os.replace(temporary, target)
-            except OSError as error:
-                raise OutputError(f"{target}: cannot be written: {error.strerror or error}") from None
     finally:
         _DRAFTS.reset(token)
         for temporary, _ in drafts:
-            Path(temporary).unlink(missing_ok=True)  # those that have their names are gone
+            Path(temporary).unlink(missing_ok=True)  # without effect for those that were renamed
 
 
 @contextlib.contextmanager
 def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
-    """Open a file to follow while it grows; it keeps its first bytes, who writes flushes, ``-`` is standard output."""
+    """Open a file that grows while it is read; its first `n_kept` bytes are kept, and the caller flushes it.
+
+    ``-`` is standard output.
+    """
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         return
     check_output(path)
-    try:
+    with error_context(path, "cannot be written"):
         stream = open(path, "r+b" if n_kept else "wb")
         if n_kept:
             stream.truncate(n_kept)
             stream.seek(n_kept)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
     try:
         yield stream
     finally:
-        # What could not be flushed is known to be lost.
+        # The caller has already seen an error for bytes that could not be flushed.
         with contextlib.suppress(OSError):
             stream.close()
 
@@ -443,15 +455,15 @@ def write_output(path: str, content: str | bytes | Iterable[str]) -> None:
     pieces = [content] if isinstance(content, str | bytes) else content
     with open_output(path) as stream:
         for piece in pieces:
-            # Names of files need not be valid UTF-8; they come out as they came in.
+            # File names need not be valid UTF-8; they are written as they were read.
             stream.write(piece.encode(errors="surrogateescape") if isinstance(piece, str) else piece)
 
 
 @contextlib.contextmanager
 def staging(target: Path, name: str) -> Iterator[Path]:
-    """A folder inside `target` to write files to; `settle` moves them. If writing fails, it goes, with all in it.
+    """A folder inside `target` to write files to; `commit` moves them. If writing fails, it is removed.
 
-    A kill leaves it behind; who asks for it by the same name again gets it empty.
+    A killed run leaves it behind; it is emptied when it is opened again under the same name.
     """
     place = target / name
     with error_context(target):
@@ -459,11 +471,11 @@ def staging(target: Path, name: str) -> Iterator[Path]:
         place.mkdir()
     try:
         yield place
-    except OutputError as error:
-        _try_to_discard(place)
-        raise OutputError(str(error).replace(f"{place}{os.sep}", f"{target}{os.sep}")) from None
-    except BaseException:
-        _try_to_discard(place)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            discard(place)
+        if isinstance(error, OutputError):
+            raise OutputError(str(error).replace(f"{place}{os.sep}", f"{target}{os.sep}")) from None
         raise
 
 
@@ -476,22 +488,8 @@ def commit(place: Path, names: Sequence[str]) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it, if it is there."""
+    """Remove a file, or a folder with its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def error_context(folder: Path) -> Iterator[None]:
-    """Name the folder where something in it cannot be done."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{folder}: the folder cannot be used: {error.strerror or error}") from None
-
-
-def _try_to_discard(place: Path) -> None:
-    with contextlib.suppress(OSError):
-        discard(place)

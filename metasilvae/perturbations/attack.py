@@ -1,7 +1,7 @@
-"""An attack: what may become of each column, made to fit the columns of a data set.
+"""An attack (threat model): allowed changes per column, fitted to the columns of a data set.
 
-One attack serves training, verification and evaluation: per cents are turned into distances once, by the data that the
-attack is made for, and hold for every other data set.
+One attack serves training, verification and evaluation: percentages are turned into distances once, with the data that
+the attack is fitted to, and these distances apply to every other data set.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, PerturbationError
-from metasilvae.perturbations.attack_files import AttackRules, Group, PerCent, Rule, read_attack
+from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some
+from metasilvae.perturbations.attack_files import AttackRules, Group, Percentage, Rule, read_attack
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
 
 FloatArray = NDArray[np.float64]
 _NUMBERED = re.compile(r"x\[(\d{1,9})\]|(\d{1,9})", re.ASCII)
-_NAMED_AT_MOST = 5
 
 
 @dataclass(frozen=True)
@@ -76,19 +75,11 @@ class Attack:
                 "check that they belong together"
             )
         self._check_rows(dataset)
-        return Boxes(
-            dataset.X,
-            dataset.X,
-            self.radius_down,
-            self.radius_up,
-            self.minimum,
-            self.maximum,
-            self.groups,
-            self.domains,
-        )
+        radii_and_limits = (self.radius_down, self.radius_up, self.minimum, self.maximum)
+        return Boxes(dataset.X, dataset.X, *radii_and_limits, self.groups, self.domains)
 
     def for_features(self, features: NDArray[np.int32]) -> Attack:
-        """Of a group that is not complete the members are left, each 0 or 1; the others can make up for them."""
+        """Members of an incomplete group become free columns, each 0 or 1; the omitted ones can compensate for them."""
         new = {old: position for position, old in enumerate(features.tolist())}
         return Attack(
             self.source,
@@ -105,7 +96,7 @@ class Attack:
         return f"attack {self.source}"
 
     def _check_rows(self, dataset: Dataset) -> None:
-        """Every sample must obey the rules itself."""
+        """Refuse samples that violate the rules themselves."""
         X = dataset.X
         for group in self.groups.lists:
             members = X[:, group]
@@ -131,19 +122,19 @@ class Attack:
             raise PerturbationError(
                 f"{dataset.source}: row {dataset.number_of(row)}, {dataset.feature_name(feature)} = "
                 f"{float(dataset.X[row, feature])!r} {complaint} ({self.places[feature]}); change the rule so that it "
-                "allows the values that there are"
+                "allows the values of the data"
             )
 
 
 def load_attack(source: str, dataset: Dataset) -> Attack:
-    """Read an attack file and make the attack that it means for the columns of a data set."""
+    """Read an attack file and apply it to the columns of a data set."""
     return fit_attack(read_attack(source), dataset)
 
 
 def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
-    """Make the attack that rules mean for the columns of a data set.
+    """Apply rules to the columns of a data set.
 
-    Per cents refer to the range that a rule names; where it names none, to the range of the column in this data set.
+    Percentages refer to the range that a rule names, or else to the range of the column in this data set.
     """
     n = dataset.n_features
     by_feature: list[Rule] = [rules.default] * n
@@ -170,7 +161,7 @@ def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float
     """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
     down, up = (
         _distance(radius, rule.reference or (float(column.min()), float(column.max())), rule.is_whole)
-        if isinstance(radius, PerCent)
+        if isinstance(radius, Percentage)
         else radius
         for radius in (rule.down, rule.up)
     )
@@ -180,9 +171,9 @@ def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float
     return down, up, minimum, maximum
 
 
-def _distance(radius: PerCent, ends: tuple[float, float], is_whole: bool) -> float:
-    """A share of the range between two ends."""
-    exact = radius.share * (Fraction(ends[1]) - Fraction(ends[0]))
+def _distance(radius: Percentage, ends: tuple[float, float], is_whole: bool) -> float:
+    """A fraction of the range between two ends."""
+    exact = radius.fraction * (Fraction(ends[1]) - Fraction(ends[0]))
     try:
         nearest = float(exact)
     except OverflowError:
@@ -196,19 +187,18 @@ def _find_groups(groups: Sequence[Group], columns: _Columns) -> list[list[int]]:
 
 
 def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], dataset: Dataset) -> None:
-    """Per cents of the range of the data at hand differ between training and test rows."""
+    """Warn that percentages of the range in the data differ between training and test rows."""
     missing = [
         feature
         for feature, rule in enumerate(by_feature)
-        if rule.reference is None and any(isinstance(radius, PerCent) for radius in (rule.down, rule.up))
+        if rule.reference is None and any(isinstance(radius, Percentage) for radius in (rule.down, rule.up))
     ]
     if missing:
         first = missing[0]
         column = dataset.X[:, first]
-        names = ", ".join(dataset.feature_name(feature) for feature in missing[:_NAMED_AT_MOST])
-        more = f" and {len(missing) - _NAMED_AT_MOST} more" if len(missing) > _NAMED_AT_MOST else ""
+        names = list_some([dataset.feature_name(feature) for feature in missing])
         warnings.warn(
-            f"{rules.source}: per cent is taken of the range in {dataset.source} for {names}{more}; to mean the same "
+            f"{rules.source}: percentages refer to the range in {dataset.source} for {names}; to mean the same "
             f"with other rows, write the range, range = [{float(column.min())!r}, {float(column.max())!r}] for "
             f"{dataset.feature_name(first)}",
             MetasilvaeWarning,
@@ -230,7 +220,7 @@ class _Columns:
         feature = self._look_up(column, place)
         if feature in self._taken:
             raise PerturbationError(
-                f"{place}: column {column} has a rule already ({self._taken[feature]}); leave one of them out"
+                f"{place}: column {column} already has a rule ({self._taken[feature]}); leave one of them out"
             )
         self._taken[feature] = place
         return feature
@@ -260,5 +250,4 @@ class _Columns:
     def _listed(self, names: Sequence[str]) -> str:
         if not names:
             return f"not named; give numbers from 0 to {self._dataset.n_features - 1}"
-        rest = len(names) - _NAMED_AT_MOST
-        return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
+        return list_some(names)

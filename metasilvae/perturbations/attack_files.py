@@ -1,7 +1,7 @@
-"""Attack files: TOML that says, column by column, what an attacker may do to a row.
+"""Attack files: TOML with the allowed changes per column (threat model).
 
-Reads the rules and checks each by itself; whether they fit the columns of a data set is decided in
-metasilvae.perturbations.attack. docs/attack.md describes the format.
+This module reads the rules and checks each of them; metasilvae.perturbations.attack applies them to the columns of a
+data set. docs/attack.md describes the format.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
 
 
 @dataclass(frozen=True)
-class PerCent:
-    """A share of the range of a column."""
+class Percentage:
+    """A fraction of the range of a column."""
 
-    share: Fraction
+    fraction: Fraction
 
 
-Radius = float | PerCent
+Radius = float | Percentage
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What may become of the values of a column.
+    """Allowed changes of the values of a column.
 
     Attributes
     ----------
     place : str
         Where the rule is written, for messages.
-    down, up : float or PerCent
-        How far a value may fall and rise.
+    down, up : float or Percentage
+        How far a value may decrease and increase.
     minimum, maximum : float
         Limits of the perturbed value.
     reference : pair of float or None
-        The range that per cents refer to; None for the range in the data.
+        The range that percentages refer to; None for the range in the data.
     is_whole : bool
         The column takes whole numbers only.
     values : tuple of float or None
-        All values that the column can take, rising; None for any.
+        All values that the column can take, increasing; None for any.
     """
 
     place: str
@@ -73,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Group:
-    """Columns of which exactly one is 1, and any of them may become it."""
+    """Columns of which exactly one is 1; a perturbation may choose another one."""
 
     place: str
     columns: tuple[str, ...]
@@ -105,7 +105,7 @@ def _parse_float(name: str, text: str) -> float:
 
 
 def parse_attack(content: bytes, name: str) -> AttackRules:
-    """Make the rules that the content of an attack file states."""
+    """The rules in the content of an attack file."""
     try:
         text = content.decode("utf-8-sig")
         return _Reader(name, text).read(tomllib.loads(text, parse_float=partial(_parse_float, name)))
@@ -161,7 +161,7 @@ class _Reader:
 
     def _rule(self, own: dict[str, Any], default: dict[str, Any], path: tuple[str, ...]) -> Rule:
         self._check_keys(own, (*MOVES, *LIMITS), path)
-        table = _without_refused({**_inherited(_without_refused(own), default), **own})
+        table = _without_false_flags({**_inherited(_without_false_flags(own), default), **own})
         if "immutable" in table:
             self._check_flag(table, "immutable", path)
             self._exclude(table, "immutable", (*MOVES, *LIMITS), path)
@@ -171,7 +171,7 @@ class _Reader:
         self._check_flag(table, "integer", path)
         both = self._radius(table, "radius", None, path)
         if both is not None and "up" in table and "down" in table:
-            raise self._fault((*path, "radius"), "says nothing beside up and down; leave it out")
+            raise self._fault((*path, "radius"), "has no effect beside up and down; leave it out")
         down = self._radius(table, "down", 0.0 if both is None else both, path)
         up = self._radius(table, "up", 0.0 if both is None else both, path)
         assert down is not None
@@ -210,9 +210,9 @@ class _Reader:
             found = PER_CENT.fullmatch(value.strip())
             if found is None:
                 raise self._fault(
-                    (*path, key), f'{shorten(value)} is no radius; write a number, or per cent as in "5%"'
+                    (*path, key), f'{shorten(value)} is not a radius; write a number, or a percentage such as "5%"'
                 )
-            return PerCent(Fraction(found[1]) / 100)
+            return Percentage(Fraction(found[1]) / 100)
         number = self._check_number(value, (*path, key))
         if number < 0:
             raise self._fault((*path, key), f"{number:g} is negative; a radius is a distance, 0 or more")
@@ -223,10 +223,10 @@ class _Reader:
             return None
         ends = table["range"]
         if not isinstance(ends, list) or len(ends) != 2:
-            raise self._fault((*path, "range"), "expected the two ends that per cents refer to, such as [0, 10]")
+            raise self._fault((*path, "range"), "expected the two ends that percentages refer to, such as [0, 10]")
         low, high = (self._check_number(end, (*path, "range")) for end in ends)
         if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-            raise self._fault((*path, "range"), f"[{low:g}, {high:g}] is no range; give the smaller end first")
+            raise self._fault((*path, "range"), f"[{low:g}, {high:g}] is not a range; give the smaller end first")
         return low, high
 
     def _number(self, table: dict[str, Any], key: str, missing: float, path: tuple[str, ...]) -> float:
@@ -250,7 +250,7 @@ class _Reader:
     def _exclude(self, table: dict[str, Any], key: str, others: Iterable[str], path: tuple[str, ...]) -> None:
         for other in others:
             if other != key and other in table:
-                raise self._fault((*path, other), f"makes no sense beside {key}; leave one of them out")
+                raise self._fault((*path, other), f"excludes {key}; leave one of them out")
 
     def _table(self, value: object, path: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -271,7 +271,7 @@ class _Reader:
         return PerturbationError(f"{self._place(path, number)}: {found}")
 
     def _place(self, path: tuple[str, ...], number: int = 1) -> str:
-        """File, line where it can be told, and the key; `number` tells the groups apart."""
+        """File, line if it is known, and the key; `number` distinguishes the groups."""
         keys = (key if len(key) <= LONGEST_KEY else key[:LONGEST_KEY] + "..." for key in path)
         what = ".".join(keys) + (f" {number}" if path[:1] == ("one-hot",) else "")
         lines = self._lines.get(path) or self._lines.get(path[:2], [])  # a rule may be one line with all its keys
@@ -280,13 +280,13 @@ class _Reader:
         return at_line(self._name, lines[min(number, len(lines)) - 1], what)
 
 
-def _without_refused(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A flag that is false might as well not be there."""
+def _without_false_flags(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table without flags that are false, which have no effect."""
     return {key: value for key, value in table.items() if key not in FLAGS or value is not False}
 
 
 def _inherited(own: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """What a column takes over: how far it moves, unless it says so itself, and limits, unless it needs none."""
+    """Defaults that apply to a column: the moves unless it has its own, and the limits unless it needs none."""
     moves = own.keys() & set(MOVES)
     if moves & {"immutable", "values"}:
         return {}
@@ -294,7 +294,7 @@ def _inherited(own: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, 
 
 
 def _index_lines(text: str) -> dict[tuple[str, ...], list[int]]:
-    """The lines on which each key is written, as far as they can be told one by one."""
+    """The lines on which each key is written, as far as single lines show it."""
     lines: dict[tuple[str, ...], list[int]] = {}
     header: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -307,7 +307,7 @@ def _index_lines(text: str) -> dict[tuple[str, ...], list[int]]:
             found = tomllib.loads(line)
         except ValueError:
             try:
-                found = tomllib.loads(line.partition("=")[0] + "= 0")  # the value goes on below
+                found = tomllib.loads(line.partition("=")[0] + "= 0")  # the value continues on the next line
             except ValueError:
                 continue
         paths = list(_paths(found))

@@ -1,4 +1,4 @@
-"""Attack files to start from, made of what is in a data set."""
+"""Templates of attack files, generated from a data set."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NUMBER = re.compile(r"x?\[?(\d{1,9})\]?", re.ASCII)
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """What a data set says about one of its columns.
+    """One column of a data set.
 
     Attributes
     ----------
     key : str
         Name of the column in TOML, or its number.
     values : float64 array
-        Distinct values, rising.
+        Distinct values, increasing.
     """
 
     key: str
@@ -58,10 +58,10 @@ class ColumnFacts:
         return f"values = [{', '.join(map(_show, self.values))}]"
 
     def blur(self, noise: str) -> str:
-        """Values may be a little off; whole numbers stay whole."""
+        """The column has noise; whole numbers stay whole."""
         whole = ", integer = true" if self.is_whole else ""
-        is_share = noise.endswith('"')
-        reference = f", range = [{_show(self.values[0])}, {_show(self.values[-1])}]" if is_share else ""
+        is_percentage = noise.endswith('"')
+        reference = f", range = [{_show(self.values[0])}, {_show(self.values[-1])}]" if is_percentage else ""
         return f"radius = {noise}{reference}{whole}"
 
 
@@ -82,29 +82,29 @@ def _fairness_noise(facts: ColumnFacts, is_protected: bool, noise: str) -> str:
     return FREEZE if is_protected or facts.is_binary else facts.blur(noise)
 
 
-# Name: rule for a column, whether it is about protected columns, what it says.
+# Name: rule for a column, whether it needs protected columns, description.
 TEMPLATES: dict[str, tuple[Callable[[ColumnFacts, bool, str], str], bool, str]] = {
-    "plain": (_start, False, "Values may be a little off; a column with one or two values stays as it is."),
+    "plain": (_start, False, "Numbers have noise; a column with one or two values is immutable."),
     "fairness-cat": (
         _fairness_cat,
         True,
-        "A protected column may take any of its values; all others stay as they are.",
+        "A protected column may take any of its values; all others are immutable.",
     ),
-    "fairness-noise": (_fairness_noise, False, "Numbers may be a little off; protected columns stay as they are."),
-    "fairness-noise-cat": (_start, True, "A protected column may take any of its values; numbers may be a little off."),
+    "fairness-noise": (_fairness_noise, False, "Numbers have noise; protected columns are immutable."),
+    "fairness-noise-cat": (_start, True, "A protected column may take any of its values; numbers have noise."),
 }
 
 _HEAD = """\
-# What an attacker may do to a row of {source}, column by column. {about}
+# Allowed changes per column of {source}. {about}
 #
-#   radius = 0.5          the value may move by 0.5; "5%" is 5 per cent of range = [low, high]
-#   up = 2, down = 0      the value may only rise
+#   radius = 0.5          the value may change by 0.5; "5%" is 5 percent of range = [low, high]
+#   up = 2, down = 0      the value may only increase
 #   min = 0, max = 10     limits of the perturbed value
 #   integer = true        the perturbed value is a whole number
 #   values = [0, 1, 2]    the value may become any of these
-#   immutable = true      the value stays as it is
+#   immutable = true      the value does not change
 #
-# `metasilvae attack check FILE DATA` says in words what a file allows.
+# `metasilvae attack check FILE DATA` describes what a file allows.
 
 [default]                 # columns that are not named below
 immutable = true
@@ -113,11 +113,11 @@ immutable = true
 """
 _GROUPS = """\
 
-# One-hot groups: exactly one of the columns is 1, and any of them may become it.
+# One-hot groups: exactly one of the columns is 1; a perturbation may choose another one.
 """
 _NO_GROUPS = """\
 
-# One-hot groups: exactly one of the columns is 1, and any of them may become it. Such columns have no other rule.
+# One-hot groups: exactly one of the columns is 1; a perturbation may choose another one. They have no other rule.
 # [[one-hot]]
 # columns = ["red", "green", "blue"]
 """
@@ -154,7 +154,7 @@ def write_template(
     groups : sequence of sequences of str
         Columns of each one-hot group.
     noise : str
-        Radius of columns that may be a little off: a number, or per cent of their range.
+        Radius of columns with noise: a number, or a percentage of their range.
     """
     rule, is_about_protected, about = TEMPLATES[template]
     if is_about_protected and not protected and not groups:
@@ -165,7 +165,7 @@ def write_template(
     radius = _quote(noise) if PER_CENT.fullmatch(noise) else repr(parse_number(noise.encode(errors="replace")))
     if radius == "None" or radius.startswith("-"):
         raise RequestError(
-            f"noise {noise!r}: expected a number that is not negative, or per cent such as {DEFAULT_NOISE}"
+            f"noise {noise!r}: expected a number that is not negative, or a percentage such as {DEFAULT_NOISE}"
         )
     swapped = {_find_column(dataset, column) for column in protected}
     members = [[_find_column(dataset, column) for column in group] for group in groups]
@@ -193,13 +193,13 @@ def _find_column(dataset: Dataset, column: str) -> int:
     if numbered is not None and int(numbered[1]) < dataset.n_features:
         return int(numbered[1])
     raise RequestError(
-        f"{dataset.source} has no column {column}; `metasilvae data check` shows its columns, and numbers from 0 to "
-        f"{dataset.n_features - 1} do as well"
+        f"{dataset.source} has no column {column}; give a name from `metasilvae data check`, or a number from 0 to "
+        f"{dataset.n_features - 1}"
     )
 
 
 def _distinct_values(X: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-    """The values of each column, rising, each once; many columns are sorted at once."""
+    """The distinct values of each column, increasing; many columns are sorted at once."""
     n_at_once = max(1, _CELLS_AT_ONCE // max(1, len(X)))
     for start in range(0, X.shape[1], n_at_once):
         columns = np.sort(np.ascontiguousarray(X[:, start : start + n_at_once].T), axis=1) + 0.0

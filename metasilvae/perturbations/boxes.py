@@ -1,12 +1,8 @@
-"""What an attacker may do to a sample: move it inside a box, to values that its features can take.
+"""Perturbations: the box in which an attacker may move each sample, and the values that its features can take.
 
-Every perturbation comes down to `Boxes`: a centre, radii and limits for each feature. That form is what the kernels
-take; it needs no memory of its own for the usual case, a ball around each sample. One-hot groups stay one-hot, and some
-features take whole numbers or listed values only.
-
-Perturbation files: for each sample and feature ``[lower;upper]``, separated by white space.
-
-Files of weights: one number for each feature, separated by commas or white space.
+Every perturbation gives `Boxes`: centres, radii and limits for each feature, the form that kernels take. In the usual
+case, a ball around each sample, it needs no memory of its own. One-hot groups stay one-hot, and some features take
+whole numbers or listed values only.
 """
 
 from __future__ import annotations
@@ -27,70 +23,14 @@ from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.perturbations.domains import FeatureDomains
 
-_INTERVAL = re.compile(rb"\[\s*([^\[\];\s]+)\s*;\s*([^\[\];\s]+)\s*\]")
-_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
-_EXPECTED = "an interval such as [0.1;0.3] was expected"
-
-
-def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Read one box for each sample; bounds may be infinite.
-
-    Returns
-    -------
-    lower, upper : float64 arrays, shape (n_samples, n_features)
-    """
-    name = display_name(source)
-    text = read_source(source)
-    wanted = n_samples * n_features
-    bounds = np.empty((wanted, 2))
-    n_found = 0
-    position = 0
-    for match in _INTERVAL.finditer(text):
-        if text[position : match.start()].strip():
-            raise _complaint(name, text, position)
-        if n_found < wanted:
-            bounds[n_found] = [_parse_interval_bound(name, n_found, word) for word in match.groups()]
-        n_found += 1
-        position = match.end()
-    if text[position:].strip():
-        raise _complaint(name, text, position)
-    if n_found != wanted:
-        raise PerturbationError(
-            f"{name}: holds {n_found} intervals, {wanted} were expected ({n_samples} samples of {n_features} "
-            "features); write one interval for each feature of each sample"
-        )
-    boxes = bounds.reshape(n_samples, n_features, 2)
-    lower, upper = np.ascontiguousarray(boxes[:, :, 0]), np.ascontiguousarray(boxes[:, :, 1])
-    empty = np.argwhere(~(lower <= upper) | (lower == np.inf) | (upper == -np.inf))
-    if len(empty):
-        row, feature = empty[0]
-        raise PerturbationError(
-            f"{name}: sample {row}, feature {feature}: [{lower[row, feature]:g};{upper[row, feature]:g}] is empty; "
-            "the lower bound comes first"
-        )
-    return lower, upper
-
-
-def _parse_interval_bound(name: str, number: int, word: bytes) -> float:
-    if not _NUMBER.fullmatch(word):
-        found = shorten(word.decode(errors="replace"))
-        raise PerturbationError(f"{name}: interval {number + 1}: {found} is not a number; {_EXPECTED}")
-    return float(word)
-
-
-def _complaint(name: str, text: bytes, position: int) -> PerturbationError:
-    rest = text[position:]
-    start = position + len(rest) - len(rest.lstrip())
-    line = text.count(b"\n", 0, start) + 1
-    found = text[start:].split(None, 1)[0].decode(errors="replace")
-    return PerturbationError(at_line(name, line, f"found {shorten(found)}; {_EXPECTED}"))
-
-
 FloatArray = NDArray[np.float64]
 # Centers, radii and limits, each below and above.
 BoxArrays = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
-_UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
+_INTERVAL = re.compile(rb"\[\s*([^\[\];\s]+)\s*;\s*([^\[\];\s]+)\s*\]")
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_EXPECTED = "an interval such as [0.1;0.3] was expected"
+_UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
 
 
 @dataclass(frozen=True)
@@ -150,7 +90,7 @@ class Boxes:
         Radii of features that take whole numbers are rounded down where they are used.
     groups : OneHotGroups
     domains : FeatureDomains
-        What features can take. Each box ends on values that they can take, and contains one at least.
+        Possible values of features. Each box ends on possible values and contains at least one.
     """
 
     low_center: FloatArray
@@ -176,7 +116,7 @@ class Boxes:
 
     @property
     def scale(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.uint8]]:
-        """What a multiple of the radii depends on, in the order in which kernels take it."""
+        """The arrays that define a multiple of the radii, in the order in which kernels take them."""
         is_whole = np.zeros(len(self.radius_down), dtype=np.uint8)
         is_whole[sorted(self.domains.whole)] = 1
         return self.radius_down, self.radius_up, self.minimum, self.maximum, is_whole
@@ -205,19 +145,11 @@ class Boxes:
 
     def with_bounds(self, lower: FloatArray, upper: FloatArray) -> Boxes:
         """The same kind of boxes with absolute bounds, one pair for each sample."""
-        nothing, endless = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
-        return replace(
-            self,
-            low_center=lower,
-            high_center=upper,
-            radius_down=nothing,
-            radius_up=nothing,
-            minimum=-endless,
-            maximum=endless,
-        )
+        zero, infinite = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
+        return Boxes(lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains)
 
     def with_radii_times(self, factors: FloatArray) -> Boxes:
-        """The same boxes with other radii: 0 times anything is 0."""
+        """The same boxes with the radius of each feature multiplied; 0 times infinity is 0."""
 
         def multiply(radius: FloatArray) -> FloatArray:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -246,13 +178,24 @@ class Perturbation(Protocol):
         ...
 
     def describe(self) -> str:
-        """The rule in the words of the command line."""
+        """The rule in the syntax of the command line."""
         ...
+
+
+def _refuse_empty(boxes: Boxes, dataset: Dataset, which: str) -> None:
+    """Refuse limits that leave some sample without a possible value; `which` names the values."""
+    empty = reach.find_empty_box(*boxes.arrays)
+    if empty is not None:
+        row, feature = empty
+        raise PerturbationError(
+            f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
+            f"{which} lies in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; widen the range"
+        )
 
 
 @dataclass(frozen=True)
 class Ball:
-    """x[f] +- epsilon in every feature, cut to [minimum, maximum]."""
+    """x[f] +- epsilon in every feature, clipped to [minimum, maximum]."""
 
     epsilon: float
     minimum: float = -np.inf
@@ -261,7 +204,7 @@ class Ball:
     def __post_init__(self) -> None:
         if not (0 <= self.epsilon < np.inf):
             hint = "; an --attack file with radius = inf lets columns take any value" if self.epsilon == np.inf else ""
-            raise RequestError(f"epsilon is {self.epsilon:g}; it must be a finite number that is not negative{hint}")
+            raise RequestError(f"epsilon is {self.epsilon:g}; it must be finite and not negative{hint}")
         if not self.minimum <= self.maximum:
             raise RequestError(
                 f"the range to cut to, [{self.minimum:g}, {self.maximum:g}], is empty; give the smaller bound first"
@@ -277,13 +220,8 @@ class Ball:
 
         radius = each(self.epsilon)
         boxes = Boxes(dataset.X, dataset.X, radius, radius, each(self.minimum), each(self.maximum))
-        empty = reach.find_empty_box(*boxes.arrays) if self.is_cut else None
-        if empty is not None:
-            row, feature = empty
-            raise PerturbationError(
-                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
-                f"within {self.epsilon:g} of it lies in [{self.minimum:g}, {self.maximum:g}]; widen the range"
-            )
+        if self.is_cut:
+            _refuse_empty(boxes, dataset, f"within {self.epsilon:g} of it")
         return boxes
 
     def for_features(self, features: NDArray[np.int32]) -> Ball:
@@ -296,27 +234,8 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class BoxFile:
-    """One absolute box for each sample, read from a file."""
-
-    path: str
-
-    def boxes(self, dataset: Dataset) -> Boxes:
-        lower, upper = read_boxes(self.path, dataset.n_samples, dataset.n_features)
-        nothing = np.zeros(dataset.n_features)
-        endless = np.full(dataset.n_features, np.inf)
-        return Boxes(lower, upper, nothing, nothing, -endless, endless)
-
-    def for_features(self, features: NDArray[np.int32]) -> Perturbation:
-        raise RequestError(_UNEQUAL_RADII)
-
-    def describe(self) -> str:
-        return f"from-file {self.path}"
-
-
-@dataclass(frozen=True)
 class Enlarged:
-    """The same perturbation with all radii multiplied and the same limits; it needs one radius for all samples."""
+    """The same perturbation with all radii multiplied and the same limits; all samples must have the same radii."""
 
     perturbation: Perturbation
     factor: float
@@ -357,14 +276,7 @@ class Weighted:
                 "give one weight for each feature"
             )
         boxes = boxes.with_radii_times(np.array(self.weights, dtype=np.float64))
-        empty = reach.find_empty_box(*boxes.arrays)
-        if empty is not None:
-            row, feature = empty
-            raise PerturbationError(
-                f"{dataset.source}: row {row}, {dataset.feature_name(feature)} = {dataset.X[row, feature]:g}: no value "
-                f"that {self.describe()} allows lies in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
-                "widen the range"
-            )
+        _refuse_empty(boxes, dataset, f"that {self.describe()} allows")
         return boxes
 
     def for_features(self, features: NDArray[np.int32]) -> Weighted:
@@ -375,7 +287,79 @@ class Weighted:
         return f"{self.perturbation.describe()} --weights {self.source}"
 
 
-# Keyword of the command line: the words that follow it.
+@dataclass(frozen=True)
+class BoxFile:
+    """One absolute box for each sample, read from a file: ``[lower;upper]`` for each feature."""
+
+    path: str
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        lower, upper = read_boxes(self.path, dataset.n_samples, dataset.n_features)
+        zero, infinite = np.zeros(dataset.n_features), np.full(dataset.n_features, np.inf)
+        return Boxes(lower, upper, zero, zero, -infinite, infinite)
+
+    def for_features(self, features: NDArray[np.int32]) -> Perturbation:
+        raise RequestError(_UNEQUAL_RADII)
+
+    def describe(self) -> str:
+        return f"from-file {self.path}"
+
+
+def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Read one box for each sample; bounds may be infinite.
+
+    Returns
+    -------
+    lower, upper : float64 arrays, shape (n_samples, n_features)
+    """
+    name = display_name(source)
+    text = read_source(source)
+    wanted = n_samples * n_features
+    bounds = np.empty((wanted, 2))
+    n_found = 0
+    position = 0
+    for match in _INTERVAL.finditer(text):
+        if text[position : match.start()].strip():
+            raise _parse_error(name, text, position)
+        if n_found < wanted:
+            bounds[n_found] = [_parse_interval_end(name, n_found, word) for word in match.groups()]
+        n_found += 1
+        position = match.end()
+    if text[position:].strip():
+        raise _parse_error(name, text, position)
+    if n_found != wanted:
+        raise PerturbationError(
+            f"{name}: holds {n_found} intervals, {wanted} were expected ({n_samples} samples of {n_features} "
+            "features); write one interval for each feature of each sample"
+        )
+    boxes = bounds.reshape(n_samples, n_features, 2)
+    lower, upper = np.ascontiguousarray(boxes[:, :, 0]), np.ascontiguousarray(boxes[:, :, 1])
+    empty = np.argwhere(~(lower <= upper) | (lower == np.inf) | (upper == -np.inf))
+    if len(empty):
+        row, feature = empty[0]
+        raise PerturbationError(
+            f"{name}: sample {row}, feature {feature}: [{lower[row, feature]:g};{upper[row, feature]:g}] is empty; "
+            "the lower bound comes first"
+        )
+    return lower, upper
+
+
+def _parse_interval_end(name: str, number: int, word: bytes) -> float:
+    if not _NUMBER.fullmatch(word):
+        found = shorten(word.decode(errors="replace"))
+        raise PerturbationError(f"{name}: interval {number + 1}: {found} is not a number; {_EXPECTED}")
+    return float(word)
+
+
+def _parse_error(name: str, text: bytes, position: int) -> PerturbationError:
+    rest = text[position:]
+    start = position + len(rest) - len(rest.lstrip())
+    line = text.count(b"\n", 0, start) + 1
+    found = text[start:].split(None, 1)[0].decode(errors="replace")
+    return PerturbationError(at_line(name, line, f"found {shorten(found)}; {_EXPECTED}"))
+
+
+# Keyword of the command line: the arguments that follow it.
 PERTURBATIONS: dict[str, tuple[str, ...]] = {
     "l_inf": ("E",),
     "l_inf-clip-all": ("E", "MIN", "MAX"),
@@ -385,7 +369,7 @@ PERTURBATION_ALIASES = {"from_file": "from-file"}
 
 
 def parse_perturbation(phrase: Sequence[str]) -> Perturbation:
-    """Make the perturbation that a phrase such as ``("l_inf", "0.1")`` names."""
+    """The perturbation of a phrase such as ``("l_inf", "0.1")``."""
     keyword, *words = phrase
     if keyword == "from-file":
         return BoxFile(words[0])
@@ -405,7 +389,7 @@ def _parse_bound(word: str) -> float | None:
 
 
 def read_weights(source: str) -> tuple[float, ...]:
-    """Read the weights of all features, in order."""
+    """Read the weights of all features, in order, separated by commas or white space."""
     name = display_name(source)
     weights = []
     for line, text in enumerate(read_source(source).splitlines(), start=1):

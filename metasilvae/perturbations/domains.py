@@ -1,8 +1,8 @@
-"""Features that take whole numbers or listed values only, and what that means for the tests of a tree.
+"""Features that take whole numbers or listed values only, and the thresholds of a tree on such features.
 
 A test ``x <= k`` of such a feature is the same as ``x <= v`` with v the largest possible value up to k. With all
-thresholds moved onto possible values, and with boxes that end on possible values, an interval that is not empty
-contains a possible value: its upper end. So the kernels decide exactly without knowing of domains.
+thresholds moved onto possible values, and with boxes that end on possible values, every nonempty interval contains a
+possible value: its upper end. So the kernels decide exactly although they do not know the domains.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FeatureDomains:
-    """The values that features can take; a feature that is not named takes any.
+    """The values that features can take; all other features take any value.
 
     Attributes
     ----------
     whole : frozenset of int
         Features that take whole numbers.
     listed : mapping from int to tuple of float
-        Features that take the given values, which rise.
+        Features that take the given values, in increasing order.
     """
 
     whole: frozenset[int] = frozenset()
@@ -39,7 +39,7 @@ class FeatureDomains:
 
     @property
     def parts(self) -> tuple[FloatArray, ...]:
-        """All that there is to know, as arrays: features of whole numbers, and feature and value of each listed one."""
+        """All domains as arrays: features of whole numbers, and feature and value of each listed value."""
         pairs = [(f, value) for f in sorted(self.listed) for value in self.listed[f]]
         return np.array(sorted(self.whole), dtype=np.float64), np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
@@ -76,7 +76,7 @@ class FeatureDomains:
         return following
 
     def restrict(self, model: Model) -> Model:
-        """A model that answers the same for all possible samples, with thresholds on possible values."""
+        """A model with the same prediction for all possible samples, and with thresholds on possible values."""
         if not self.features:
             return model
         nodes = model.nodes.copy()

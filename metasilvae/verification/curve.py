@@ -1,4 +1,4 @@
-"""Stability and robustness as functions of epsilon, exactly: both fall in steps, each at the radius of some row."""
+"""Stability and robust accuracy as exact functions of epsilon, which fall in steps at the certified radii of rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import Radii, find_radii
 
-# Per cent of the rows that have this radius or a smaller one.
+# Percentage of the rows that have this certified radius or a smaller one.
 QUANTILES = {"minimum": 0, "5 %": 5, "25 %": 25, "median": 50, "75 %": 75, "95 %": 95, "maximum": 100}
 
 
 def choose_quantile(radii: NDArray[np.float64], percent: int) -> float:
-    """The smallest radius that this part of the rows or more does not exceed; always the radius of some row."""
+    """The smallest radius of a row that at least this percentage of the rows does not exceed."""
     place = max(-(-percent * len(radii) // 100) - 1, 0)
     return float(np.partition(radii, place)[place])
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Share of rows that are stable, and of those that are robust, for every epsilon.
+    """Fraction of rows that are stable, and of rows that are robust, for every epsilon.
 
-    Radii that are not known exactly count with what was proved, so that the curve is a lower bound there.
+    Radii that are not known exactly count with their proved lower bound, so that the curve is a lower bound too.
     """
 
     radii: Radii
@@ -42,19 +42,19 @@ class Curve:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the curve is what it is, and not a lower bound."""
+        """Whether the curve is exact, not a lower bound."""
         return bool(self.radii.is_exact.all())
 
     @cached_property
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """Where the curve falls, and how many rows are stable (robust) up to there.
+        """The steps of the curve: where it falls, and how many rows are stable (robust) up to there.
 
         Returns
         -------
         epsilon : float64 array, increasing
-            Each distinct radius. The counts hold for every epsilon above the one before, up to and with this one.
+            The distinct radii. The counts apply to every epsilon above the previous one, up to and including this one.
         stable, robust : int64 arrays
-            Beyond a last finite epsilon both are 0.
+            Numbers of rows; both are 0 beyond a last finite epsilon.
         """
         epsilon, place, counts = np.unique(self.radii.lower, return_inverse=True, return_counts=True)
         robust = np.bincount(place.reshape(-1), weights=self.radii.is_correct, minlength=len(epsilon)).astype(np.int64)
@@ -79,12 +79,12 @@ def trace_curve(
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Curve:
-    """The curve of a model, from the radius of each row; for the rest see `find_radii`.
+    """The curve of a model; `find_radii` describes the other parameters.
 
     Parameters
     ----------
     perturbation : Perturbation or None
-        Whose radii epsilon multiplies; None means balls, whose radius is epsilon.
+        Epsilon multiplies its radii; None means balls, whose radius is epsilon.
     """
     query = make_query(model, dataset, Ball(1.0) if perturbation is None else perturbation, voting=voting)
     return Curve(find_radii(query, jobs, budget=budget, stop=stop, on_rows=on_rows))

@@ -1,4 +1,4 @@
-"""How good, how stable and how large a model is."""
+"""Metrics of a model on a data set: accuracy, stability, robust accuracy, and their ratios to its size."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from metasilvae.verification.verifier import verify
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one model on one data set, under one perturbation or under none.
+    """Metrics of one model on one data set, under one perturbation or none.
 
     Attributes
     ----------
     n_correct : int
-    counts : Tally or None
-        Verdict counts, where there was a perturbation.
+    counts : VerdictCounts or None
+        None without a perturbation.
     is_interrupted : bool
-        Whether rows are undecided only because the work was ended early.
+        Whether rows are undecided because the work was interrupted.
     """
 
     model: Model
@@ -52,7 +52,7 @@ class Evaluation:
         return None if self.counts is None else float(self.counts.robustness)
 
     def phi(self, fitness: Fitness) -> float:
-        """What the figures are worth; there must be a perturbation."""
+        """The objective for these metrics; there must be a perturbation."""
         assert self.stability is not None
         assert self.robustness is not None
         return fitness.value(self.accuracy, self.stability, self.robustness)
@@ -79,16 +79,16 @@ def evaluate(
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> list[Evaluation]:
-    """Evaluate under each perturbation, or accuracy alone where none is given.
+    """Evaluate under each perturbation, or compute the accuracy alone if none is given.
 
     Parameters
     ----------
     budget : Budget or None
-        What may be spent on one row of a forest; None decides every row, however long it takes.
+        Work allowed for one row of a forest; None decides every row, however long it takes.
     stop : threading.Event or None
-        Once set, rows of a forest that are left stay undecided, and perturbations that are left are left out.
+        Once set, the remaining rows of a forest stay undecided, and the remaining perturbations are skipped.
     on_rows : function
-        Called with the number of rows that were done under a perturbation since the last call, by any thread.
+        Called with the number of rows that are done since the last call, by any thread.
     """
     if not perturbations:
         predictions = classify(model, dataset, voting=voting, jobs=jobs)
@@ -105,13 +105,13 @@ def evaluate(
 
 
 def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> PredictionTable:
-    """Answers for the rows of a data set that belongs to the model."""
+    """Predictions for the rows of a data set, which must fit the model."""
     check_width(model, dataset)
     return predict(model, dataset.X, voting, jobs)
 
 
 def confusion(model: Model, dataset: Dataset, predictions: PredictionTable) -> dict[tuple[str, str], int]:
-    """Number of rows for each pair of true label and answer; the labels of a tied answer are joined by commas."""
+    """Number of rows for each pair of true label and prediction; tied labels are joined by commas."""
     named = [",".join(model.labels[label] for label in label_set) for label_set in predictions.sets]
     pairs, counts = np.unique(np.stack([dataset.y, predictions.ids]), axis=1, return_counts=True)
     return {

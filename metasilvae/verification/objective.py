@@ -1,8 +1,8 @@
-"""What a tree is trained for: a weighted sum of shares of the training samples.
+"""The objective of training (fitness, phi): a weighted sum of fractions of the training samples.
 
-Every share of the C program's linear fitness depends on two bits of each sample, whether its answer is correct and
-whether it is stable. So the sum is the same as one of a constant and the shares of correct, stable and robust samples,
-which is the form that the kernels take.
+Every term of the C program's linear fitness depends on two bits of each sample: whether its prediction is correct and
+whether it is stable. So the sum equals a constant plus a weighted sum of the fractions of correct, stable and robust
+samples, which is the form that kernels take.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from metasilvae.errors import RequestError
 
 @dataclass(frozen=True)
 class Fitness:
-    """Weights of the shares, by the names of the verdicts; exact training leaves no sample without information."""
+    """Weights of the fractions, by the names of the verdicts; exact training leaves no sample undecided."""
 
     correct: float = 0.0
     wrong: float = 0.0
@@ -37,7 +37,7 @@ class Fitness:
 
     @property
     def by_verdict(self) -> dict[str, float]:
-        """What one robust, fragile, vulnerable or broken sample is worth."""
+        """Contribution of one robust, fragile, vulnerable or broken sample."""
         return {
             "robust": self.correct + self.stable + self.robust,
             "fragile": self.correct + self.unstable + self.fragile,
@@ -52,31 +52,29 @@ class Fitness:
 
     @property
     def weights(self) -> tuple[float, float, float]:
-        """Weights of the shares of correct, stable and robust samples, beside the constant."""
+        """Weights of the fractions of correct, stable and robust samples, beside the constant."""
         worth = self.by_verdict
         correct = worth["fragile"] - worth["broken"]
         stable = worth["vulnerable"] - worth["broken"]
         return correct, stable, worth["robust"] - worth["fragile"] - worth["vulnerable"] + worth["broken"]
 
     def value(self, correct: float, stable: float, robust: float) -> float:
-        """Fitness for given shares of correct, stable and robust samples."""
+        """Fitness for given fractions of correct, stable and robust samples."""
         of_correct, of_stable, of_robust = self.weights
         return self.constant + of_correct * correct + of_stable * stable + of_robust * robust
 
 
 PAPER_FITNESS = Fitness(correct=0.9, stable=0.1)
-# Friendly names of weights, beside those of the fields.
+# Names of weights on the command line.
 WEIGHT_NAMES = {"accuracy": "correct", "stability": "stable", "robustness": "robust"} | {
     field.name.replace("_", "-"): field.name for field in fields(Fitness)
 }
-
-
-# What `--fitness linear` of the C program expects, in order.
+# Arguments of the C program's `--fitness linear`, in order.
 LINEAR_WORDS = ("E", *(field.name.replace("_", "-").upper() for field in fields(Fitness)))
 
 
 def parse_linear(words: Sequence[str]) -> tuple[float, Fitness]:
-    """Epsilon and weights from the ten words of ``--fitness linear``."""
+    """Epsilon and weights from the ten arguments of ``--fitness linear``."""
     numbers = [parse_number(word.encode(errors="surrogateescape")) for word in words]
     if None in numbers:
         raise RequestError(
@@ -88,7 +86,7 @@ def parse_linear(words: Sequence[str]) -> tuple[float, Fitness]:
 
 
 def fitness_from_weights(weights: dict[str, float]) -> Fitness:
-    """Fitness with the given weights, by friendly or exact names; all others are 0."""
+    """Fitness with the given weights, by `WEIGHT_NAMES`; all others are 0."""
     chosen: dict[str, float] = {}
     for name, weight in weights.items():
         if name not in WEIGHT_NAMES:

@@ -1,7 +1,7 @@
-"""Requirements such as ``stability>=0.8`` that a script can rely on.
+"""Requirements on metrics, such as ``stability>=0.8``, for scripts.
 
-Shares are compared as exact fractions. Undecided rows leave a share between a lower and an upper bound; a requirement
-is undecided when it holds for one and fails for the other.
+Metrics are compared as exact fractions. Undecided rows leave a metric between a lower and an upper bound; a requirement
+is undecided if it holds for one of them and is violated for the other.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Requirement:
 
     @classmethod
     def parse(cls, text: str, sizes: Sequence[str] = ()) -> Requirement:
-        """A requirement on a share of the rows, or on one of the sizes, whose bound may be any number."""
+        """A requirement on a metric, at most 1, or on one of the sizes, whose bound may be any number."""
         match = _SYNTAX.fullmatch(text)
         if match is None or match[1] not in (*METRICS, *sizes) or (match[4] and match[1] in sizes):
             of_sizes = f"; {' or '.join(sizes)} may be compared with any number" if sizes else ""
@@ -77,7 +77,7 @@ class Requirement:
             )
         bound = Fraction(match[3]) / (100 if match[4] else 1)
         if bound > 1 and match[1] not in sizes:
-            raise RequestError(f"requirement '{text}': a share is at most 1; write 80% or 0.8")
+            raise RequestError(f"requirement '{text}': a metric is at most 1; write 80% or 0.8")
         return cls(match[1], match[2], bound, text.strip())
 
     def accepts(self, value: Fraction | int) -> bool:
@@ -85,16 +85,14 @@ class Requirement:
         return OPERATORS[self.comparison](Fraction(value), self.bound)
 
     def check(self, outcome: Outcome) -> RequirementResult:
-        compare = OPERATORS[self.comparison]
         lower, upper = METRICS[self.metric](outcome)
-        if lower == upper:
-            return RequirementResult.HOLDS if compare(lower, self.bound) else RequirementResult.VIOLATED
-        at_ends = {compare(lower, self.bound), compare(upper, self.bound)}
-        if self.comparison == "==":
-            return RequirementResult.UNDECIDED if lower <= self.bound <= upper else RequirementResult.VIOLATED
-        if len(at_ends) == 2:
+        if self.comparison == "==" and lower < upper:
+            is_open = lower <= self.bound <= upper
+        else:
+            is_open = self.accepts(lower) != self.accepts(upper)
+        if is_open:
             return RequirementResult.UNDECIDED
-        return RequirementResult.HOLDS if at_ends.pop() else RequirementResult.VIOLATED
+        return RequirementResult.HOLDS if self.accepts(lower) else RequirementResult.VIOLATED
 
     def explain(self, outcome: Outcome, result: RequirementResult) -> str:
         lower, upper = METRICS[self.metric](outcome)
@@ -103,9 +101,6 @@ class Requirement:
 
 
 def combine(results: Iterable[RequirementResult]) -> RequirementResult:
-    """One violated requirement decides; else one undecided one does."""
-    seen = set(results)
-    for result in (RequirementResult.VIOLATED, RequirementResult.UNDECIDED):
-        if result in seen:
-            return result
-    return RequirementResult.HOLDS
+    """Violated if any requirement is; else undecided if any is."""
+    order = (RequirementResult.HOLDS, RequirementResult.UNDECIDED, RequirementResult.VIOLATED)
+    return max(results, key=order.index, default=RequirementResult.HOLDS)

@@ -1,11 +1,8 @@
-"""Files of shards, with verdicts or with radii, joined into what one run over all rows would have found.
+"""Shards: a verification divided into parts, and their results joined into those of one run over all rows.
 
-A shard's file carries a note of what it belongs to: fingerprints of the model, the data and the perturbation, so that
-files that do not belong together are told apart whatever their names are.
-
-Work divided among the jobs of a batch array: each job knows its number and how many they are.
-
-A verification in pieces: rows are shared out to tasks, and what they find is put together again.
+The parts are tasks of an executor (`verify_in_pieces`), or jobs of a batch array, each of which writes a file that
+``metasilvae merge`` reads. A shard's file has a note with fingerprints of the model, the data and the perturbation, so
+that files of different runs are not merged, whatever their names are.
 """
 
 from __future__ import annotations
@@ -34,7 +31,26 @@ from metasilvae.verification.verdicts import Outcome, Verdict
 from metasilvae.verification.verifier import verify
 
 T = TypeVar("T")
+# Rows of a task if they are few; a forest may need a second for a row, and a task should be done in a minute.
+ROWS_PER_PIECE = 16
+# More tasks than this keep the scheduler busier than the workers.
+MOST_PIECES = 1024
+# Formats of files that can be merged.
+MERGEABLE_FORMATS = ("jsonl", "json")
+VERDICTS, RADII = "verdicts", "radii"
+_MOST_LISTED = 8
 _SYNTAX = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
+_STABILITY = {verdict.word: verdict.stability for verdict in Verdict}
+# Upper limit for numbers of rows, features, trees and shards in files.
+_MOST = 2**53
+_ROW_KINDS = {"row": int, "label": str, "prediction": list}
+_SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
+_NOTE_KINDS = {
+    **dict.fromkeys(("number", "count", "n_rows", "n_features", "n_trees", "n_leaves", "max_depth"), int),
+    **dict.fromkeys(("model", "data", "perturbation", "content"), str),
+    "limits": dict,
+    "is_forest": bool,
+}
 
 
 @dataclass(frozen=True)
@@ -59,12 +75,12 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def take_items(self, items: Sequence[T], what: str = "items") -> Sequence[T]:
-        """This shard's items, next to each other: those of all shards in a row are all items in order."""
+        """This shard's items, which are consecutive."""
         self._check(len(items), what)
         return items[(self.number - 1) * len(items) // self.count : self.number * len(items) // self.count]
 
     def take_rows(self, n_rows: int) -> NDArray[np.intp]:
-        """This shard's rows, one in every `count`: a file in which the hard rows lie together is divided evenly."""
+        """This shard's rows, one in every `count`, so that consecutive hard rows are distributed evenly."""
         self._check(n_rows, "rows")
         return np.arange(self.number - 1, n_rows, self.count, dtype=np.intp)
 
@@ -73,14 +89,8 @@ class Shard:
             raise RequestError(f"{n_items} {what} cannot be divided into {self.count} shards; use at most {n_items}")
 
 
-# Rows of a task if they are few; a forest may need a second for a row, and a task should be done in a minute.
-ROWS_PER_PIECE = 16
-# More tasks than this keep the scheduler busier than the workers.
-MOST_PIECES = 1024
-
-
 def plan_pieces(n_rows: int) -> list[Shard]:
-    """Pieces that depend on the number of rows alone, not on who works on them."""
+    """Pieces that depend on the number of rows alone, not on the number of workers."""
     n_pieces = min(-(-n_rows // ROWS_PER_PIECE), MOST_PIECES)
     return [Shard(number + 1, n_pieces) for number in range(n_pieces)]
 
@@ -91,9 +101,9 @@ def verify_in_pieces(
     budget: Budget | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Outcome:
-    """The same as `metasilvae.verification.verifier.verify`, by tasks; its time is that of all tasks together.
+    """The same as `metasilvae.verification.verifier.verify`, in tasks; `seconds` is the total time of all tasks.
 
-    Once the executor is stopped, rows whose tasks are not done stay undecided, as far as they need a search.
+    Once the executor is stopped, rows of unfinished tasks stay undecided if they need a search.
     """
     n_rows = query.dataset.n_samples
     pieces = plan_pieces(n_rows)
@@ -115,19 +125,19 @@ def _verify_piece(query: VerificationQuery, piece: Shard, budget: Budget | None)
 
 
 def _give_up(query: VerificationQuery) -> Outcome:
-    """What can be said without a search."""
+    """The results that need no search."""
     stopped = threading.Event()
     stopped.set()
     return verify(query, 1, stop=stopped)
 
 
 def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
-    """Put outcomes together; `rows` tells for each of them where its rows belong, and all together are 0, 1, 2 ..."""
+    """Join outcomes; `rows` holds the row numbers of each of them."""
     return Outcome(**_join(rows, outcomes))
 
 
 def join_radii(rows: Sequence[NDArray[np.intp]], radii: Sequence[Radii]) -> Radii:
-    """The same for radii."""
+    """Join certified radii in the same way."""
     return Radii(**_join(rows, radii))
 
 
@@ -147,27 +157,16 @@ def _join(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome | Radii])
 
 
 def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:
-    """One array of the parts, with each item at its row."""
+    """One array of all parts, with each item at its row."""
     whole = np.empty((sum(map(len, rows)), *parts[0].shape[1:]), dtype=parts[0].dtype)
     for places, part in zip(rows, parts, strict=True):
         whole[places] = part
     return whole
 
 
-_STABILITY = {verdict.word: verdict.stability for verdict in Verdict}
-# Formats that hold all that is needed to join them.
-MERGEABLE_FORMATS = ("jsonl", "json")
-_MOST_LISTED = 8
-VERDICTS, RADII = "verdicts", "radii"
-# Of rows, features, trees, shards: more than can be written down.
-_MOST = 2**53
-_ROW_KINDS = {"row": int, "label": str, "prediction": list}
-_SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
-
-
 @dataclass(frozen=True)
 class ShardNote:
-    """Where a shard's verdicts or radii belong.
+    """The run that a shard belongs to.
 
     Attributes
     ----------
@@ -177,7 +176,7 @@ class ShardNote:
     model, data, perturbation : str
         Fingerprints.
     limits : dict
-        Budget for each row, which verdicts may depend on.
+        Budget for each row, because verdicts may depend on it.
     is_forest, n_trees, n_leaves, max_depth
         Of the model.
     content : str
@@ -200,28 +199,17 @@ class ShardNote:
 
     @classmethod
     def of(cls, query: VerificationQuery, shard: Shard, limits: dict[str, float], content: str = VERDICTS) -> ShardNote:
-        """The note for a shard of a question about all rows."""
+        """The note for a shard of a query for all rows."""
         model, dataset = query.model, query.dataset
-        return cls(
-            shard.number,
-            shard.count,
-            dataset.n_samples,
-            dataset.n_features,
-            model.fingerprint,
-            dataset.fingerprint,
-            replace(query.boxes, groups=query.groups).fingerprint(dataset),
-            limits,
-            model.is_forest,
-            model.n_trees,
-            model.n_leaves,
-            model.max_depth,
-            content,
-        )
+        perturbation = replace(query.boxes, groups=query.groups).fingerprint(dataset)
+        sizes = (shard.number, shard.count, dataset.n_samples, dataset.n_features)
+        facts = (model.is_forest, model.n_trees, model.n_leaves, model.max_depth)
+        return cls(*sizes, model.fingerprint, dataset.fingerprint, perturbation, limits, *facts, content)
 
 
 @dataclass(frozen=True)
 class MergedModel:
-    """The model that all shards are about, as far as they tell."""
+    """The model of all shards, as far as their files describe it."""
 
     source: str
     labels: tuple[str, ...]
@@ -233,24 +221,16 @@ class MergedModel:
 
 @dataclass(frozen=True)
 class MergedQuery:
-    """What all shards are about; the samples themselves are not known and stand as zeros."""
+    """The query of all shards; the samples themselves are unknown and replaced by zeros."""
 
     model: MergedModel
     dataset: Dataset
     voting: str
 
 
-_NOTE_KINDS = {
-    **dict.fromkeys(("number", "count", "n_rows", "n_features", "n_trees", "n_leaves", "max_depth"), int),
-    **dict.fromkeys(("model", "data", "perturbation", "content"), str),
-    "limits": dict,
-    "is_forest": bool,
-}
-
-
 @dataclass(frozen=True)
 class ShardFile:
-    """What a shard's file holds."""
+    """Content of a shard's file."""
 
     name: str
     note: ShardNote
@@ -263,7 +243,7 @@ class ShardFile:
 
 
 def read_shard(source: str) -> ShardFile:
-    """Read what ``verify --shard`` wrote, as JSON lines or as one document."""
+    """Read a file that ``verify --shard`` wrote, as JSON lines or as one document."""
     name = display_name(source)
     try:
         text = read_source(source).decode()
@@ -283,7 +263,7 @@ def read_shard(source: str) -> ShardFile:
         is_valid = {VERDICTS: _has_verdict, RADII: _has_radius}[VERDICTS if note is None else note.content]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, RequestError):
         raise DataError(
-            f"{name}: is not a whole file of a shard; expected what `metasilvae verify --shard I/N` writes in full"
+            f"{name}: is not a complete file of a shard; expected a file that `metasilvae verify --shard I/N` wrote"
         ) from None
     if note is None:
         raise DataError(f"{name}: holds the results of all rows, not of a shard; `verify --shard I/N` writes shards")
@@ -303,7 +283,7 @@ def _has_verdict(row: dict[str, Any]) -> bool:
 
 
 def _has_radius(row: dict[str, Any]) -> bool:
-    """Whether a row has a radius, and none that is at most smaller; null stands for an infinite one."""
+    """Whether a row has a radius, not above its upper bound; null stands for infinity."""
     radius = row.get("radius", math.nan)
     bounds = [math.inf if value is None else value for value in (radius, row.get("at_most", radius))]
     return all(type(bound) is float or (type(bound) is int and bound <= _MOST) for bound in bounds) and (
@@ -312,7 +292,7 @@ def _has_radius(row: dict[str, Any]) -> bool:
 
 
 def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
-    """Refuse values of another type, and numbers that nothing has so many of."""
+    """Refuse values of another type and impossible numbers."""
     for key, kind in kinds.items():
         value: Any = document[key]
         is_absurd = isinstance(value, int) and not 0 <= value <= _MOST
@@ -322,7 +302,7 @@ def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
 
 
 def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuery, str, Outcome | Radii]:
-    """The question, the perturbation and the outcome or radii of all rows; shards may come in any order."""
+    """The query, the perturbation, and the outcome or certified radii of all rows; shards may come in any order."""
     shards = sorted(shards, key=lambda shard: shard.note.number)
     _check_fit(shards)
     first = shards[0]
@@ -385,8 +365,8 @@ def _check_fit(shards: Sequence[ShardFile]) -> None:
     """Refuse files that are not all shards of one run, each once."""
     first = shards[0]
     differences = {
-        "content": "does not hold the same kind of results as",
-        "count": "is one of another number of shards than",
+        "content": "holds another kind of results than",
+        "count": "belongs to another number of shards than",
         "model": "was verified with another model than",
         "data": "was verified on other data than",
         "perturbation": "was verified under another perturbation than",
@@ -395,7 +375,7 @@ def _check_fit(shards: Sequence[ShardFile]) -> None:
     for shard in shards[1:]:
         for name, difference in differences.items():
             if getattr(first.note, name) != getattr(shard.note, name):
-                raise DataError(f"{shard.name}: {difference} {first.name}; merge those of one run")
+                raise DataError(f"{shard.name}: {difference} {first.name}; merge shards of one run")
         if shard.summary["voting"] != first.summary["voting"]:
             raise DataError(
                 f"{shard.name}: was verified with another voting than {first.name}; merge shards of one run"
@@ -409,7 +389,8 @@ def _check_fit(shards: Sequence[ShardFile]) -> None:
         by_number[shard.note.number] = shard.name
     n_missing = first.note.count - len(by_number)
     if n_missing:
-        missing = (number for number in range(1, first.note.count + 1) if number not in by_number)
-        listed = ", ".join(map(str, islice(missing, _MOST_LISTED)))
+        # A damaged file may announce very many shards, so only the first missing ones are enumerated.
+        missing = (str(number) for number in range(1, first.note.count + 1) if number not in by_number)
+        listed = ", ".join(islice(missing, _MOST_LISTED))
         listed += f" and {n_missing - _MOST_LISTED} more" if n_missing > _MOST_LISTED else ""
         raise DataError(f"{n_missing} of {first.note.count} shards are missing: {listed}; verify them, then merge all")

@@ -172,5 +172,5 @@ class Outcome(RowResults):
 
     @cached_property
     def undecided_correct(self) -> int:
-        """Rows that may turn out robust: correct, stability not known."""
+        """Rows that may turn out to be robust: correct and undecided."""
         return int((self.is_correct & (self.stability == Stability.UNKNOWN)).sum())

@@ -102,7 +102,7 @@ def test_version() -> None:
         (["predict", "-", "-"], "standard input (-) can be used for one of the files only"),
         (["evaluate", "-", "a", "-"], "standard input (-) can be used for one of the files only"),
         (["evaluate", "d"], "Missing argument"),
-        (["evaluate", "m", "d", "--epsilon", "-1"], "epsilon is -1; it must be a finite number that is not negative"),
+        (["evaluate", "m", "d", "--epsilon", "-1"], "epsilon is -1; it must be finite and not negative"),
         (["evaluate", "m", "d", "--epsilon", "1e999"], "is not a number"),
         (["predict", "m", "d", "--input-format", "xls"], "'xls' is not one of"),
         (["predict", "m", "d", "--features", "0"], "0 is not in the range"),

@@ -213,7 +213,7 @@ def test_nobody_predictions(tree: str, rows: str, monkeypatch: pytest.MonkeyPatc
         taken.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         found = run("verify", tree, rows, "--scheduler", address, code=1)
-    assert found.stderr.startswith(f"error: {address}: no Dask scheduler answers there (")
+    assert found.stderr.startswith(f"error: {address}: no Dask scheduler responds (")
     assert len(found.stderr.splitlines()) == 1
 
 

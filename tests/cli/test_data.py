@@ -140,7 +140,7 @@ def test_wrong_usage(arguments: list[str], message: str) -> None:
 def test_outputs_are_checked_before_work() -> None:
     result = run("convert", "builtin:wine/train", "missing/out.csv")
     assert result.exit_code == 1
-    assert "does not exist; make it first" in result.stderr
+    assert "does not exist; create it first" in result.stderr
 
 
 def test_split() -> None:

@@ -164,7 +164,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     file = write(tmp_path, "file", "x")
     assert "is a file" in run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", file, code=1).stderr
     below = run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", Path(file) / "x", code=1).stderr
-    assert "the folder cannot be made" in below
+    assert "the folder cannot be created" in below
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o500)
     if not os.access(folder, os.W_OK):
@@ -266,7 +266,7 @@ def test_a_plot_is_drawn_and_drawn_again(ending: str, trained: Path, tmp_path: P
         (["--data", TEST], "trained for l_inf 0.1"),
         (["--pick", "size<3"], "'size<3' is not understood"),
         (["--pick", "leaves<=50%"], "'leaves<=50%' is not understood"),
-        (["--pick", "stability>=90"], "a share is at most 1"),
+        (["--pick", "stability>=90"], "a metric is at most 1"),
         (["--by", "size"], "is not one of"),
         (["--plot", "x.txt"], "a plot is a file that ends in"),
     ],

@@ -132,7 +132,7 @@ def test_shards_of_radii_are_merged(hard_forest: tuple[str, str], tmp_path: Path
     verdicts = tmp_path / "verdicts.jsonl"
     run("verify", *hard_forest, "--epsilon", 0.1, "--sample-steps", 3, "--shard", "2/2", "-o", verdicts)
     found = run("merge", parts[0], verdicts, code=1).stderr
-    assert f"{verdicts}: does not hold the same kind of results as {parts[0]}" in found
+    assert f"{verdicts}: holds another kind of results than {parts[0]}" in found
     assert "1 of 2 shards are missing: 2" in run("merge", parts[0], code=1).stderr
 
 

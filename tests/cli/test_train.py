@@ -322,7 +322,7 @@ class TestBeforeTraining:
     def test_outputs_that_cannot_be_written(self, option: list[str], tmp_path: Path) -> None:
         bad = tmp_path / "absent" / "file"
         names = [tmp_path / "t.silva", *option, bad] if option else [bad]
-        assert "does not exist; make it first" in run("train", IRIS, *names, "--epsilon", "1", code=1).stderr
+        assert "does not exist; create it first" in run("train", IRIS, *names, "--epsilon", "1", code=1).stderr
 
     def test_outputs_that_are_inputs(self, tmp_path: Path, tree: str, rows: str) -> None:
         assert "is read by this command" in run("train", rows, rows, "--epsilon", "1", code=2).stderr

@@ -204,11 +204,11 @@ def test_one_hot_groups(tmp_path: Path) -> None:
         (["--perturbation", ""], "'' is not one of"),
         (["--perturbation"], "requires an argument"),
         (["--perturbation", "l_inf", "x"], "'x' is not a number"),
-        (["--perturbation", "l_inf", "-0.1"], "epsilon is -0.1; it must be a finite number that is not negative"),
+        (["--perturbation", "l_inf", "-0.1"], "epsilon is -0.1; it must be finite and not negative"),
         (["--epsilon", "nan"], "'nan' is not a number"),
         (
             ["--epsilon", "inf"],
-            "epsilon is inf; it must be a finite number that is not negative; an --attack file with radius = inf",
+            "epsilon is inf; it must be finite and not negative; an --attack file with radius = inf",
         ),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing; give one of them"),
         (["--tiers", "2", "0"], "2 numbers announced, 1 follow"),
@@ -253,7 +253,7 @@ def test_an_output_is_refused_before_any_work(tmp_path: Path, option: str) -> No
     # The model does not exist either, but that would be noticed later.
     message = run("verify", "no.silva", "no.csv", option, tmp_path / "no" / "out.csv", code=1).stderr
     assert message == (
-        f"error: {tmp_path}/no/out.csv: the folder {tmp_path.resolve()}/no does not exist; make it first\n"
+        f"error: {tmp_path}/no/out.csv: the folder {tmp_path.resolve()}/no does not exist; create it first\n"
     )
     assert "is a folder" in run("verify", "no.silva", "no.csv", option, tmp_path, code=1).stderr
     assert "the output path is empty" in run("verify", "no.silva", "no.csv", option, "", code=1).stderr

@@ -153,14 +153,14 @@ class TestTrouble:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-            with pytest.raises(ClusterError, match=r"^tcp://[0-9.:]+: no Dask scheduler answers there \(.*\); check"):
+            with pytest.raises(ClusterError, match=r"^tcp://[0-9.:]+: no Dask scheduler responds \(.*\); check"):
                 call(address, os.getpid)
 
     @pytest.mark.parametrize("address", ["", "nonsense://x:1", "tcp://", "localhost", "tcp://localhost:x"])
     def test_addresses_that_are_none(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("distributed", reason="needs dask[distributed]")
         monkeypatch.setattr(executors, "CONNECT_TIMEOUT", 0.2)
-        with pytest.raises(ClusterError, match="no Dask scheduler answers there"):
+        with pytest.raises(ClusterError, match="no Dask scheduler responds"):
             call(address, os.getpid)
 
     def test_scheduler_files(self, cluster: Cluster, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ class TestTrouble:
     def test_no_workers_yet(self, tmp_path: Path) -> None:
         with (  # noqa: PT031
             running_cluster(tmp_path, n_workers=0) as cluster,
-            pytest.warns(MetasilvaeWarning, match="has no workers yet; waiting for the first one"),
+            pytest.warns(MetasilvaeWarning, match="has no workers yet; waiting for one"),
             open_executor(cluster.address) as executor,
         ):
             future = executor.submit(os.getpid)

@@ -272,9 +272,9 @@ def test_several_problems_are_told_at_once(tmp_path: Path) -> None:
     [
         ("missing.csv", "missing.csv: no such file"),
         (".", ".: is a folder, a file was expected"),
-        ("builtin:nothing/train", "builtin:nothing/train: no such data set ships with metasilvae"),
+        ("builtin:nothing/train", "builtin:nothing/train: there is no such builtin data set"),
         ("builtin:../setup.py", "no such data set ships"),
-        ("a\0b", "not a usable path"),
+        ("a\0b", "is not a valid path"),
     ],
 )
 def test_sources_that_are_no_files(tmp_path: Path, monkeypatch, source: str, message: str) -> None:

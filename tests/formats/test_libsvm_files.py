@@ -114,7 +114,7 @@ def test_sizes_beyond_the_memory(read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METASILVAE_MEMORY", "1500K")
     with pytest.raises(
         DataError,
-        match=r"2 rows of 100000 features need 1.5 MiB of memory, 1.5 MiB are allowed \(as METASILVAE_MEMORY says\)",
+        match=r"2 rows of 100000 features need 1.5 MiB of memory, 1.5 MiB are allowed \(set by METASILVAE_MEMORY\)",
     ):
         read("a 100000:1\nb 1:1\n")
     assert read("a 90000:1\nb 1:1\n").n_features == 90000

@@ -129,7 +129,7 @@ def test_absurd_headers_of_models(tmp_path: Path, text: str) -> None:
 def test_a_small_file_that_asks_for_all_memory(tmp_path: Path) -> None:
     result = run("data", "check", write(tmp_path, "data.svm", "a 2000000000:1\n" * 1000), code=1)
     assert "1000 rows of 2000000000 features need 14901.2 GiB of memory, " in result.stdout
-    assert "GiB are allowed (half of what is free); METASILVAE_MEMORY=SIZE changes that" in result.stdout
+    assert "GiB are allowed (half of the free memory); METASILVAE_MEMORY=SIZE changes that" in result.stdout
 
 
 def test_what_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_an_unknown_zip_compression(tmp_path: Path) -> None:
         ("folder/rows.csv", "folder/rows.csv: no such file; there is no folder folder"),
         (".", ".: is a folder, a file was expected"),
         ("rows.csv/x", "rows.csv/x: cannot be read: Not a directory"),
-        ("a\0b", "not a usable path"),
+        ("a\0b", "is not a valid path"),
         ("x" * 300, "cannot be read: File name too long"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_protected_source(rows: str) -> None:
 
 @pytest.mark.parametrize("name", ["nonsense", "../setup.py", "circle", "", "circle/../../setup.py", "/etc/passwd"])
 def test_only_shipped_sets_are_builtin(name: str) -> None:
-    with pytest.raises(DataError, match="no such data set ships with metasilvae"):
+    with pytest.raises(DataError, match="there is no such builtin data set"):
         storage.read_source(f"builtin:{name}")
 
 
@@ -250,7 +250,7 @@ def test_the_longest_name(tmp_path: Path) -> None:
     [
         ("", "the output path is empty"),
         (".", ".: is a folder; give a file name inside it"),
-        ("absent/file", "/absent does not exist; make it first"),
+        ("absent/file", "/absent does not exist; create it first"),
         ("rows.csv/file", "does not exist"),
         ("a\0b", "embedded null"),
         ("x" * 256, "cannot be written: File name too long"),

@@ -320,7 +320,7 @@ def test_rows_are_chosen_evenly(tmp_path: Path) -> None:
         (
             ["builtin:wine/test", "--features", "0", "1", "--epsilon", "-1"],
             2,
-            "must be a finite number that is not negative",
+            "must be finite and not negative",
         ),
         (["builtin:circle/test"], 1, "has 2 features"),
     ],

@@ -268,7 +268,7 @@ class TestUsage:
             (["-o", "page.html"], "say what may be perturbed"),
             (["--epsilon", "0.1"], "Missing option '--output'"),
             (["--epsilon", "0.1", "--attack", "x.toml", "-o", "page.html"], "give one of them"),
-            (["--epsilon", "-1", "-o", "page.html"], "must be a finite number that is not negative"),
+            (["--epsilon", "-1", "-o", "page.html"], "must be finite and not negative"),
         ],
     )
     def test_wrong_options(self, tree: str, rows: str, options: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, PerturbationError
 from metasilvae.perturbations.attack import Attack, fit_attack
-from metasilvae.perturbations.attack_files import PerCent, Rule, parse_attack
+from metasilvae.perturbations.attack_files import Percentage, Rule, parse_attack
 from metasilvae.perturbations.boxes import Enlarged, Weighted
 
 NAMES = ("age", "sex", "petal length", "red", "green")
@@ -50,7 +50,7 @@ def test_a_radius_and_one_direction() -> None:
 
 
 def test_per_cents_are_exact_fractions() -> None:
-    assert rule('[columns]\nage = { radius = "0.1%" }').up == PerCent(Fraction(1, 1000))
+    assert rule('[columns]\nage = { radius = "0.1%" }').up == Percentage(Fraction(1, 1000))
     text = '[columns]\nage = { radius = "29%", range = [0, 100], integer = true }'
     assert 0.29 * 100 < 29
     assert attack(text).radius_up[0] == 29
@@ -111,11 +111,11 @@ def test_per_cents_of_the_data_are_told() -> None:
         ("[columns]\n'petal length' = { radius = -1 }", "attack.toml:2: columns.petal length.radius: -1 is negative"),
         ('[columns]\n"a = b" = { radius = -1 }', "attack.toml:2: columns.a = b.radius: -1 is negative"),
         ("columns = { age = { radius = -1 } }", "attack.toml:1: columns.age.radius: -1 is negative"),
-        ("[columns]\nage = { radius = '5' }", "is no radius; write a number"),
-        ("[columns]\nage = { radius = '-5%' }", "is no radius"),
+        ("[columns]\nage = { radius = '5' }", "is not a radius; write a number"),
+        ("[columns]\nage = { radius = '-5%' }", "is not a radius"),
         ("[columns]\nage = { radius = nan }", "'nan' is not a number"),
         ("[columns]\nage = { radius = true }", "'True' is not a number"),
-        ("[columns]\nage = { radius = 1, up = 1, down = 1 }", "columns.age.radius: says nothing beside up and down"),
+        ("[columns]\nage = { radius = 1, up = 1, down = 1 }", "columns.age.radius: has no effect beside up and down"),
         ("[columns]\nage = { min = 3, max = 2 }", "columns.age.min: 3 is above max = 2"),
         ("[columns]\nage = { min = 0.2, max = 0.8, integer = true }", "no whole number lies from 0.2 to 0.8"),
         ("[columns]\nage = { integer = 1 }", "columns.age.integer: '1' is neither true nor false"),
@@ -124,12 +124,12 @@ def test_per_cents_of_the_data_are_told() -> None:
         ("[columns]\nage = { values = [] }", "columns.age.values: expected a list of numbers"),
         ("[columns]\nage = { values = [1, 1.0] }", "a value is listed twice"),
         ("[columns]\nage = { values = [inf] }", "values must be finite"),
-        ("[columns]\nage = { values = [1], min = 0 }", "columns.age.min: makes no sense beside values"),
+        ("[columns]\nage = { values = [1], min = 0 }", "columns.age.min: excludes values"),
         ("[columns]\nage = { values = [1], up = 2 }", "columns.age.up: beside values, 0 forbids this direction"),
-        ("[columns]\nage = { immutable = true, radius = 2 }", "columns.age.radius: makes no sense beside immutable"),
+        ("[columns]\nage = { immutable = true, radius = 2 }", "columns.age.radius: excludes immutable"),
         (
             "[default]\nimmutable = true\n[columns]\nage = { min = 2 }",
-            "columns.age.min: makes no sense beside immutable",
+            "columns.age.min: excludes immutable",
         ),
         ("one-hot = 3", "attack.toml:1: one-hot 1: expected a list of groups"),
         ("[[one-hot]]\ncolumns = ['red']", "attack.toml:1: one-hot 1: a group needs columns = [..] with two"),
@@ -137,8 +137,8 @@ def test_per_cents_of_the_data_are_told() -> None:
         ("[[one-hot]]\ncolumns = [3, 4.5]", "4.5 is not the name or the number of a column"),
         ("[columns]\nagee = {}", "attack.toml:2: columns.agee: data.csv has no column agee; did you mean age?"),
         ("[columns]\n9 = {}", "data.csv has no column 9; numbers go from 0 to 4"),
-        ("[columns]\nage = {}\n0 = {}", "attack.toml:3: columns.0: column 0 has a rule already (attack.toml:2"),
-        ("[columns]\nred = {}\n[[one-hot]]\ncolumns = ['red', 'green']", "column red has a rule already"),
+        ("[columns]\nage = {}\n0 = {}", "attack.toml:3: columns.0: column 0 already has a rule (attack.toml:2"),
+        ("[columns]\nred = {}\n[[one-hot]]\ncolumns = ['red', 'green']", "column red already has a rule"),
     ],
 )
 def test_broken_files(text: str, message: str) -> None:

@@ -38,9 +38,9 @@ def test_a_ball_outside_its_range_is_refused_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("phrase", "message"),
     [
-        (("l_inf", "-1"), "must be a finite number that is not negative"),
+        (("l_inf", "-1"), "must be finite and not negative"),
         (("l_inf", "nan"), "'nan' is not a number"),
-        (("l_inf", "inf"), "must be a finite number that is not negative"),
+        (("l_inf", "inf"), "must be finite and not negative"),
         (("l_inf", "much"), "'much' is not a number"),
         (("l_inf", "1_0"), "'1_0' is not a number"),
         (("l_inf", "٣"), "is not a number"),

@@ -135,7 +135,7 @@ def test_a_checkpoint_is_for_one_run_at_a_time() -> None:
         for path in ("run.ck", "link.ck"):
             found = train(*TREE, "--resume", path, code=1)
             what = f"{path}: is in use by another run, which holds {lock_name('run.ck')}"
-            assert found.stderr == f"error: {what}; wait for its end, or take another name\n"
+            assert found.stderr == f"error: {what}; wait until it ends, or use another name\n"
         assert Path("run.ck").read_bytes() == before
         assert sorted(hidden()) == sorted([left, lock_name("run.ck")])
     train(*TREE, "--resume", "run.ck")

@@ -86,7 +86,7 @@ class TestWhatDoesNotFit:
 
     def test_another_number_of_shards(self, paths: list[str], tree: str, rows: str, tmp_path: Path) -> None:
         run("verify", tree, rows, "--epsilon", "0.1", "--shard", "2/4", "-o", tmp_path / "other.jsonl")
-        assert "is one of another number of shards than" in self.refuse(paths[0], tmp_path / "other.jsonl")
+        assert "belongs to another number of shards than" in self.refuse(paths[0], tmp_path / "other.jsonl")
 
     def test_another_model(self, paths: list[str], tree: str, rows: str, tmp_path: Path) -> None:
         """By the same name: what counts is the content."""
@@ -116,7 +116,7 @@ class TestWhatDoesNotFit:
         lines = Path(paths[1]).read_text().splitlines(keepends=True)
         for text in ("".join(lines[:-1]), "".join(lines)[:-30], "", "row,label\n"):
             cut = write(tmp_path, "cut.jsonl", text)
-            assert "cut.jsonl: is not a whole file of a shard; expected" in self.refuse(paths[0], cut, paths[2])
+            assert "cut.jsonl: is not a complete file of a shard; expected" in self.refuse(paths[0], cut, paths[2])
 
     def test_a_row_is_gone_or_changed(self, paths: list[str], tmp_path: Path) -> None:
         lines = Path(paths[0]).read_text().splitlines(keepends=True)

@@ -206,7 +206,7 @@ def test_model_and_data_must_belong_together() -> None:
         make_query(tree, data_of([[0.0] * 5], ["a"]), Ball(0))
     with pytest.raises(ModelError, match=r"no label of data.csv \(x\) is known"):
         make_query(tree, data_of([[0.0] * 4], ["x"]), Ball(0))
-    with pytest.warns(MetasilvaeWarning, match="every feature that the model tests is there"):
+    with pytest.warns(MetasilvaeWarning, match="the data have every feature that the model tests"):
         make_query(tree, data_of([[0.0] * 3], ["a"]), Ball(0))
     with pytest.warns(MetasilvaeWarning, match="1 rows of data.csv have labels"):
         outcome = verify(make_query(tree, data_of([[0.0] * 4, [0.0] * 4], ["a", "x"]), Ball(0)))

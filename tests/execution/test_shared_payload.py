@@ -29,15 +29,15 @@ def test_arrays_arrive_bit_by_bit(values: np.ndarray) -> None:
 
 def test_data_sets_are_small_and_opened_once() -> None:
     X = np.random.default_rng(0).integers(0, 256, (50, 200)).astype(float)
-    parcel = SharedPayload.of(Dataset(X, np.zeros(50, dtype=np.int32), ("a",), None, "rows.csv"))
-    opened = parcel.open()
+    payload = SharedPayload.of(Dataset(X, np.zeros(50, dtype=np.int32), ("a",), None, "rows.csv"))
+    opened = payload.open()
     assert (opened.X == X).all()
     assert opened.X.flags.c_contiguous
     assert opened.labels == ("a",)
-    assert parcel.open() is opened
-    assert sys.getsizeof(parcel) < X.nbytes / 7
-    again = pickle.loads(pickle.dumps(parcel))
-    assert sys.getsizeof(again) == sys.getsizeof(parcel)
+    assert payload.open() is opened
+    assert sys.getsizeof(payload) < X.nbytes / 7
+    again = pickle.loads(pickle.dumps(payload))
+    assert sys.getsizeof(again) == sys.getsizeof(payload)
     assert again.open().source == "rows.csv"
 
 
