@@ -111,9 +111,8 @@ paper: build ## run the experiments of the paper again (QUICK=1 takes minutes, D
 	$(BIN)/python -m pip install --quiet 'metasilvae[plot,sklearn]'
 	$(BIN)/python scripts/paper.py $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA)) $(PAPER_OPTIONS)
 
-pictures: $(VENV)/.tools ## draw the picture of the README again
-	mkdir -p $(OUT)
-	cd $(OUT) && BIN=$(abspath $(BIN)) OUT=$(CURDIR)/docs/circle.svg sh $(CURDIR)/scripts/draw_circle.sh
+pictures: $(VENV)/.tools ## draw the picture of the README again (DATA=folder, else fetched data)
+	$(BIN)/python scripts/draw_curves.py $(if $(DATA),--data $(DATA))
 
 datasets: build ## make the shipped data sets again (needs scikit-learn)
 	$(BIN)/python -m pip install --quiet '.[datasets]'

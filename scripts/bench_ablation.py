@@ -1,9 +1,9 @@
-"""What each part of the trainer is worth: the default with one part left out, on rows held out of the training split.
+"""Measure what each part of the trainer is worth: the default without one part, on rows held out of the training split.
 
     python scripts/bench_ablation.py [--data FOLDER] [--sets NAME,NAME] [--repeat N]
 
-The test splits are not looked at. Small sets: mean phi over repeated five-fold cross-validation of the training split.
-Large sets: phi on a fourth of the training split. In brackets the difference to the first row.
+The test splits are not used. Small sets: mean phi over repeated five-fold cross-validation of the training split.
+Large sets: phi on a quarter of the training split. The difference from the first row is in brackets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure what a Dask cluster costs: time of an empty task, size and time of the data, time of a tree.
+"""Measure the overhead of a Dask cluster: an empty task, size and transfer of the data, a tree.
 
     python scripts/bench_cluster.py [--workers N] [--tasks N] [--trees N] [--epsilon E] [--scheduler ADDRESS] [DATA]
 

@@ -1,4 +1,4 @@
-"""Verify forests with metasilvae, and with silva and Veritas where they are at hand: undecided rows and seconds.
+"""Verify forests with metasilvae, silva and Veritas: undecided rows and seconds.
 
     python scripts/bench_forest.py [--silva PATH] [--data FOLDER] [--golden FOLDER] [--cases NAME...] [--limit SECONDS]
 
@@ -7,10 +7,10 @@ forests come from the golden folder. Every program gets the same forest, the sam
 and the same time limit for each row, on one thread. Seconds are processor time of the analysis: silva's as it reports
 it, Veritas's without building its trees; the best of three runs where one takes less than a second. The last column
 counts rows that metasilvae and the program both decide, but differently. Needs the extra `bench` for scikit-learn and
-Veritas; what is missing is left out and named.
+Veritas; missing programs and data are skipped with a message.
 
-Veritas (`dtai-veritas`) maximizes sums of leaf values; votes are put to it as one sum for each contest of two labels,
-so that ties count for it as they do here. It compares `x < k`, so thresholds become the next float64.
+Veritas (`dtai-veritas`) maximizes sums of leaf values; votes are passed to it as one sum for each label pair, so
+that ties count as they do here. It compares `x < k`, so thresholds become the next float64.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@
                                             [--single] [--models FOLDER]
 
 Small sets (those with a folds.tsv): mean over the folds given there. Large sets: the test split, seed 1. Only epsilon
-differs from set to set, and no row that is judged on has a say in training. The columns are
+differs from set to set, and no evaluated row takes part in training. The columns are
 
     acc / st / rob  decided exactly; a row that is not decided within a second counts as unstable
     phi             0.9 accuracy + 0.1 stability
     leaves          of all trees together
     seconds         for one training, inside the process, and of them for the tuning
     single tree     a tree trained by the default options, with its tuning and its genetic search (with --single)
-    setting         what the tuning chose (on the last fold)
+    setting         the candidate that tuning chose (on the last fold)
 
 With --models each forest is written into a folder.
 """

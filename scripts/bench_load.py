@@ -1,4 +1,4 @@
-"""Measure how long loading CSV data takes, beside numpy.loadtxt on the same file.
+"""Measure the time to load CSV data, compared with numpy.loadtxt on the same file.
 
     python scripts/bench_load.py [--check] [--repeat N] [--rows N] [FILE...]
 

@@ -1,4 +1,4 @@
-"""Time of exact radii beside the time of verdicts at one radius, on one thread.
+"""Measure the time of exact certified radii and of verdicts at one epsilon, on one thread.
 
     python scripts/bench_radius.py MODEL DATA --epsilon E [--rows N] [--repeat R]
 

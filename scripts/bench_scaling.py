@@ -1,9 +1,9 @@
-"""How the time of a generation grows with rows, features and leaves, and falls with threads.
+"""Measure how the time of a generation depends on rows, features, leaves and threads.
 
     python scripts/bench_scaling.py [--repeat N] [--studies rows,features,leaves,threads]
 
-Trains on made-up data of several sizes, one thread, and prints the time of a generation beside the exponent of the
-power law that fits best: 1 is linear. The study of threads prints offspring per second for one and for two threads.
+Trains on synthetic data of several sizes, one thread, and prints the time of a generation and the exponent of the
+best-fitting power law: 1 is linear. The study of threads prints offspring per second for one and for two threads.
 """
 
 from __future__ import annotations

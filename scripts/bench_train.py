@@ -1,4 +1,4 @@
-"""Quality and speed of training on the paper's data sets, with one default configuration for all of them.
+"""Measure quality and speed of training on the paper's data sets, with one default configuration for all of them.
 
     python scripts/bench_train.py [--data FOLDER] [--sets NAME,NAME] [--preset NAME] [--goal NAME]
         [--c-program PATH [--race]] [--jobs N]
@@ -6,16 +6,16 @@
 Small sets (those with a folds.tsv): mean over the folds given there. Large sets: median over the seeds 1 to 3 on the
 test split. Only epsilon differs from set to set. The columns are
 
-    phi         0.9 accuracy + 0.1 stability on samples that the training has not seen, then its three parts
+    phi         0.9 accuracy + 0.1 stability on samples not used for training, then its three parts
     phi train   of the same trees on the training samples
     seconds     for one training, inside the process
     top         the best phi on the training samples at any time of the run (one seed, the whole training split)
 
-Trees are trained for phi, or with --goal robustness for robustness alone.
+Trees are trained for phi, or with --goal robustness for robust accuracy alone.
 
-With --c-program the authors' trainer runs beside ours on the training split (paper's weights, 100 iterations, 500 on
-diabetes): its phi on the training samples, its seconds, and the seconds until ours had passed that phi. With --race
-this is all that is measured: first the authors' trainer runs, then ours, until it has passed.
+With --c-program the authors' trainer also runs on the training split (paper's weights, 100 iterations, 500 on
+diabetes): its phi on the training samples, its seconds, and the seconds until ours exceeds that phi. With --race
+only this is measured: the authors' trainer runs first, then ours until it is ahead.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Time to verify a single tree, and time of the whole command, beside silva when its path is given.
+"""Measure the time to verify a single tree and of the whole command, also of silva if its path is given.
 
     python scripts/bench_verify.py [--silva PATH] [--data FOLDER] [--models FOLDER] [--repeat N]
 
 The analysis is timed by each program itself (silva: the time in its summary), on one thread; the whole command is
-timed from outside, from start to exit, with the report thrown away. The best of N runs counts on both sides. Cases
-whose data or model are missing are left out and named.
+timed from outside, from start to exit, with the report discarded. The best of N runs counts for both programs.
+Cases without data or model are skipped with a message.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python scripts/check_golden.py [FOLDER] [--data FOLDER]
 
 FOLDER holds index.tsv, models/ and verdicts/; the data folder one folder for each set with test.csv.gz. Prints one
-line for each recorded file and exits with 1 when a row differs. Rows whose tied answer silva gets wrong are proved by a
-point that gets another answer, and counted apart.
+line for each recorded file and exits with 1 when a row differs. Rows whose tied prediction silva gets wrong are proved
+by a point with another prediction, and counted separately.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python scripts/make_command_reference.py [--output FILE]
 
-Lines are as wide as click makes them for a terminal of 80 columns, wherever the script runs. A test compares the file
+Lines have the width of a terminal of 80 columns, wherever the script runs. A test compares the file
 with the help: run this after a change of an option.
 """
 

@@ -2,8 +2,8 @@
 
     python scripts/make_datasets.py [--folder datasets]
 
-Needs scikit-learn, whose package carries the tables of iris, wine, breast-cancer and digits. The result depends on
-nothing else: fixed seeds, no time stamps.
+Needs scikit-learn, whose package contains the tables of iris, wine, breast-cancer and digits. The result is
+reproducible: fixed seeds, no time stamps.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ RECIPES = {
         make_circle,
         0.02,
         "made by this project, MIT",
-        "Points drawn uniformly from the unit square; `in` if and only if x1^2 + x2^2 < 0.5. The training part has 100 "
-        "points, as the illustration in \"Genetic Adversarial Training of Decision Trees\".",
+        "Points drawn uniformly from the unit square; `in` if and only if x1^2 + x2^2 < 0.5. The training split has "
+        "100 points, like the illustration in \"Genetic Adversarial Training of Decision Trees\".",
     ),
     "iris": Recipe(
         take_packaged("iris"),
@@ -108,18 +108,36 @@ def describe(name: str, recipe: Recipe, rows: list[tuple[str, ...]]) -> str:
     )
 
 
-README_HEAD = f"""# Data sets that ship with metasilvae
+README_HEAD = f"""# Data sets
 
-Any command takes them by name, for instance `builtin:wine/train`; `metasilvae data list` shows them. Each is a CSV
-file with a `# rows features` line and column names, the label first, values unscaled. All but `circle` are split
-80:20 by class (seed {SPLIT_SEED}). The recommended epsilon suits the unscaled values; where features differ much in
-size (wine, breast-cancer), scale them first by `metasilvae data convert --scale minmax` and use about 0.05.
+## Shipped data sets
 
-`scripts/make_datasets.py` makes everything in this folder from scikit-learn's packaged tables, which are copies of
-the sets in the UCI Machine Learning Repository. `index.tsv` holds the same facts for programs.
+Every command accepts them by name, for example `builtin:wine/train`; `metasilvae data list` lists them. Each is a CSV
+file with a `# rows features` line and column names, the label first and unscaled values. All except `circle` are split
+80:20, stratified by class (seed {SPLIT_SEED}). The recommended epsilon suits the unscaled values. If features have
+different ranges (wine, breast-cancer), scale them first with `metasilvae data convert --scale minmax` and use about
+0.05.
+
+`scripts/make_datasets.py` makes all files in this folder from scikit-learn's packaged tables, which are copies of the
+sets in the UCI Machine Learning Repository. `index.tsv` contains the same facts for programs.
 
 `iris/tree.silva` is a small model for `iris`, named `builtin:iris/tree.silva`: a textbook tree of four leaves that
-`scripts/make_demo_model.py` makes from the training part; MIT, as the rest of the project.
+`scripts/make_demo_model.py` makes from the training rows; MIT, like the rest of the project.
+
+## Downloaded data sets
+
+`metasilvae data fetch NAME` downloads a data set, and every command then accepts `cache:NAME/train` and
+`cache:NAME/test`. The paper's data sets, in its splits and scales, come from the authors'
+[data-collection](https://github.com/abstract-machine-learning/data-collection), and so do `adult` and `credit` for
+questions of fairness. `mnist` comes from a public copy of the original files, `fashion-mnist` from
+[its repository](https://github.com/zalandoresearch/fashion-mnist).
+
+- Every file is verified against the checksum in `datasets/downloads.tsv`. An interrupted download is resumed.
+- `--mirror URL` downloads from another place (or a folder: `file:///...`); `--offline` never uses the network.
+- Files are kept in the cache folder of the platform (`~/.cache/metasilvae`, `~/Library/Caches/metasilvae`,
+  `%LOCALAPPDATA%\\metasilvae\\Cache`), or in the folder named by the environment variable `METASILVAE_CACHE`.
+- Some of the authors' files announce a wrong number of rows or columns. The actual rows count, and a warning is
+  printed.
 """
 
 

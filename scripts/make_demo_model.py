@@ -3,7 +3,7 @@
     python scripts/make_demo_model.py [--output FILE]
 
 A textbook tree: split where the Gini impurity falls most, three levels deep, thresholds half way between neighbours.
-It knows nothing of stability, which is what `make demo` shows.
+It ignores stability, as `make demo` shows.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The experiments of the paper, again: runs what is missing, then writes docs/paper.md and its figures.
+"""Repeat the experiments of the paper: run what is missing, then write docs/paper.md and its plots.
 
     python scripts/paper.py [--quick] [--only NAME,NAME] [--sets NAME,NAME] [--data FOLDER] [--jobs N] [--seed N]
 
 Every finished task is a file in the results folder (paper-output), keyed by its settings, the data and the version of
-metasilvae; a rerun does what is missing, also after a crash. Without --data, and where the folder has no such set, data
-come from the cache of `metasilvae data fetch`, else from their home; a set that cannot be had is skipped with a line.
+metasilvae; a rerun completes what is missing, also after a crash. Without --data, or if the folder lacks a set, data
+come from the cache of `metasilvae data fetch`, else from their source; unavailable sets are skipped with a message.
 
-The document tells what is missing of the whole, whatever --only and --sets leave out. With --quick it is written into
-the results folder. Nothing is chosen by test rows.
+The document lists what is missing, also if --only or --sets exclude it. With --quick it is written into the results
+folder. Test rows choose nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Random commands for minutes or hours; what they answer is checked against the oracles of the tests, and memory.
+"""Run random commands for minutes or hours, and check results against the oracles of the tests, and memory.
 
     python scripts/soak.py --minutes 120 --seed 1
 
 `make soak MINUTES=120` installs first what the oracles need (the extra `test`). Each round makes a small problem, runs
-commands on it inside this process (so that memory which is not given back adds up) and compares with plain Python. Ends
-with 1 after a wrong answer, a crash, or if memory keeps growing; the seed of a round is printed with what went wrong,
-and `--round SEED` repeats it. A further kind of round is a function in `ROUNDS`.
+commands on it inside this process (so that leaked memory adds up) and compares with plain Python. Exits
+with 1 after a wrong result, a crash, or if memory keeps growing. The seed of a failed round is printed, and
+`--round SEED` repeats it. To add a kind of round, add a function to `ROUNDS`.
 """
 
 from __future__ import annotations

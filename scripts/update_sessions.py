@@ -1,9 +1,9 @@
-"""Runs the sessions in the documents and writes what their commands print below them.
+"""Run the sessions in the documents and write the output of their commands into them.
 
     python scripts/update_sessions.py [DOCUMENT ...]
 
-Lines that hold measured times stay as they are where nothing else changed. Look at the difference before committing it:
-the test of the sessions compares with the documents, so a wrong output that is written here is no longer noticed.
+Lines with measured times stay unchanged if nothing else changed. Review the difference before committing it: the test
+of the sessions compares with the documents, so it cannot detect a wrong output that was written here.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The experiments of the paper, for scripts/paper.py: tasks, their runs and results, and the document made of them."""
+"""The experiments of the paper, for scripts/paper.py: tasks, runs, results and the document."""

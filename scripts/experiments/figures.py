@@ -1,4 +1,4 @@
-"""The figures of the document about the paper's experiments."""
+"""The plots of the document about the paper's experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that others published or that were measured with their programs; no script here repeats them."""
+"""Numbers that others published or that were measured with their programs; no script here repeats them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of the paper's experiments by what they are about, as the document asks for them."""
+"""Results of the paper's experiments by subject, as the document needs them."""
 
 from __future__ import annotations
 

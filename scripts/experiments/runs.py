@@ -1,4 +1,4 @@
-"""Doing the tasks of the paper: finding data, training, verifying. A task gives a small document of numbers."""
+"""Running the tasks of the paper: find data, train, verify. A task returns a small document of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the paper's data come from, and where the results of its tasks are kept: a file for each finished task."""
+"""Sources of the paper's data, and the storage of results: a file for each finished task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experiments of the paper as small tasks: which ones there are, and what each is made of. Nothing is run here."""
+"""The experiments of the paper as small tasks: their list and their settings. Nothing is run here."""
 
 from __future__ import annotations
 

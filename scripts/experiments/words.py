@@ -3,9 +3,9 @@
 INTRODUCTION = """
 This page repeats the experiments of F. Ranzato and M. Zanella, *Genetic Adversarial Training of Decision Trees*, GECCO
 2021 ([arXiv](https://arxiv.org/abs/2012.11352)), with metasilvae instead of their programs, and compares the results
-with the published ones. `make paper` generates this page (`scripts/paper.py`; here {mode} mode, seeds from {seed} on); an
-interrupted run resumes where it stopped. All our numbers come from [{figures}/results.json]({figures}/results.json). No
-row of a test split takes part in any choice.
+with the published ones. `make paper` generates this page (`scripts/paper.py`; here {mode} mode, seeds from {seed} on);
+an interrupted run resumes where it stopped. All our numbers come from [{figures}/results.json]({figures}/results.json).
+No row of a test split takes part in any choice.
 """
 
 DATA = """
@@ -18,12 +18,12 @@ training rows: the accuracy of a single leaf.
 TRAINING = """
 One tree per set, with the same default options for all sets; only epsilon differs. Accuracy and stability are in per
 cent on the test split; phi = 0.9 accuracy + 0.1 stability. Our numbers are medians over the seeds, each metric by
-itself; seconds are processor time of one core. "paper" is the published tree, which its authors chose from many seeds and
-several training radii. "C" is the median of their program with the paper's weights (10 seeds on the small sets, 3 on the
-others), measured beforehand and not repeated by this script. The test splits of the four small sets have 50 to 154 rows,
-which cannot rank methods; the [README](../README.md#results) has results by cross-validation. On ionosphere, whose test
-split holds one class, a single leaf has 100 / 100, so that row says nothing. For all of sensorless, which runs only if
-it is named (`--sets sensorless`), the paper reports {sensorless} with {leaves} leaves.
+itself; seconds are processor time of one core. "paper" is the published tree, which its authors chose from many seeds
+and several training radii. "C" is the median of their program with the paper's weights (10 seeds on the small sets, 3
+on the others), measured beforehand and not repeated by this script. The test splits of the four small sets have 50 to
+154 rows, which cannot rank methods; the [README](../README.md#results) has results by cross-validation. On ionosphere,
+whose test split holds one class, a single leaf has 100 / 100, so that row says nothing. For all of sensorless, which
+runs only if it is named (`--sets sensorless`), the paper reports {sensorless} with {leaves} leaves.
 """
 
 WEIGHTS = """
@@ -35,8 +35,8 @@ it falls where tuning disables that. The bands are quartiles.
 
 CONVERGENCE = """
 The plot shows phi of the best tree so far on the training rows, with the training boxes, step by step, for two presets.
-`{published}` is the genetic algorithm of the paper with the parameters of its program; a step is a generation. A step of
-`{preset}` is a grown tree, a tuning trial, a generation, or a pass of the local search. Its phi may fall from one
+`{published}` is the genetic algorithm of the paper with the parameters of its program; a step is a generation. A step
+of `{preset}` is a grown tree, a tuning trial, a generation, or a pass of the local search. Its phi may fall from one
 phase to the next: after tuning, boxes are larger and leaves have a penalty.
 """
 
@@ -67,8 +67,8 @@ another machine and are omitted.
 
 BOOSTING = """
 The table shows accuracy / robust accuracy in per cent. Robust boosting: M. Andriushchenko and M. Hein, *Provably Robust
-Boosted Decision Stumps and Trees against Adversarial Attacks*, NeurIPS 2019, [arXiv](https://arxiv.org/abs/1906.03526), as
-quoted in the GECCO paper. This script did not measure it ([comparison.md](comparison.md#robust-boosting) has measured
-numbers), its test rows may differ, and its robust accuracy is a lower bound. It trains for robust accuracy, ours for
-phi.
+Boosted Decision Stumps and Trees against Adversarial Attacks*, NeurIPS 2019, [arXiv](https://arxiv.org/abs/1906.03526),
+as quoted in the GECCO paper. This script did not measure it ([comparison.md](comparison.md#robust-boosting) has
+measured numbers), its test rows may differ, and its robust accuracy is a lower bound. It trains for robust accuracy,
+ours for phi.
 """

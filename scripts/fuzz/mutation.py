@@ -1,4 +1,4 @@
-"""Inputs made of others: bytes changed, left out, repeated, put together, and odd words put in."""
+"""Inputs derived from others: bytes changed, removed, repeated or joined, and unusual words inserted."""
 
 from __future__ import annotations
 

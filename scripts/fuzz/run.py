@@ -1,11 +1,11 @@
-"""Give readers broken files, a million or more, and keep those that they do not answer with a clear error.
+"""Feed broken files to readers, and keep those that do not cause a clear error.
 
     python scripts/fuzz/run.py model --runs 1000000
     python scripts/fuzz/run.py all --runs 10000
     python scripts/fuzz/run.py csv --engine atheris --runs 1000000
 
-The engine `random` needs nothing but metasilvae. `atheris` (pip install atheris) follows the paths that inputs take
-through the Python code. Inputs that are findings are kept in --findings, and a finding becomes a test.
+The engine `random` needs only metasilvae. `atheris` (pip install atheris) is guided by the coverage of the Python code.
+Findings are kept in --findings, and each becomes a test.
 """
 
 from __future__ import annotations

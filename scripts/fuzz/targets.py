@@ -1,7 +1,7 @@
-"""What is fuzzed: for each reader a function that takes any bytes and says what is wrong with what came of them.
+"""Fuzz targets: for each reader a function that takes any bytes and describes what is wrong with the result.
 
-Reading must give a valid object, or an error for people: one `MetasilvaeError` of one line. Anything else is a finding.
-A further reader needs a function, an entry in `TARGETS`, and a few small files in ``corpus/NAME/``.
+Reading must return a valid object or raise a `MetasilvaeError` of one line. Anything else is a finding.
+To add a reader, add a function, an entry in `TARGETS`, and a few small files in ``corpus/NAME/``.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ SHORT_RUNS = {
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
+    "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",
     "scripts/fuzz/run.py": "model --runs 50",
     "scripts/make_command_reference.py": "--output commands.md",
     "scripts/make_datasets.py": "--folder sets",
@@ -40,6 +41,7 @@ NOT_RUN = {
 LIBRARIES = {
     "scripts/bench_cluster.py": "distributed",
     "scripts/bench_forest.py": "sklearn",
+    "scripts/draw_curves.py": "sklearn",
     "scripts/make_datasets.py": "sklearn",
 }
 
