@@ -9,7 +9,15 @@ import click
 
 from metasilvae.cli.commands import OUTPUT, Command, option
 from metasilvae.cli.inputs import fit_perturbation, load_data_for
-from metasilvae.cli.parameters import ThreatModel, ball_options, check_files, data_options, format_option, jobs_option
+from metasilvae.cli.parameters import (
+    ThreatModel,
+    ball_options,
+    check_files,
+    data_options,
+    format_option,
+    jobs_option,
+    list_choices,
+)
 from metasilvae.formats.silva_models import write_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.plots.canvas import choose_plot_format, render
@@ -18,6 +26,9 @@ from metasilvae.output.text.terminal import Verbosity, get_verbosity, tell
 from metasilvae.output.text.trainings import ARCHIVE_FORMATS, ArchiveReport
 from metasilvae.training.pareto import INDEX, MEASURES, SIZES, measure, pick, read_archive
 from metasilvae.verification.requirements import Gate, GateResult
+
+# What users call the measures; those of the archive are accepted too.
+BY_NAMES = {"robust_accuracy" if name == "robustness" else name: name for name in MEASURES}
 
 
 @click.command(cls=Command)
@@ -29,7 +40,12 @@ from metasilvae.verification.requirements import Gate, GateResult
     metavar="REQUIREMENT",
     help="Pick the best tree that meets this, such as 'stability>=0.9' or 'leaves<=20'; repeatable.",
 )
-@option("--by", type=click.Choice(list(MEASURES)), help="Metric to pick the best tree by.  [default: accuracy]")
+@option(
+    "--by",
+    type=click.Choice([*BY_NAMES, *MEASURES]),
+    metavar="NAME",
+    help=f"Metric to pick the best tree by: {list_choices(BY_NAMES)}.  [default: accuracy]",
+)
 @option(
     "--output", "-o", metavar="FILE", group=OUTPUT, help="Copy the picked tree to this file, - for standard output."
 )
@@ -91,7 +107,8 @@ def pareto(
             perturbation=attacker.describe(),
             figures=[measure(model, dataset, attacker, jobs) for model in models],
         )
-    picked = pick(archive.figures, gates, by or "accuracy", archive.fitness) if chooses else None
+    by = by or "accuracy"
+    picked = pick(archive.figures, gates, BY_NAMES.get(by, by), archive.fitness) if chooses else None
     report = ArchiveReport(archive, picked)
     if plot is not None and plot_format is not None:
         write_output(plot, render(draw_archive(report), plot_format))

@@ -35,8 +35,8 @@ from metasilvae.output.plots.trainings import (
     X_AXES,
     choose_rows,
     draw_convergence,
+    draw_objective_weights,
     draw_variance,
-    draw_weights,
 )
 from metasilvae.output.plots.trees import DIRECTIONS, MOST_LEAVES_DOWN, draw_tree, gather_facts
 from metasilvae.output.text.trainings import ArchiveReport
@@ -311,7 +311,7 @@ def objective_weights(tables: tuple[str, ...], rows: str | None, picture: Pictur
     """
     picture.check(*tables)
     studies = [read_table(table) for table in tables]
-    picture.write(draw_weights(studies, choose_rows(studies, rows), picture.title))
+    picture.write(draw_objective_weights(studies, choose_rows(studies, rows), picture.title))
 
 
 @plot.command(short_help="Plot metrics over random seeds.")

@@ -194,7 +194,7 @@ def verify(
             "a requirement on stability or robust accuracy needs --epsilon, --perturbation or --attack; without it "
             "all rows are stable"
         )
-    path = output or STANDARD_STREAM
+    path = STANDARD_STREAM if output is None else output
     check_files([*inputs, threat.attack], [path, counterexamples], chosen)
     report_format = _choose_format(report_format, path, shard, RADIUS_FORMATS if wants_radius else VERDICT_FORMATS)
 
@@ -315,7 +315,7 @@ def merge(
       metasilvae merge radii-*.jsonl -o radii.csv
     """
     gates = [Gate.parse(text) for text in requirements]
-    path = output or STANDARD_STREAM
+    path = STANDARD_STREAM if output is None else output
     check_files(shards, [path])
     files = [read_shard(shard) for shard in shards]
     has_radii = files[0].note.content == RADII

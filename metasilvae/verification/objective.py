@@ -66,9 +66,12 @@ class Fitness:
 
 PAPER_FITNESS = Fitness(correct=0.9, stable=0.1)
 # Friendly names of weights, beside those of the fields.
-WEIGHT_NAMES = {"accuracy": "correct", "stability": "stable", "robustness": "robust"} | {
-    field.name.replace("_", "-"): field.name for field in fields(Fitness)
-}
+WEIGHT_NAMES = {
+    "accuracy": "correct",
+    "stability": "stable",
+    "robust_accuracy": "robust",
+    "robustness": "robust",
+} | {field.name.replace("_", "-"): field.name for field in fields(Fitness)}
 
 
 # What `--fitness linear` of the C program expects, in order.

@@ -16,6 +16,7 @@ from metasilvae.output.text.tables import (
     dump_json,
     finite_or_none,
     in_pieces,
+    in_words,
     stream_csv,
     stream_jsonl,
 )
@@ -118,7 +119,7 @@ def _record(evaluation: Evaluation) -> Record:
 
 def _write_tables(report: EvaluationReport, table_format: str) -> str:
     render = TABLE_FORMATS[table_format]
-    parts = [render(report.records())]
+    parts = [render(report.records() if table_format == "csv" else in_words(report.records()))]
     if report.is_partial and table_format != "csv":
         parts.append(
             "partial, because it was interrupted: undecided rows (no_info) count as unstable"
@@ -231,7 +232,7 @@ def _finite(value: object) -> float | None:
 
 
 def _write_table(reports: Sequence[CurveReport], table_format: str) -> str:
-    table = TABLE_FORMATS[table_format]([record for report in reports for record in _quantiles(report)])
+    table = TABLE_FORMATS[table_format](in_words([record for report in reports for record in _quantiles(report)]))
     notes = describe_open([report.curve.radii for report in reports])
     return table + (f"\n{notes}" if notes else "")
 

@@ -29,6 +29,11 @@ def _is_number(value: Cell) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def in_words(records: Sequence[Record]) -> list[Record]:
+    """The same records with names of columns for people."""
+    return [{name.replace("_", " "): value for name, value in record.items()} for record in records]
+
+
 def as_text(records: Sequence[Record]) -> str:
     """Aligned columns: numbers to the right, words to the left."""
     names = _columns(records)
@@ -85,7 +90,7 @@ TABLE_FORMATS: dict[str, Callable[[Sequence[Record]], str]] = {
 }
 
 # Rows formatted at a time, so that a long report needs little memory.
-_ROWS_PER_PIECE = 4096
+ROWS_PER_PIECE = 4096
 
 
 def stream_csv(names: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -111,7 +116,7 @@ def stream_lines(lines: Iterable[Sequence[object]]) -> Iterator[str]:
     writer = csv.writer(stream, lineterminator="\n")
     for number, line in enumerate(lines):
         writer.writerow(line)
-        if number % _ROWS_PER_PIECE == 0:
+        if number % ROWS_PER_PIECE == 0:
             yield stream.getvalue()
             stream.seek(0)
             stream.truncate()
@@ -130,7 +135,7 @@ def in_pieces(lines: Iterable[str]) -> Iterator[str]:
     piece: list[str] = []
     for line in lines:
         piece.append(line)
-        if len(piece) == _ROWS_PER_PIECE:
+        if len(piece) == ROWS_PER_PIECE:
             yield "".join(piece)
             piece = []
     yield "".join(piece)
