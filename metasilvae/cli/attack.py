@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from metasilvae.cli import CommandGroup
-from metasilvae.cli.parameters import check_outputs, data_options, output_option, refuse_two_pipes
+from metasilvae.cli.commands import CommandGroup, option
+from metasilvae.cli.parameters import check_files, data_options, output_option, refuse_two_pipes
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.text.datasets import describe_attack
@@ -17,7 +17,7 @@ from metasilvae.perturbations.attack_templates import DEFAULT_NOISE, TEMPLATES, 
 
 
 class ColumnList(click.ParamType):
-    """Columns, separated by commas."""
+    """Names or numbers of columns, separated by commas."""
 
     name = "columns"
 
@@ -35,7 +35,7 @@ class ColumnList(click.ParamType):
 
 @click.group(cls=CommandGroup)
 def attack() -> None:
-    """Write and check attack files, which say column by column what may be perturbed.
+    """Write and check attack files, which define the allowed changes per column (the threat model).
 
     \b
     Example:
@@ -43,14 +43,18 @@ def attack() -> None:
     """
 
 
-@attack.command()
+@attack.command(short_help="Write an attack file to edit.")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option("--preset", type=click.Choice(list(TEMPLATES)), default="plain", help="What the file allows at first.")
-@click.option("--protected", type=ColumnList(), default=(), help="Columns that may take any of their values.")
-@click.option(
-    "--one-hot", "groups", type=ColumnList(), multiple=True, help="Columns of a one-hot group; repeatable."
-)  # fmt: skip
-@click.option("--noise", default=DEFAULT_NOISE, metavar="R", help="Radius of numbers, or per cent of their range.")
+@option(
+    "--preset",
+    type=click.Choice(list(TEMPLATES)),
+    default="plain",
+    metavar="NAME",
+    help="What the file allows: plain, fairness-cat, fairness-noise or fairness-noise-cat.",
+)
+@option("--protected", type=ColumnList(), default=(), help="Protected columns, which may take any of their values.")
+@option("--one-hot", "groups", type=ColumnList(), multiple=True, help="Columns of a one-hot group; repeatable.")
+@option("--noise", default=DEFAULT_NOISE, metavar="R", help="Radius of numeric columns, or % of their range.")
 @output_option
 @data_options
 def template(
@@ -62,33 +66,33 @@ def template(
     output: str,
     **data_options: Any,
 ) -> None:
-    """Write an attack file for the columns of DATA, with comments, to be edited.
+    """Write a commented attack file for the columns of DATA, to be edited.
 
-    Ranges and values are those of all files together: name every one whose rows the attack is for.
+    Ranges and values are those of all files together: name every file that the attack is to be used on.
 
-    Presets: plain moves every number a little; fairness-cat lets protected columns take any value that they take in
-    DATA and nothing else change; fairness-noise moves numbers but not protected columns; fairness-noise-cat does both.
+    Presets: plain moves every numeric value a little; fairness-cat lets only protected columns change, to any value
+    that they have in DATA; fairness-noise moves all numeric columns but the protected ones; fairness-noise-cat
+    combines both.
 
     \b
     Examples:
       metasilvae attack template train.csv -o attack.toml
       metasilvae attack template train.csv test.csv --preset fairness-cat --protected sex,age -o fair.toml
     """
-    refuse_two_pipes(*data)
-    check_outputs([output], data)
+    check_files(data, [output])
     dataset = join_rows([read_dataset(source, **data_options) for source in data])
     text = "".join(write_template(dataset, preset, protected, groups, noise))
-    # What does not fit is said before it is written.
+    # Refuse what does not fit before it is written.
     fit_attack(parse_attack(text.encode(), "the template"), dataset).boxes(dataset)
     write_output(output, [text])
 
 
-@attack.command()
+@attack.command(short_help="Check an attack file and describe what it allows.")
 @click.argument("file")
 @click.argument("data")
 @data_options
 def check(file: str, data: str, **data_options: Any) -> None:
-    """Say in words what the attack FILE allows for each column of DATA, and whether its rows obey the rules.
+    """Describe the changes that the attack FILE allows per column of DATA, and check that its rows satisfy the rules.
 
     \b
     Example:

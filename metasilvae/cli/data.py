@@ -1,7 +1,4 @@
-"""``metasilvae data``: check, convert, split, list and fetch data sets.
-
-``metasilvae data fetch``.
-"""
+"""``metasilvae data``: check, convert, split, list and fetch data sets."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import Any
 
 import click
 
-from metasilvae.cli import CommandGroup
-from metasilvae.cli.parameters import check_outputs, data_options, refuse_two_pipes
+from metasilvae.cli.commands import OUTPUT, CommandGroup, option
+from metasilvae.cli.parameters import check_files, data_options, format_option
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.builtin import list_builtin_datasets
 from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
@@ -30,79 +27,12 @@ from metasilvae.output.text.datasets import CHECK_FORMATS, DataCheck
 from metasilvae.output.text.tables import TABLE_FORMATS, Record
 from metasilvae.output.text.terminal import TransferBar, tell
 
-
-@click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--list", "shows_list", is_flag=True, help="List what can be fetched, and what is here already.")
-@click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(list(TABLE_FORMATS)),
-    default="text",
-    help="Format of the list.",
-)
-@click.option("--mirror", metavar="URL", help="Fetch from here; paths and checksums are those of the usual homes.")
-@click.option("--offline", is_flag=True, help="Do not use the network; fail for what is not here.")
-@click.option("--again", is_flag=True, help="Fetch even what is here already.")
-def fetch(
-    names: tuple[str, ...], shows_list: bool, table_format: str, mirror: str | None, offline: bool, again: bool
-) -> None:
-    """Fetch the data sets NAME, check them and keep them.
-
-    The data sets of the paper come from its authors' public collection, MNIST and Fashion-MNIST from their usual homes.
-    Any command takes them by the names that are printed, for instance cache:wine/train. A transfer that broke off goes
-    on where it ended; what has the wrong checksum is thrown away.
-
-    They are kept in the folder for caches of the platform, or in the one that the environment variable METASILVAE_CACHE
-    names.
-
-    \b
-    Examples:
-      metasilvae data fetch --list
-      metasilvae data fetch wine mnist-1-5
-      metasilvae data fetch mnist --mirror https://example.org/data
-    """
-    if offline and (again or mirror):
-        raise click.UsageError("--offline uses no network, so it excludes --again and --mirror")
-    if shows_list:
-        if names or offline or again or mirror:
-            raise click.UsageError("--list fetches nothing; give no names and no other options but --format")
-        _show_list(table_format)
-        return
-    if not names:
-        raise click.UsageError("name a data set; `metasilvae data fetch --list` shows them")
-    for dataset in choose_datasets(names, mirror):
-        n_received = None
-        bar = TransferBar(dataset.source)
-        try:
-            for received in fetch_dataset(dataset, offline=offline, again=again):
-                n_received = received.n_bytes
-                bar.show(received)
-        finally:
-            bar.close()
-        how = "here already" if n_received is None else "fetched and checked"
-        tell(f"{dataset.path}: {how}")
-        click.echo(dataset.source)
-
-
-def _show_list(table_format: str) -> None:
-    records: list[Record] = [
-        {
-            "data set": dataset.source,
-            "rows": dataset.rows,
-            "features": dataset.features,
-            "classes": dataset.classes,
-            "epsilon": dataset.epsilon,
-            "bytes": dataset.size,
-            "here": "yes" if dataset.is_cached else "no",
-        }
-        for dataset in list_remote_datasets()
-    ]
-    click.echo(TABLE_FORMATS[table_format](records), nl=False)
-
-
-to_option = click.option(
-    "--to", "output_format", type=click.Choice(list(WRITERS)), help="Format of the output.  [default: by its suffix]"
+to_option = option(
+    "--to",
+    "output_format",
+    type=click.Choice(list(WRITERS)),
+    group=OUTPUT,
+    help="Format of the output.  [default: by its suffix]",
 )
 
 
@@ -116,38 +46,38 @@ def data() -> None:
     """
 
 
-@data.command()
+@data.command(short_help="Summarize a data file and list its problems.")
 @click.argument("file")
-@click.option("--format", "check_format", type=click.Choice(list(CHECK_FORMATS)), default="text")
+@format_option(CHECK_FORMATS, "Format of the report.")
 @data_options
 @click.pass_context
-def check(ctx: click.Context, file: str, check_format: str, **data_options: Any) -> None:
-    """Show what is in FILE and what is wrong with it.
+def check(ctx: click.Context, file: str, output_format: str, **data_options: Any) -> None:
+    """Summarize FILE and list its problems.
 
-    Rows, features, classes with their counts, ranges, constant columns, equal rows with different labels; of a broken
-    file the first ten problems with line and column. The exit code is 1 if the file cannot be used.
+    Rows, features, classes with their counts, ranges, constant columns, equal rows with different labels; for an
+    invalid file, the first ten problems with line and column. The exit code is 1 if the file cannot be used.
 
     \b
     Examples:
       metasilvae data check train.csv
       metasilvae data check builtin:wine/train --format json
     """
-    dataset, problems, oddities = find_problems(file, **data_options)
+    dataset, problems, found = find_problems(file, **data_options)
     summary = summarize_dataset(dataset) if dataset else None
-    oddities += summary.oddities if summary else []
-    result = DataCheck(display_name(file), dataset, summary, problems, oddities)
-    click.echo(CHECK_FORMATS[check_format](result), nl=False)
+    found += summary.oddities if summary else []
+    result = DataCheck(display_name(file), dataset, summary, problems, found)
+    click.echo(CHECK_FORMATS[output_format](result), nl=False)
     if problems:
         ctx.exit(1)
 
 
-@data.command()
+@data.command(short_help="Convert and scale data.")
 @click.argument("input", metavar="IN")
 @click.argument("output", metavar="OUT")
 @to_option
-@click.option("--scale", type=click.Choice([KIND]), help="Scale each feature of IN to the range from 0 to 1.")
-@click.option("--save-scale", metavar="FILE", help="Keep the scale, for other data of the same kind.")
-@click.option("--apply-scale", metavar="FILE", help="Use a scale that was kept.")
+@option("--scale", type=click.Choice([KIND]), help="Scale each feature of IN to [0, 1].")
+@option("--save-scale", metavar="FILE", help="Save the scale for other data.")
+@option("--apply-scale", metavar="FILE", help="Use a saved scale.")
 @data_options
 def convert(
     input: str,
@@ -158,10 +88,10 @@ def convert(
     apply_scale: str | None,
     **data_options: Any,
 ) -> None:
-    """Read IN, scale it if asked to, and write it to OUT.
+    """Convert IN to the format of OUT, and scale it if --scale or --apply-scale is given.
 
-    CSV (.csv, .txt, .data), LIBSVM (.libsvm, .svm, .svmlight) or silva's binary data (.bin, .binary); .gz, .bz2 or .xz
-    behind it compresses. Values are written so that they read back exactly.
+    Formats are CSV (.csv, .txt, .data), LIBSVM (.libsvm, .svm, .svmlight) and silva's binary data (.bin, .binary),
+    compressed with a further suffix .gz, .bz2 or .xz. Values are written so that they read back exactly.
 
     \b
     Examples:
@@ -170,12 +100,10 @@ def convert(
       metasilvae data convert test.csv scaled-test.csv --apply-scale scale.json
     """
     if apply_scale and (scale or save_scale):
-        raise click.UsageError("--apply-scale uses a kept scale, so it excludes --scale and --save-scale")
+        raise click.UsageError("--apply-scale uses a saved scale, so it excludes --scale and --save-scale")
     if save_scale and not scale:
         raise click.UsageError(f"--save-scale needs --scale {KIND}")
-    inputs = [input, *([apply_scale] if apply_scale else [])]
-    refuse_two_pipes(*inputs)
-    check_outputs([output, *([save_scale] if save_scale else [])], inputs)
+    check_files([input, apply_scale], [output, save_scale])
     chosen_format = choose_format(output, output_format)
     kept_scale = Scale.load(apply_scale) if apply_scale else None
     dataset = read_dataset(input, **data_options)
@@ -190,26 +118,28 @@ def convert(
     _report_written(dataset, output)
 
 
-@data.command()
+@data.command(short_help="Split data into a training and a test part.")
 @click.argument("input", metavar="IN")
-@click.option("--test", "test_share", type=float, default=0.2, help="Share of the rows that go to the test part.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, help="The same seed gives the same split.")
-@click.option("--train-output", metavar="FILE", help="Training part.  [default: IN's name with -train]")
-@click.option("--test-output", metavar="FILE", help="Test part.  [default: IN's name with -test]")
+@option(
+    "--test", "test_fraction", type=float, default=0.2, metavar="FRACTION", help="Fraction of rows of the test part."
+)
+@option("--seed", type=click.IntRange(min=0), default=1, help="Random seed; the same seed gives the same split.")
+@option("--train-output", metavar="FILE", group=OUTPUT, help="Training part.  [default: IN's name with -train]")
+@option("--test-output", metavar="FILE", group=OUTPUT, help="Test part.  [default: IN's name with -test]")
 @to_option
 @data_options
 def split(
     input: str,
-    test_share: float,
+    test_fraction: float,
     seed: int,
     train_output: str | None,
     test_output: str | None,
     output_format: str | None,
     **data_options: Any,
 ) -> None:
-    """Split IN into a training and a test part that hold each class in the same share.
+    """Split IN into a training and a test part, stratified by class.
 
-    Rows keep their order. Without names for the parts, data.csv gives data-train.csv and data-test.csv beside it.
+    Rows keep their order. By default, data.csv is split into data-train.csv and data-test.csv in the same folder.
 
     \b
     Example:
@@ -217,11 +147,11 @@ def split(
     """
     train_output = train_output or _part_name(input, "train", output_format)
     test_output = test_output or _part_name(input, "test", output_format)
-    if not 0 < test_share < 1:
-        raise click.BadParameter(f"{test_share:g} is not between 0 and 1.", param_hint="'--test'")
-    check_outputs([train_output, test_output], [input])
+    if not 0 < test_fraction < 1:
+        raise click.BadParameter(f"{test_fraction:g} is not between 0 and 1.", param_hint="'--test'")
+    check_files([input], [train_output, test_output])
     formats = [choose_format(output, output_format) for output in (train_output, test_output)]
-    parts = split_dataset(read_dataset(input, **data_options), test_share, seed)
+    parts = split_dataset(read_dataset(input, **data_options), test_fraction, seed)
     with all_or_none():
         for part, output, chosen_format in zip(parts, (train_output, test_output), formats, strict=True):
             write_dataset(part, output, chosen_format)
@@ -229,12 +159,10 @@ def split(
         _report_written(part, output)
 
 
-@data.command(name="list")
-@click.option("--format", "table_format", type=click.Choice(list(TABLE_FORMATS)), default="text")
-def list_datasets(table_format: str) -> None:
-    """List the data sets that ship with metasilvae.
-
-    Any command takes them in place of a path.
+@data.command(name="list", short_help="List the data sets that ship with metasilvae.")
+@format_option(TABLE_FORMATS, "Format of the list.")
+def list_datasets(output_format: str) -> None:
+    """List the data sets that ship with metasilvae; all commands accept their names as paths.
 
     \b
     Example:
@@ -250,14 +178,73 @@ def list_datasets(table_format: str) -> None:
         }
         for shipped in list_builtin_datasets()
     ]
-    click.echo(TABLE_FORMATS[table_format](records), nl=False)
+    click.echo(TABLE_FORMATS[output_format](records), nl=False)
 
 
-data.add_command(fetch)
+@data.command(short_help="Download data sets.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@option("--list", "shows_list", is_flag=True, help="List the data sets and whether they are cached.")
+@format_option(TABLE_FORMATS, "Format of the list.")
+@option("--mirror", metavar="URL", help="Fetch from this mirror; paths and checksums must be the same.")
+@option("--offline", is_flag=True, help="Do not use the network; fail for what is not cached.")
+@option("--again", is_flag=True, help="Fetch data sets again that are cached already.")
+def fetch(
+    names: tuple[str, ...], shows_list: bool, output_format: str, mirror: str | None, offline: bool, again: bool
+) -> None:
+    """Download the data sets NAME, check them and cache them.
+
+    The data sets of the paper come from its authors' public collection, MNIST and Fashion-MNIST from their official
+    sites. All commands accept them by the printed names, such as cache:wine/train. An interrupted download is
+    continued; files with a wrong checksum are deleted. The cache is the platform's cache folder, or the folder that
+    the environment variable METASILVAE_CACHE names.
+
+    \b
+    Examples:
+      metasilvae data fetch --list
+      metasilvae data fetch wine mnist-1-5
+      metasilvae data fetch mnist --mirror https://example.org/data
+    """
+    if offline and (again or mirror):
+        raise click.UsageError("--offline uses no network, so it excludes --again and --mirror")
+    if shows_list:
+        if names or offline or again or mirror:
+            raise click.UsageError("--list fetches nothing; give no names and no other options but --format")
+        _show_list(output_format)
+        return
+    if not names:
+        raise click.UsageError("name a data set; `metasilvae data fetch --list` shows them")
+    for dataset in choose_datasets(names, mirror):
+        n_received = None
+        bar = TransferBar(dataset.source)
+        try:
+            for received in fetch_dataset(dataset, offline=offline, again=again):
+                n_received = received.n_bytes
+                bar.show(received)
+        finally:
+            bar.close()
+        how = "cached already" if n_received is None else "fetched and checked"
+        tell(f"{dataset.path}: {how}")
+        click.echo(dataset.source)
+
+
+def _show_list(output_format: str) -> None:
+    records: list[Record] = [
+        {
+            "data set": dataset.source,
+            "rows": dataset.rows,
+            "features": dataset.features,
+            "classes": dataset.classes,
+            "epsilon": dataset.epsilon,
+            "bytes": dataset.size,
+            "cached": "yes" if dataset.is_cached else "no",
+        }
+        for dataset in list_remote_datasets()
+    ]
+    click.echo(TABLE_FORMATS[output_format](records), nl=False)
 
 
 def _part_name(source: str, part: str, output_format: str | None) -> str:
-    """``folder/data.csv.gz`` gives ``folder/data-train.csv.gz``; what is no file gets a name in the current folder."""
+    """``folder/data.csv.gz`` gives ``folder/data-train.csv.gz``; other sources get a name in the current folder."""
     if source == STANDARD_STREAM:
         source = "data.csv"
     elif source.startswith((BUILTIN_PREFIX, CACHE_PREFIX)):

@@ -1,7 +1,4 @@
-"""``metasilvae evaluate``.
-
-``metasilvae predict``.
-"""
+"""``metasilvae evaluate`` and ``metasilvae predict``."""
 
 from __future__ import annotations
 
@@ -9,18 +6,20 @@ from typing import Any
 
 import click
 
-from metasilvae.cli.inputs import fit_perturbation, load_data_for, load_model_and_data
+from metasilvae.cli.commands import OUTPUT, THREAT_MODEL, Command, option
+from metasilvae.cli.inputs import fit_perturbation, load_model_and_data, load_models_and_data
 from metasilvae.cli.parameters import (
     budget_options,
-    check_outputs,
+    check_files,
     data_options,
+    format_option,
     jobs_option,
     output_option,
     refuse_two_pipes,
+    repeatable_attack_option,
     voting_option,
 )
 from metasilvae.cli.progress import follow_models, trace_curves
-from metasilvae.formats.silva_models import read_model
 from metasilvae.io.storage import write_output
 from metasilvae.output.plots.canvas import choose_plot_format, render
 from metasilvae.output.plots.curves import draw_curves
@@ -39,33 +38,39 @@ from metasilvae.verification.metrics import Evaluation, classify, confusion
 from metasilvae.verification.metrics import evaluate as evaluate_model
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
-@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Radius to verify stability for; repeatable.")
-@click.option("--attack", "attacks", multiple=True, metavar="FILE", help="The same for an attack file; repeatable.")
-@click.option(
+@option(
+    "--epsilon",
+    "epsilons",
+    multiple=True,
+    metavar="E",
+    group=THREAT_MODEL,
+    help="Maximum change of each feature; repeatable.",
+)
+@repeatable_attack_option
+@option(
     "--confusion",
     "wants_confusion",
     is_flag=True,
-    help="Add the table of true labels against answers, or (of more than 100) a list of mistakes.",
+    help="Add the confusion matrix, or for more than 100 labels a list of mistakes.",
 )
-@click.option(
+@option(
     "--curve",
     "wants_curve",
     is_flag=True,
-    help="Stability and robustness for all epsilon at once, or for all multiples of an --attack: quantiles of the "
-    "radii as a table, all steps as csv, json.",
+    help="Stability and robust accuracy over all epsilon, or over all multiples of an --attack: quantiles of the "
+    "certified radii as a table, all steps as csv or json.",
 )
-@click.option("--plot", metavar="FILE", help="With --curve, draw the curves (.png, .svg or .pdf; needs matplotlib).")
+@option(
+    "--plot",
+    metavar="FILE",
+    group=OUTPUT,
+    help="With --curve, plot the curves (.png, .svg or .pdf; needs matplotlib).",
+)
 @voting_option
-@click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(list(EVALUATION_FORMATS)),
-    default="text",
-    help="Form of the table.",
-)
+@format_option(EVALUATION_FORMATS, "Format of the table.")
 @output_option
 @budget_options
 @jobs_option
@@ -81,29 +86,28 @@ def evaluate(
     wants_curve: bool,
     plot: str | None,
     voting: str | None,
-    table_format: str,
+    output_format: str,
     output: str,
-    sample_timeout: float | None,
-    sample_steps: int | None,
+    budget: Budget,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
-    """Accuracy, stability, robustness and size of each MODEL on DATA.
+    """Compare accuracy, stability, robust accuracy and size of each MODEL on DATA.
 
-    Stability and robustness need at least one --epsilon or --attack. Efficiency is the metric divided by the number of
-    leaves. Rows of a forest that are not decided within the limits count as not stable and are shown as no_info. Ctrl-C
-    ends the search and reports what is decided.
+    Robust accuracy is the fraction of rows that are correct and stable; stability and robust accuracy need at least
+    one --epsilon or --attack. Rows of a forest that are not decided within the search budget count as unstable and
+    are shown as no_info. Ctrl-C stops and reports what is decided.
 
     \b
     Examples:
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
       metasilvae evaluate a.silva b.silva test.csv --curve --plot curves.png
     """
-    if wants_confusion and table_format == "csv":
+    if wants_confusion and output_format == "csv":
         raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
     if wants_curve and (epsilons or wants_confusion):
         raise click.UsageError(
-            "--curve covers every epsilon and has no confusions; leave --epsilon and --confusion out"
+            "--curve covers every epsilon and has no confusion matrix; leave --epsilon and --confusion out"
         )
     if plot is not None and not wants_curve:
         raise click.UsageError("--plot draws curves; add --curve")
@@ -112,21 +116,17 @@ def evaluate(
     refuse_two_pipes(*inputs)
     rules = [read_attack(attack) for attack in attacks]
     perturbations: list[Perturbation] = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
-    check_outputs([output, *([] if plot is None else [plot])], inputs)
-    loaded = [read_model(model) for model in models]
-    # Sparse data are as wide as the widest model; the models are checked against them one by one.
-    dataset = load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
-    budget = Budget(sample_timeout, sample_steps)
+    check_files(inputs, [output, plot])
+    loaded, dataset = load_models_and_data(models, data, data_options)
     fitted = [fit_perturbation(each, dataset) for each in rules]
     if wants_curve:
         curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, budget)
         if plot is not None and plot_format is not None:
             write_output(plot, render(draw_curves(curves), plot_format))
-        write_output(output, CURVE_FORMATS[table_format](curves))
+        write_output(output, CURVE_FORMATS[output_format](curves))
         ctx.exit(exit_code)
     perturbations += fitted
     evaluations: list[Evaluation] = []
-    tables: list[ConfusionTable] = []
     with follow_models(loaded, dataset, len(perturbations), budget) as work:
         for model in loaded:
             evaluations += evaluate_model(
@@ -135,29 +135,25 @@ def evaluate(
             )  # fmt: skip
             if work.is_interrupted:
                 break
-    if wants_confusion:
-        for model in loaded:
-            predictions = classify(model, dataset, voting=voting, jobs=jobs)
-            tables.append(ConfusionTable(model, dataset, confusion(model, dataset, predictions)))
+    tables = []
+    for model in loaded if wants_confusion else ():
+        predictions = classify(model, dataset, voting=voting, jobs=jobs)
+        tables.append(ConfusionTable(model, dataset, confusion(model, dataset, predictions)))
     n_wanted = len(loaded) * max(len(perturbations), 1)
     if work.is_interrupted:
         n_complete = sum(not each.is_interrupted for each in evaluations)
         tell(f"interrupted; {n_complete} of {n_wanted} evaluations are complete")
     report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations))
-    write_output(output, EVALUATION_FORMATS[table_format](report))
+    write_output(output, EVALUATION_FORMATS[output_format](report))
     ctx.exit(work.exit_code)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model")
 @click.argument("data")
 @voting_option
-@click.option(
-    "--format",
-    "prediction_format",
-    type=click.Choice(list(PREDICTION_FORMATS)),
-    default="text",
-    help="text: one answer a line; csv and jsonl: with row number and, where there is one, true label.",
+@format_option(
+    PREDICTION_FORMATS, "text: one prediction per line; csv, jsonl: with row number and, if known, true label."
 )
 @output_option
 @jobs_option
@@ -166,22 +162,21 @@ def predict(
     model: str,
     data: str,
     voting: str | None,
-    prediction_format: str,
+    output_format: str,
     output: str,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
-    """Classify each row of DATA with MODEL.
+    """Predict the label of each row of DATA with MODEL.
 
-    An answer is a set of labels: where counts or votes tie, all tied labels are given, joined by commas.
+    A prediction is a set of labels: where counts or votes tie, all tied labels are given, joined by commas.
 
     \b
     Example:
-      metasilvae predict model.silva test.csv --format csv --output answers.csv
+      metasilvae predict model.silva test.csv --format csv --output predictions.csv
       metasilvae predict model.silva values.csv --label-column none
     """
-    refuse_two_pipes(model, data)
-    check_outputs([output], [model, data])
+    check_files([model, data], [output])
     loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=False)
     predictions = classify(loaded, dataset, voting=voting, jobs=jobs)
-    write_output(output, PREDICTION_FORMATS[prediction_format](loaded, dataset, predictions))
+    write_output(output, PREDICTION_FORMATS[output_format](loaded, dataset, predictions))

@@ -7,41 +7,36 @@ from typing import Any
 import click
 
 from metasilvae.analysis.explanation import count_searches, explain_outcome
-from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
+from metasilvae.cli.commands import Command
+from metasilvae.cli.inputs import fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
-    PhraseCommand,
+    ThreatModel,
     budget_options,
-    check_outputs,
+    check_files,
     data_options,
+    format_option,
     jobs_option,
+    most_fragile_option,
     output_option,
     perturbation_options,
-    refuse_two_pipes,
     voting_option,
 )
 from metasilvae.cli.progress import follow_rows
 from metasilvae.io.storage import write_output
 from metasilvae.output.text.explanations import EXPLANATION_FORMATS, ExplanationReport
 from metasilvae.output.text.terminal import tell
-from metasilvae.perturbations.boxes import BoxFile
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import make_query
 from metasilvae.verification.verifier import verify
 
 
-@click.command(cls=PhraseCommand)
+@click.command(cls=Command)
 @click.argument("model")
 @click.argument("data")
 @perturbation_options()
-@click.option("--most-fragile", "n_fragile", type=click.IntRange(min=0), default=5, help="Rows to show one by one.")
-@click.option(
-    "--format",
-    "report_format",
-    type=click.Choice(list(EXPLANATION_FORMATS)),
-    default="text",
-    help="Form of the report.",
-)
+@most_fragile_option(5)
 @voting_option
+@format_option(EXPLANATION_FORMATS, "Format of the report.")
 @output_option
 @budget_options
 @jobs_option
@@ -51,45 +46,33 @@ def explain(
     ctx: click.Context,
     model: str,
     data: str,
-    epsilon: str | None,
-    perturbation: tuple[str, ...] | None,
-    attack: str | None,
+    threat: ThreatModel,
     n_fragile: int,
-    report_format: str,
     voting: str | None,
+    output_format: str,
     output: str,
-    sample_timeout: float | None,
-    sample_steps: int | None,
+    budget: Budget,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
-    """Which features and thresholds make rows of DATA unstable, and which features to freeze.
+    """Find the features and thresholds that make rows of DATA unstable, and the features to freeze.
 
-    For each unstable row the report knows the nearest perturbed row with another answer, the tests that it decides the
-    other way, and a smallest set of features that, kept at their values, make the row stable. Perturbed rows of a
-    forest need not be nearest; limits hold for each question that is asked about a row. Ctrl-C ends the search and
-    reports what is found.
+    For each unstable row: the nearest adversarial example, the tests that it flips, and a smallest set of features
+    that make the row stable when they are frozen, that is, kept at their values. Adversarial examples of a forest
+    need not be nearest; the search budget holds for each search. Ctrl-C stops and reports what is found.
 
     \b
     Example:
       metasilvae explain model.silva test.csv --epsilon 0.1
     """
-    inputs = [model, data, *([] if attack is None else [attack])]
-    refuse_two_pipes(*inputs)
-    chosen = choose_perturbation(epsilon, perturbation, attack)
-    if chosen is None:
-        raise click.UsageError("say what may be perturbed: --epsilon E, --perturbation or --attack FILE")
-    if isinstance(chosen, BoxFile):
-        inputs.append(chosen.path)
-        refuse_two_pipes(*inputs)
-    check_outputs([output], inputs)
+    chosen = threat.require(model, data)
+    check_files([model, data, threat.attack], [output], chosen)
     loaded, dataset = load_model_and_data(model, data, data_options)
     allowed = fit_perturbation(chosen, dataset)
-    budget = Budget(sample_timeout, sample_steps)
     query = make_query(loaded, dataset, allowed, voting=voting)
     with follow_rows(dataset.n_samples, budget, is_long=loaded.n_trees > 1) as verifying:
         outcome = verify(query, jobs, budget=budget, stop=verifying.stop, on_rows=verifying.advance)
-    with follow_rows(count_searches(query, outcome), budget, name="explain", unit="search") as explaining:
+    with follow_rows(count_searches(query, outcome), budget, phase="explaining", unit="searches") as explaining:
         if verifying.is_interrupted:
             explaining.stop.set()
         explanation = explain_outcome(
@@ -99,5 +82,5 @@ def explain(
     if verifying.is_interrupted or explaining.is_interrupted:
         n_known = len(explanation.rows) - explanation.n_interrupted
         tell(f"interrupted; {n_known} of {len(explanation.rows)} unstable rows are fully explained")
-    write_output(output, EXPLANATION_FORMATS[report_format](report))
+    write_output(output, EXPLANATION_FORMATS[output_format](report))
     ctx.exit(verifying.exit_code or explaining.exit_code)

@@ -1,8 +1,9 @@
-"""Loading what a command works on."""
+"""Models, data and perturbations that a command works on."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -19,7 +20,7 @@ from metasilvae.prediction import check_width
 
 
 def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
-    """Read data that a model is to work on; sparse data are as wide as the model."""
+    """Read data for a model; sparse data are as wide as the model."""
     return read_dataset(source, libsvm_width=model.n_features, needs_labels=needs_labels, **data_options)
 
 
@@ -30,8 +31,14 @@ def load_model_and_data(
     return loaded, load_data_for(loaded, data, data_options, needs_labels)
 
 
+def load_models_and_data(models: Sequence[str], data: str, data_options: dict[str, Any]) -> tuple[list[Model], Dataset]:
+    """Sparse data are as wide as the widest model; the models are checked against them when they are used."""
+    loaded = [read_model(model) for model in models]
+    return loaded, load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
+
+
 def load_feature_names(model: Model, data: str | None, data_options: dict[str, Any]) -> tuple[str, ...] | None:
-    """Column names of data that belong to a model, where there are data and they have names."""
+    """Column names of the data of a model, if there are any."""
     if data is None:
         return None
     dataset = load_data_for(model, data, data_options)
@@ -42,13 +49,13 @@ def load_feature_names(model: Model, data: str | None, data_options: dict[str, A
 def choose_perturbation(
     epsilon: str | None, perturbation: tuple[str, ...] | None, attack: str | None
 ) -> Perturbation | AttackRules | None:
-    """What the one option that is given means, None if none is; the rules of an attack wait for the data."""
+    """The perturbation that an option gives, None without one; the rules of an attack are fitted to data later."""
     if epsilon is not None and perturbation is not None:
-        raise click.UsageError("--epsilon and --perturbation say the same thing; give one of them")
+        raise click.UsageError("--epsilon and --perturbation exclude each other; give one of them")
     if attack is not None:
         for name, value in (("--epsilon", epsilon), ("--perturbation", perturbation)):
             if value is not None:
-                raise click.UsageError(f"--attack and {name} both say what may be perturbed; give one of them")
+                raise click.UsageError(f"--attack and {name} exclude each other; give one of them")
         return read_attack(attack)
     if epsilon is not None:
         perturbation = ("l_inf", epsilon)
@@ -56,7 +63,7 @@ def choose_perturbation(
 
 
 def fit_perturbation(chosen: Perturbation | AttackRules, dataset: Dataset) -> Perturbation:
-    """A perturbation for the columns of a data set, and of every other one with the same columns."""
+    """A perturbation for a data set, and for every other one with the same columns."""
     if not isinstance(chosen, AttackRules):
         return chosen
     attack = fit_attack(chosen, dataset)

@@ -1,7 +1,4 @@
-"""``metasilvae import``.
-
-``metasilvae export``.
-"""
+"""``metasilvae import`` and ``metasilvae export``: models of other libraries."""
 
 from __future__ import annotations
 
@@ -10,34 +7,35 @@ from typing import Any
 
 import click
 
+from metasilvae.cli.commands import Command, option
 from metasilvae.cli.inputs import load_data_for, load_feature_names
-from metasilvae.cli.parameters import check_outputs, data_options, output_option, refuse_two_pipes, voting_option
+from metasilvae.cli.parameters import check_files, data_options, output_option, voting_option
 from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
 from metasilvae.interop.imports import READERS, Imported, ImportOptions, compare_with_library, import_file
 from metasilvae.interop.imports.imported import MOST_LEVELS
-from metasilvae.io.storage import STANDARD_STREAM, check_output, write_output
+from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.text.models import describe_import
-from metasilvae.output.text.terminal import RowBar
+from metasilvae.output.text.terminal import RowBar, print_summary
 from metasilvae.prediction import check_width
 from metasilvae.voting import choose_voting
 
 
-@click.command("import")
+@click.command("import", cls=Command)
 @click.argument("source")
 @click.argument("output")
-@click.option("--from", "kind", type=click.Choice(list(READERS)), help="What SOURCE is.  [default: detected]")
-@click.option("--check", "data", metavar="DATA", help="Data to compare the answers on, too.")
-@click.option("--compare/--no-compare", "is_compared", default=True, help="Compare with the library of SOURCE.")
-@click.option("--labels", metavar="A,B,...", help="Names of the labels, in the order of SOURCE.")
-@click.option(
+@option("--from", "kind", type=click.Choice(list(READERS)), help="Format of SOURCE.  [default: detected]")
+@option("--check", "data", metavar="DATA", help="Compare the predictions on this data too.")
+@option("--compare/--no-compare", "is_compared", default=True, help="Compare predictions with the library of SOURCE.")
+@option("--labels", metavar="A,B,...", help="Names of the labels, in their order in SOURCE.")
+@option(
     "--leaves",
     type=click.Choice(["auto", "counts", "scores"]),
     default="auto",
-    help="What leaves hold; auto: counts where SOURCE has them.",
+    help="Values of leaves; auto: counts if SOURCE has them.",
 )
-@click.option("--trust", is_flag=True, help="Load SOURCE even if that can run code hidden in it (joblib, pickle).")
+@option("--trust", is_flag=True, help="Load SOURCE even if it can run code (joblib, pickle).")
 @data_options
 def import_(
     source: str,
@@ -50,7 +48,7 @@ def import_(
     trust: bool,
     **data_options: Any,
 ) -> None:
-    """Turn a model of another library, SOURCE, into OUTPUT in silva's format.
+    """Convert SOURCE, a model of another library, to OUTPUT in silva's format.
 
     \b
     joblib, skops   a fitted tree, forest or boosting classifier of scikit-learn
@@ -59,16 +57,16 @@ def import_(
     catboost        JSON
     onnx            a TreeEnsembleClassifier
 
-    The library, where it is installed, and the new model are asked about DATA, random rows and rows on both sides of
-    every threshold; if they disagree, nothing is written. docs/import.md says how each library is translated.
+    If the library is installed, its predictions are compared with those of the new model on the data of --check, on
+    random rows and on rows on both sides of every threshold; if they differ, nothing is written. docs/import.md
+    describes how the models of each library are converted.
 
     \b
     Example:
       metasilvae import model.json model.silva --check test.csv
       metasilvae import forest.joblib forest.silva --trust --labels benign,malignant
     """
-    refuse_two_pipes(source, data)
-    check_outputs([output], [path for path in (source, data) if path is not None])
+    check_files([source, data], [output])
     names = None if labels is None else tuple(labels.split(","))
     imported = import_file(source, kind, ImportOptions(names, leaves, trust))
     dataset = None
@@ -77,46 +75,43 @@ def import_(
         check_width(imported.model, dataset)
     comparison = None
     if is_compared:
-        with RowBar(100, what="compare", unit="%") as bar:
+        with RowBar(100, phase="comparing predictions", unit="%") as bar:
             comparison = compare_with_library(imported, None if dataset is None else dataset.X, on_share=bar.reach)
     if is_compared and comparison is None:
         warnings.warn(
-            f"{source}: not compared with its library, {_tell_why(imported)}", MetasilvaeWarning, stacklevel=2
+            f"{source}: not compared with its library, {_why_not_compared(imported)}", MetasilvaeWarning, stacklevel=2
         )
     write_model(imported.model, output)
-    click.echo(describe_import(imported, comparison, output), nl=False, err=output == STANDARD_STREAM)
+    print_summary(describe_import(imported, comparison, output), err=output == STANDARD_STREAM)
 
 
-def _tell_why(imported: Imported) -> str:
-    """Why nothing was compared."""
+def _why_not_compared(imported: Imported) -> str:
     if imported.is_too_deep:
         return f"which could crash on trees of more than {MOST_LEVELS} levels; try predict on rows of your own"
     return f"which is not installed; pip install 'metasilvae[{imported.extra}]'"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model")
-@click.option(
-    "--to", "target", type=click.Choice([*EXPORTERS, *PREDICTOR_EXPORTERS]), required=True, help="Form to write."
-)
-@click.option("--data", metavar="FILE", help="Data whose column names become the names of the features.")
+@option("--to", "target", type=click.Choice([*EXPORTERS, *PREDICTOR_EXPORTERS]), required=True, help="Format to write.")
+@option("--data", metavar="FILE", help="Data whose column names become feature names.")
 @voting_option
 @output_option
 @data_options
 def export(model: str, target: str, data: str | None, voting: str | None, output: str, **data_options: Any) -> None:
-    """Write MODEL in another form.
+    """Convert MODEL to another format.
 
     \b
     dot           a drawing for Graphviz
     json          everything, as flat lists of nodes: a split has feature (from 0), threshold, left
-                  and right (positions in the list), a leaf has values and answer
+                  and right (positions in the list), a leaf has values and prediction
     text          an indented tree to read
-    c, python     source code that answers as MODEL does, exactly
+    c, python     source code with exactly the predictions of MODEL
     onnx          for runtimes of ONNX, float inputs; equal for all float32 rows, up to rounded sums
     onnx-double   the same with double inputs; equal for all rows, up to rounded sums
     joblib,skops  a fitted classifier of scikit-learn; equal for all float32 rows
 
-    --voting is needed for forests in the forms that answer, if it is not the usual one.
+    Formats that predict (from c on) use --voting for forests.
 
     \b
     Example:
@@ -124,10 +119,9 @@ def export(model: str, target: str, data: str | None, voting: str | None, output
       metasilvae export model.silva --to text --data train.csv
       metasilvae export forest.silva --to c --voting average --output forest.c
     """
-    refuse_two_pipes(model, data)
     if voting is not None and target in EXPORTERS:
-        raise RequestError(f"--voting has no effect on {target}, which shows all trees; leave it out")
-    check_output(output)
+        raise RequestError(f"--voting has no effect on {target}, which has all trees; leave it out")
+    check_files([model, data], [output])
     loaded = read_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
     if target in EXPORTERS:

@@ -1,40 +1,43 @@
-"""Parameter types and options that several commands share.
-
-The C programs let the words of one option follow each other as separate arguments (``--perturbation l_inf 0.1``);
-click knows only a fixed number of values. `Phrase` describes such an option, and `PhraseCommand` glues its words
-together before click sees them.
-
-Options that say for which samples something is to hold.
-"""
+"""Parameter types, options that several commands share, and checks of the files that commands read and write."""
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from metasilvae.analysis.difference import InputBox
-from metasilvae.cli.inputs import load_data_for
+from metasilvae.cli.commands import (
+    BUDGET,
+    CLUSTER,
+    DATA_FORMAT,
+    GENERAL,
+    MAIN,
+    OUTPUT,
+    THREAT_MODEL,
+    WordsType,
+    option,
+)
+from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
 from metasilvae.io.storage import STANDARD_STREAM, check_output, is_same_file
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS
+from metasilvae.perturbations.attack_files import AttackRules
+from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Perturbation
 from metasilvae.prediction import check_width
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.shards import Shard
 from metasilvae.voting import VOTINGS
 
-SEPARATOR = "\x1f"
-# Under which a context keeps the arguments as they were typed.
-_ARGUMENTS = "metasilvae.arguments"
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
-class Phrase(click.ParamType):
+class Phrase(WordsType):
     """A keyword followed by a number of words that depends on the keyword.
 
     Parameters
@@ -50,7 +53,6 @@ class Phrase(click.ParamType):
         self.aliases = aliases or {}
 
     def words_after(self, first: str) -> int:
-        """How many arguments after the given one belong to the option."""
         return len(self.forms.get(self.aliases.get(first, first), ()))
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
@@ -59,10 +61,10 @@ class Phrase(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
+        parts = self.split(value)
         keyword = self.aliases.get(parts[0], parts[0]) if parts else ""
         if keyword not in self.forms:
-            self.fail(f"{value.split(SEPARATOR)[0]!r} is not one of {', '.join(self.forms)}.", param, ctx)
+            self.fail(f"{parts[0] if parts else ''!r} is not one of {', '.join(self.forms)}.", param, ctx)
         words = self.forms[keyword]
         if len(parts) - 1 != len(words):
             wanted = " ".join((keyword, *words))
@@ -70,7 +72,7 @@ class Phrase(click.ParamType):
         return (keyword, *parts[1:])
 
 
-class CountedList(click.ParamType):
+class CountedList(WordsType):
     """A number N followed by N numbers, as in ``--tiers 4 0 1 1 0``."""
 
     name = "list"
@@ -84,11 +86,9 @@ class CountedList(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        parts = value.split(SEPARATOR) if SEPARATOR in value else value.split()
+        parts = self.split(value)
         if not parts or not all(map(_WHOLE_NUMBER.fullmatch, parts)):
-            self.fail(
-                f"{' '.join(parts)!r}: expected whole numbers, the first one telling how many follow.", param, ctx
-            )
+            self.fail(f"{' '.join(parts)!r}: expected the number of values, then the values.", param, ctx)
         count, *items = map(int, parts)
         if count != len(items):
             self.fail(f"{count} numbers announced, {len(items)} follow.", param, ctx)
@@ -96,7 +96,7 @@ class CountedList(click.ParamType):
 
 
 class PositiveNumber(click.FloatRange):
-    """A number above 0; infinity is one, not-a-number is none."""
+    """A number above 0, possibly infinite."""
 
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
@@ -123,132 +123,204 @@ class ShardNumber(click.ParamType):
             self.fail(f"{error}.", param, ctx)
 
 
-class PhraseCommand(click.Command):
-    """A command whose phrase options may be typed as separate words; `command_line` gives the words back."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_ARGUMENTS] = list(args)
-        openers = {
-            name: parameter.type
-            for parameter in self.params
-            if isinstance(parameter.type, Phrase | CountedList)
-            for name in parameter.opts
-        }
-        ctx.meta[_ARGUMENTS] = list(args)
-        return super().parse_args(ctx, _glue(args, openers))
-
-
-def command_line(ctx: click.Context) -> str:
-    """What was typed to run a `PhraseCommand`, quoted for a shell."""
-    return shlex.join([*ctx.command_path.split(), *ctx.meta[_ARGUMENTS]])
-
-
-def _glue(args: Sequence[str], openers: Mapping[str, Phrase | CountedList]) -> list[str]:
-    glued: list[str] = []
-    rest = list(args)
-    while rest:
-        argument = rest.pop(0)
-        option, has_value, value = argument.partition("=")
-        if argument == "--":
-            return [*glued, argument, *rest]
-        if option not in openers or (not has_value and not rest):
-            glued.append(argument)
-            continue
-        first = value if has_value else rest.pop(0)
-        wanted = rest[: openers[option].words_after(first)]
-        # A word such as --jobs begins the next option: then this one is incomplete, which its type reports.
-        words = list(takewhile(lambda word: not word.startswith("--"), wanted))
-        glued += [option, SEPARATOR.join([first, *words])]
-        del rest[: len(words)]
-    return glued
+def list_choices(names: Iterable[str]) -> str:
+    """Names in a sentence of the help."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def shared_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Apply several option decorators, shown in the help in the given order."""
 
     def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
+        for each in reversed(options):
+            command = each(command)
         return command
 
     return decorate
 
 
-INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
+def bundle_options(
+    name: str, kind: Callable[..., Any], values: Sequence[str], *options: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Apply options whose values reach the command as one argument, `name`: what `kind` makes of them."""
 
-reading_options = shared_options(
-    click.option("--input-format", type=click.Choice(INPUT_FORMATS), default="auto", help="Format of the data file."),
-    click.option(
-        "--label-column",
-        default="first",
-        metavar="first|last|NAME|N|none",
-        help="Column of the labels in CSV data; N counts from 1; none (predict only): all columns are values.",
-    ),
-    click.option("--header/--no-header", default=None, help="CSV data starts with column names.  [default: detected]"),
+    def decorate(command: Any) -> Any:
+        @functools.wraps(command)
+        def call(*args: Any, **given: Any) -> Any:
+            bundled = kind(*(given.pop(value) for value in values))
+            return command(*args, **{name: bundled}, **given)
+
+        return shared_options(*options)(call)
+
+    return decorate
+
+
+def format_option(formats: Mapping[str, object], text: str = "Format of the result.") -> Callable[[Any], Any]:
+    """``--format``, which reaches the command as ``output_format``."""
+    return option(
+        "--format", "output_format", type=click.Choice(list(formats)), default="text", group=OUTPUT, help=text
+    )
+
+
+def most_fragile_option(default: int) -> Callable[[Any], Any]:
+    return option(
+        "--most-fragile",
+        "n_fragile",
+        type=click.IntRange(min=0),
+        default=default,
+        group=OUTPUT,
+        help="Number of most fragile rows to list.",
+    )
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """The options that say what may be perturbed, as they were given."""
+
+    epsilon: str | None = None
+    perturbation: tuple[str, ...] | None = None
+    attack: str | None = None
+
+    def choose(self, *inputs: str | None) -> Perturbation | AttackRules | None:
+        """What the options mean, None if none is given; `inputs` are the other files that the command reads."""
+        refuse_two_pipes(*inputs, self.attack)
+        return choose_perturbation(self.epsilon, self.perturbation, self.attack)
+
+    def require(self, *inputs: str | None) -> Perturbation | AttackRules:
+        """The same; that nothing may be perturbed is refused."""
+        chosen = self.choose(*inputs)
+        if chosen is None:
+            raise click.UsageError("say what may be perturbed: --epsilon E, --perturbation or --attack FILE")
+        return chosen
+
+
+epsilon_option = option("--epsilon", metavar="E", group=THREAT_MODEL, help="Maximum change of each feature.")
+attack_option = option(
+    "--attack",
+    metavar="FILE",
+    group=THREAT_MODEL,
+    help="Allowed changes per column; see `metasilvae attack`.",
 )
-data_options = shared_options(
-    reading_options,
-    click.option("--features", "n_features", type=click.IntRange(min=1), help="Number of features of LIBSVM data."),
-)
+repeatable_attack_option = option(
+    "--attack", "attacks", multiple=True, metavar="FILE", group=THREAT_MODEL,
+    help="Allowed changes per column; repeatable.",
+)  # fmt: skip
 
 
 def perturbation_options(default: str = "") -> Callable[[Any], Any]:
-    """The three ways to say what may be perturbed; `default` stands in the help."""
-    return shared_options(
-        click.option(
-            "--epsilon", metavar="E", help="Perturb every feature by at most E (the same as --perturbation l_inf E)."
+    """The ways to say what may be perturbed, as `threat`; `default` stands in the help."""
+    return bundle_options(
+        "threat",
+        ThreatModel,
+        ("epsilon", "perturbation", "attack"),
+        option(
+            "--epsilon",
+            metavar="E",
+            group=THREAT_MODEL,
+            help="Maximum change of each feature; the same as --perturbation l_inf E.",
         ),
-        click.option(
+        option(
             "--perturbation",
             type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
-            help="What an attacker may do to a row: a ball of radius E, the same cut to [MIN, MAX], or a box for each "
-            f"row from a file.{default}",
+            metavar="KIND ...",
+            group=THREAT_MODEL,
+            help="l_inf E; l_inf-clip-all E MIN MAX, which stays in [MIN, MAX]; or from-file PATH, with a box for "
+            f"each row.{default}",
         ),
         attack_option,
     )
 
 
-attack_option = click.option(
-    "--attack",
-    metavar="FILE",
-    help="What may become of each column, instead of --epsilon; `metasilvae attack template` writes a file to edit.",
+# With --epsilon and --attack only, for pictures and archives.
+ball_options = bundle_options(
+    "threat",
+    lambda epsilon, attack: ThreatModel(epsilon, None, attack),
+    ("epsilon", "attack"),
+    epsilon_option,
+    attack_option,
 )
-voting_option = click.option(
-    "--voting", type=click.Choice(list(VOTINGS)), help="How trees are counted.  [default: by the kind of leaves]"
+voting_option = option(
+    "--voting",
+    type=click.Choice(list(VOTINGS)),
+    metavar="NAME",
+    help=f"How a forest votes: {list_choices(VOTINGS)}.  [default: by the kind of its leaves]",
 )
-budget_options = shared_options(
-    click.option(
+budget_options = bundle_options(
+    "budget",
+    Budget,
+    ("sample_timeout", "sample_steps"),
+    option(
         "--sample-timeout",
         type=PositiveNumber(),
         metavar="SECONDS",
-        help="Time limit for each row of a forest; rows not decided by then are NO-INFO.  [default: none]",
+        group=BUDGET,
+        help="Time limit per row of a forest; rows not decided by then are NO-INFO.  [default: none]",
     ),
-    click.option(
+    option(
         "--sample-steps",
         type=click.IntRange(min=1),
-        metavar="N",
-        help="The same as a number of steps of the search, which is the same on every machine.  [default: none]",
+        group=BUDGET,
+        help="Limit of search steps per row, which is the same on every machine.  [default: none]",
     ),
 )
-jobs_option = click.option(
+jobs_option = option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Threads; the result does not depend on it.  [default: all available cores]",
+    group=GENERAL,
+    help="Threads; results do not depend on it.  [default: all cores]",
 )
-scheduler_option = click.option(
+scheduler_option = option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Work on this Dask cluster: tcp://host:8786, or the file that its scheduler wrote.",
+    group=CLUSTER,
+    help="Address (tcp://host:8786) or scheduler file of a Dask cluster.",
 )
 
 
 def shard_option(what: str) -> Callable[[Any], Any]:
     """An option for the jobs of a batch array; `what` says what is divided."""
-    return click.option("--shard", type=ShardNumber(), help=f"As the I-th of N jobs (I counts from 1), {what}.")
+    return option("--shard", type=ShardNumber(), group=CLUSTER, help=what)
 
 
-output_option = click.option(
-    "--output", "-o", default="-", metavar="FILE", help="Where to write the result, - for standard output."
+output_option = option(
+    "--output", "-o", default="-", metavar="FILE", group=OUTPUT, help="Output file, - for standard output."
+)
+
+INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
+
+reading_options = shared_options(
+    option(
+        "--input-format",
+        type=click.Choice(INPUT_FORMATS),
+        default="auto",
+        metavar="NAME",
+        group=DATA_FORMAT,
+        help="Format of data files: csv, libsvm or binary.",
+    ),
+    option(
+        "--label-column",
+        default="first",
+        metavar="COLUMN",
+        group=DATA_FORMAT,
+        help="first, last, none, a name or a number (CSV).",
+    ),
+    option(
+        "--header/--no-header",
+        default=None,
+        group=DATA_FORMAT,
+        help="Whether CSV starts with column names.  [default: detected]",
+    ),
+)
+data_options = shared_options(
+    reading_options,
+    option(
+        "--features",
+        "n_features",
+        type=click.IntRange(min=1),
+        group=DATA_FORMAT,
+        help="Number of features of LIBSVM data.  [default: detected]",
+    ),
 )
 
 
@@ -270,36 +342,51 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
         check_output(output)
 
 
-domain_options = shared_options(
-    click.option("--domain", metavar="DATA", help="Only samples in the range that each feature has in this data set."),
-    click.option(
-        "--margin", type=click.FloatRange(min=0), metavar="E", help="With --domain, ranges wider by E on both sides."
+def check_files(
+    inputs: Sequence[str | None], outputs: Sequence[str | None], chosen: Perturbation | AttackRules | None = None
+) -> None:
+    """Refuse what cannot be read or written together; None is no file, a perturbation may come from one."""
+    found = [name for name in inputs if name is not None]
+    if isinstance(chosen, BoxFile):
+        found.append(chosen.path)
+    refuse_two_pipes(*found)
+    check_outputs([name for name in outputs if name is not None], found)
+
+
+@dataclass(frozen=True)
+class DomainChoice:
+    """The options that say for which samples something is to hold."""
+
+    data: str | None
+    margin: float | None
+    bounds: tuple[float, float] | None
+
+    def check(self) -> None:
+        if self.data is not None and self.bounds is not None:
+            raise click.UsageError("--domain and --bounds both restrict the samples; give one of them")
+        if self.margin is not None and self.data is None:
+            raise click.UsageError("--margin widens the ranges of --domain DATA; add it")
+
+    def read(self, model: Model, data_options: dict[str, Any]) -> InputBox:
+        if self.data is not None:
+            dataset = load_data_for(model, self.data, data_options)
+            check_width(model, dataset)
+            return InputBox.around(dataset, self.margin or 0.0)
+        if self.bounds is not None:
+            return InputBox.between(*self.bounds, model.n_features)
+        return InputBox.everything(model.n_features)
+
+
+domain_options = bundle_options(
+    "domain",
+    DomainChoice,
+    ("domain", "margin", "bounds"),
+    option("--domain", metavar="DATA", group=MAIN, help="Only samples within the range of each feature in this data."),
+    option(
+        "--margin",
+        type=click.FloatRange(min=0),
+        metavar="E",
+        help="With --domain, widen the ranges by E on both sides.",
     ),
-    click.option(
-        "--bounds", type=float, nargs=2, metavar="MIN MAX", help="Only samples with all values in this range."
-    ),
+    option("--bounds", type=float, nargs=2, metavar="MIN MAX", help="Only samples with all values in this range."),
 )
-
-
-def check_domain(domain: str | None, margin: float | None, bounds: tuple[float, float] | None) -> None:
-    if domain is not None and bounds is not None:
-        raise click.UsageError("--domain and --bounds both say which samples count; give one of them")
-    if margin is not None and domain is None:
-        raise click.UsageError("--margin widens the ranges of --domain DATA; add it")
-
-
-def read_domain(
-    model: Model,
-    domain: str | None,
-    margin: float | None,
-    bounds: tuple[float, float] | None,
-    data_options: dict[str, Any],
-) -> InputBox:
-    """The samples that the options describe."""
-    if domain is not None:
-        dataset = load_data_for(model, domain, data_options)
-        check_width(model, dataset)
-        return InputBox.around(dataset, margin or 0.0)
-    if bounds is not None:
-        return InputBox.between(*bounds, model.n_features)
-    return InputBox.everything(model.n_features)

@@ -1,27 +1,25 @@
-"""``metasilvae plot tree``, ``regions``, ``curve`` and ``pareto``: pictures of models.
-
-Where a picture goes: options that all plots share.
-
-``metasilvae plot convergence``, ``weights`` and ``variance``: pictures of trainings.
-
-``metasilvae plot``: pictures of models, trainings and studies.
-"""
+"""``metasilvae plot``: pictures of models, trainings and studies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from metasilvae.cli import CommandGroup
-from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_data_for
+import click
+import numpy as np
+
+from metasilvae.cli.commands import OUTPUT, CommandGroup, option
+from metasilvae.cli.inputs import fit_perturbation, load_data_for, load_models_and_data
 from metasilvae.cli.parameters import (
-    attack_option,
+    ThreatModel,
+    ball_options,
     budget_options,
-    check_outputs,
+    bundle_options,
+    check_files,
     data_options,
     jobs_option,
     reading_options,
-    refuse_two_pipes,
+    repeatable_attack_option,
     shared_options,
     voting_option,
 )
@@ -37,8 +35,8 @@ from metasilvae.output.plots.trainings import (
     X_AXES,
     choose_rows,
     draw_convergence,
+    draw_objective_weights,
     draw_variance,
-    draw_weights,
 )
 from metasilvae.output.plots.trees import DIRECTIONS, MOST_LEAVES_DOWN, draw_tree, gather_facts
 from metasilvae.output.text.trainings import ArchiveReport
@@ -49,46 +47,78 @@ from metasilvae.verification.budget import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-import click
-import numpy as np
-
-plot_options = shared_options(
-    click.option(
-        "--output", "-o", required=True, metavar="FILE", help=f"Picture to write ({ENDINGS}), - for standard output."
-    ),
-    click.option(
-        "--format", "plot_format", type=click.Choice(list(PLOT_FORMATS)), help="Form of it.  [default: by the name]"
-    ),
-    click.option("--title", metavar="TEXT", help="What to write above the picture."),
-)
 
 
+@click.group(cls=CommandGroup)
+def plot() -> None:
+    """Plot models, training runs and studies as SVG, PNG or PDF.
+
+    The same input gives the same file, byte for byte. Needs matplotlib: pip install 'metasilvae[plot]'.
+
+    \b
+    Example:
+      metasilvae plot tree model.silva train.csv -o tree.svg
+    """
+
+
+@dataclass(frozen=True)
 class Picture:
-    """A picture to be written; what cannot be, is refused before anything is computed."""
+    """Where a picture goes, and its title."""
 
-    def __init__(self, output: str, plot_format: str | None, inputs: Sequence[str]) -> None:
-        if output == STANDARD_STREAM and plot_format is None:
-            raise click.UsageError(f"standard output has no ending; add --format {'|'.join(PLOT_FORMATS)}")
-        self._output = output
-        self._format = choose_plot_format(output, plot_format)
-        check_outputs([output], inputs)
+    output: str
+    plot_format: str | None
+    title: str | None
+
+    def check(self, *inputs: str | None) -> None:
+        """Refuse what cannot be written before anything is computed."""
+        if self.output == STANDARD_STREAM and self.plot_format is None:
+            raise click.UsageError(f"standard output has no suffix; add --format {'|'.join(PLOT_FORMATS)}")
+        choose_plot_format(self.output, self.plot_format)
+        check_files(inputs, [self.output])
 
     def write(self, figure: Figure) -> None:
-        write_output(self._output, render(figure, self._format))
+        write_output(self.output, render(figure, choose_plot_format(self.output, self.plot_format)))
 
 
-@click.command()
+picture_options = bundle_options(
+    "picture",
+    Picture,
+    ("output", "plot_format", "title"),
+    option(
+        "--output",
+        "-o",
+        required=True,
+        metavar="FILE",
+        group=OUTPUT,
+        help=f"Picture to write ({ENDINGS}), - for standard output.",
+    ),
+    option(
+        "--format",
+        "plot_format",
+        type=click.Choice(list(PLOT_FORMATS)),
+        group=OUTPUT,
+        help="Format of the picture.  [default: by the suffix]",
+    ),
+    option("--title", metavar="TEXT", group=OUTPUT, help="Title of the picture."),
+)
+table_options = shared_options(
+    click.argument("tables", nargs=-1, required=True, metavar="TABLE..."),
+    option("--rows", type=click.Choice(ROW_KINDS), help="Rows to show metrics of.  [default: test, if there are any]"),
+)
+
+
+@plot.command(short_help="Plot a decision tree.")
 @click.argument("model")
 @click.argument("data", required=False)
-@click.option("--epsilon", metavar="E", help="With DATA, count the rows that a change by E takes across a threshold.")
-@click.option("--tree", "position", type=click.IntRange(min=0), metavar="N", help="Tree of a forest, counted from 0.")
-@click.option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Fold what is deeper.  [default: nothing]")
-@click.option(
+@option("--epsilon", metavar="E", help="With DATA, count the rows within E of each threshold.")
+@option("--tree", "position", type=click.IntRange(min=0), metavar="N", help="Tree of a forest, counted from 0.")
+@option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Fold nodes below this depth.  [default: none]")
+@option(
     "--direction",
     type=click.Choice(DIRECTIONS),
-    help=f"Where the tree grows to.  [default: down, with more than {MOST_LEAVES_DOWN} leaves right]",
+    help=f"Direction of growth.  [default: down; right for more than {MOST_LEAVES_DOWN} leaves]",
 )
-@plot_options
+@picture_options
 @data_options
 def tree(
     model: str,
@@ -97,17 +127,14 @@ def tree(
     position: int | None,
     max_depth: int | None,
     direction: str | None,
-    output: str,
-    plot_format: str | None,
-    title: str | None,
+    picture: Picture,
     **data_options: Any,
 ) -> None:
-    """Draw MODEL, a tree or one tree of a forest.
+    """Plot MODEL, a tree or one tree of a forest.
 
-    Leaves have the colour of their answer, bars show the classes of the rows that the tree was trained on, and leaves
-    their numbers in the order of the legend. With DATA, the columns have their names, and each box tells how many of
-    its rows come there and the margin: how far the nearest of them is from the threshold. Thresholds are rounded to 6
-    digits.
+    Leaves have the colour of their prediction, bars show the classes of the training rows, and leaves their counts in
+    the order of the legend. With DATA, features have names, and each box shows the number of rows that reach it and
+    the margin: the distance of the nearest of them from the threshold. Thresholds are rounded to 6 digits.
 
     \b
     Examples:
@@ -115,12 +142,10 @@ def tree(
       metasilvae plot tree forest.silva --tree 3 --max-depth 4 -o tree.png
       metasilvae plot tree model.silva -o - --format svg > tree.svg
     """
-    inputs = [model, *([] if data is None else [data])]
-    refuse_two_pipes(*inputs)
     if epsilon is not None and data is None:
-        raise click.UsageError("--epsilon counts rows that are close to a threshold; give DATA")
+        raise click.UsageError("--epsilon counts rows near a threshold; give DATA")
     ball = None if epsilon is None else parse_perturbation(("l_inf", epsilon))
-    picture = Picture(output, plot_format, inputs)
+    picture.check(model, data)
     loaded = read_model(model)
     if loaded.n_trees > 1 and position is None:
         raise click.UsageError(f"{loaded.source} is a forest of {loaded.n_trees} trees; choose one with --tree N")
@@ -130,52 +155,46 @@ def tree(
     radius = ball.epsilon if isinstance(ball, Ball) else None
     place = None if loaded.n_trees == 1 else (position or 0, loaded.n_trees)
     facts = gather_facts(loaded.tree(position or 0), dataset, radius, max_depth, place)
-    picture.write(draw_tree(facts, direction, title))
+    picture.write(draw_tree(facts, direction, picture.title))
 
 
-@click.command()
+@plot.command(short_help="Plot decision regions in the plane of two features.")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
-@click.option("--epsilon", metavar="E", help="Perturb every feature by at most E.")
-@attack_option
-@click.option(
+@ball_options
+@option(
     "--features",
     "wanted",
     nargs=2,
     metavar="I J",
-    help="The two features, by name or by number from 0.  [default: the only two that are tested]",
+    help="The two features, by name or number from 0.  [default: the only two that are tested]",
 )
-@click.option("--row", type=int, metavar="N", help="Fix the other features at this row.  [default: at the medians]")
-@click.option("--max-rows", type=click.IntRange(min=1), default=1000, metavar="N", help="Rows to draw, evenly chosen.")
+@option("--row", type=int, metavar="N", help="Row whose values the other features have.  [default: medians]")
+@option("--max-rows", type=click.IntRange(min=1), default=1000, metavar="N", help="Maximum number of rows to draw.")
 @voting_option
-@plot_options
+@picture_options
 @budget_options
 @jobs_option
 @reading_options
 def regions(
     models: tuple[str, ...],
     data: str,
-    epsilon: str | None,
-    attack: str | None,
+    threat: ThreatModel,
     wanted: tuple[str, str] | None,
     row: int | None,
     max_rows: int,
     voting: str | None,
-    output: str,
-    plot_format: str | None,
-    title: str | None,
-    sample_timeout: float | None,
-    sample_steps: int | None,
+    picture: Picture,
+    budget: Budget,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
-    """Draw what each MODEL answers in the plane of two features, with rows of DATA and what may become of them.
+    """Plot the decision regions of each MODEL in the plane of two features, with rows of DATA and their perturbations.
 
-    The regions are exact, and so is what is said of a row: a cross if its answer is wrong, a thick box if a
-    perturbation can change it; where boxes are crowded they are thin, and such rows have a black edge. Where a model
-    tests other features too, the picture is a slice: those are fixed, at a row or at the medians. Rows are judged with
-    all their own values, and stand where the two features put them. Accuracy and stability are those of all rows; of a
-    forest, those of the rows that are drawn, and the picture says so.
+    Regions and verdicts are exact: a cross marks a row with a wrong prediction, a thick box (where boxes are crowded,
+    a black edge) an unstable one. If a model tests other features too, the picture is a slice: these are fixed at the
+    values of a row or at the medians. Rows are verified with all their own values. Accuracy and stability are those
+    of all rows; for a forest, of the rows that are drawn, and the picture says so.
 
     \b
     Examples:
@@ -183,12 +202,9 @@ def regions(
       metasilvae plot regions builtin:iris/tree.silva builtin:iris/test --features petal_length petal_width -o iris.png
       metasilvae plot regions wine.silva builtin:wine/test --features 0 6 --row 17 -o slice.pdf
     """
-    inputs = [*models, data, *([] if attack is None else [attack])]
-    refuse_two_pipes(*inputs)
-    picture = Picture(output, plot_format, inputs)
-    chosen = choose_perturbation(epsilon, None, attack)
-    loaded = [read_model(model) for model in models]
-    dataset = load_data_for(max(loaded, key=lambda each: each.n_features), data, data_options)
+    picture.check(*models, data, threat.attack)
+    chosen = threat.choose(*models, data)
+    loaded, dataset = load_models_and_data(models, data, data_options)
     features = choose_features(loaded, dataset, wanted)
     allowed = None if chosen is None else fit_perturbation(chosen, dataset)
     plane = choose_plane(dataset, features, row, allowed or Ball(0.0))
@@ -196,19 +212,18 @@ def regions(
     if dataset.n_samples > max_rows:
         rows = np.linspace(0, dataset.n_samples - 1, max_rows).round().astype(np.intp)
         drawn = np.unique([*rows, *([] if row is None else [row])])
-    budget = Budget(sample_timeout, sample_steps)
     panels = [
         survey(model, dataset, plane, allowed, drawn=drawn, voting=voting, jobs=jobs, budget=budget) for model in loaded
     ]
-    picture.write(draw_regions(panels, row, title))
+    picture.write(draw_regions(panels, row, picture.title))
 
 
-@click.command()
+@plot.command(short_help="Plot stability and robust accuracy over epsilon.")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.argument("data")
-@click.option("--attack", "attacks", multiple=True, metavar="FILE", help="Draw over multiples of it; repeatable.")
+@repeatable_attack_option
 @voting_option
-@plot_options
+@picture_options
 @budget_options
 @jobs_option
 @data_options
@@ -219,43 +234,36 @@ def curve(
     data: str,
     attacks: tuple[str, ...],
     voting: str | None,
-    output: str,
-    plot_format: str | None,
-    title: str | None,
-    sample_timeout: float | None,
-    sample_steps: int | None,
+    picture: Picture,
+    budget: Budget,
     jobs: int | None,
     **data_options: Any,
 ) -> None:
-    """Draw stability and robustness of each MODEL on DATA, for all epsilon, or for all multiples of an --attack.
+    """Plot stability and robust accuracy of each MODEL on DATA over all epsilon, or all multiples of an --attack.
 
-    The curves are exact, as those of `evaluate --curve`, which prints them; where a limit or Ctrl-C ends the search for
-    the radius of a row, they are lower bounds, and the picture says so.
+    The curves are exact, as those of `evaluate --curve`, which prints them. Where the search budget or Ctrl-C ends the
+    search for the certified radius of a row, they are lower bounds, and the picture says so.
 
     \b
     Example:
       metasilvae plot curve cart.silva ours.silva builtin:circle/test -o curves.svg
     """
-    inputs = [*models, data, *attacks]
-    refuse_two_pipes(*inputs)
-    picture = Picture(output, plot_format, inputs)
+    picture.check(*models, data, *attacks)
     rules = [read_attack(attack) for attack in attacks]
-    loaded = [read_model(model) for model in models]
-    dataset = load_data_for(max(loaded, key=lambda each: each.n_features), data, data_options)
+    loaded, dataset = load_models_and_data(models, data, data_options)
     fitted = [fit_perturbation(each, dataset) for each in rules]
-    budget = Budget(sample_timeout, sample_steps)
     curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, budget)
-    picture.write(draw_curves(curves, title))
+    picture.write(draw_curves(curves, picture.title))
     ctx.exit(exit_code)
 
 
-@click.command()
+@plot.command(short_help="Plot Pareto-optimal trees of a training run.")
 @click.argument("folder", metavar="DIR")
-@plot_options
-def pareto(folder: str, output: str, plot_format: str | None, title: str | None) -> None:
-    """Draw the trees that `train --pareto DIR` kept: accuracy against stability, larger marks for larger trees.
+@picture_options
+def pareto(folder: str, picture: Picture) -> None:
+    """Plot the Pareto-optimal trees of `train --pareto DIR`: accuracy against stability, larger marks for larger trees.
 
-    `metasilvae pareto DIR --plot FILE` draws the same with the tree that it picks, or on other rows.
+    `metasilvae pareto DIR --plot FILE` marks the tree that it picks too, and can evaluate the trees on other rows.
 
     \b
     Example:
@@ -263,92 +271,64 @@ def pareto(folder: str, output: str, plot_format: str | None, title: str | None)
     """
     archive = read_archive(folder)
     paths = [archive.path(position) for position in range(len(archive.files))]
-    picture = Picture(output, plot_format, [*paths, f"{folder}/{INDEX}"])
-    picture.write(draw_archive(ArchiveReport(archive), title))
+    picture.check(*paths, f"{folder}/{INDEX}")
+    picture.write(draw_archive(ArchiveReport(archive), picture.title))
 
 
-table_options = shared_options(
-    click.argument("tables", nargs=-1, required=True, metavar="TABLE..."),
-    click.option("--rows", type=click.Choice(ROW_KINDS), help="Whose figures.  [default: test, where there are any]"),
-)
-
-
-@click.command()
+@plot.command(short_help="Plot metrics over the course of training.")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
-@click.option("--x", "x_axis", type=click.Choice(X_AXES), default=X_AXES[0], help="What goes to the right.")
-@plot_options
-def convergence(logs: tuple[str, ...], x_axis: str, output: str, plot_format: str | None, title: str | None) -> None:
-    """Draw how phi, accuracy, stability and size of the best tree changed in training.
+@option("--x", "x_axis", type=click.Choice(X_AXES), default=X_AXES[0], help="Horizontal axis.")
+@picture_options
+def convergence(logs: tuple[str, ...], x_axis: str, picture: Picture) -> None:
+    """Plot phi, accuracy, stability and size of the best tree over the course of training.
 
-    LOG is a file of `train --log`; several ones, or several seeds, are drawn over each other. The figures are those of
-    the training rows, with the boxes of the training. The phases of the training are grey bands, or marks where they
-    start. Phi of the best tree may fall from one phase to the next: after the tuning boxes are larger, and leaves
-    cost something.
+    LOG is a file of `train --log`; several logs or seeds are drawn over each other. Metrics are those of the training
+    rows under the perturbation of training. Phases are grey bands, or marks where they start. Phi of the best tree
+    may fall from one phase to the next: after tuning, epsilon can be larger and each leaf has a penalty.
 
     \b
     Examples:
       metasilvae plot convergence training.jsonl -o convergence.svg
       metasilvae plot convergence default.jsonl paper.jsonl --x steps -o both.png
     """
-    refuse_two_pipes(*logs)
-    picture = Picture(output, plot_format, logs)
-    picture.write(draw_convergence([run for log in logs for run in read_log(log)], x_axis, title))
+    picture.check(*logs)
+    picture.write(draw_convergence([run for log in logs for run in read_log(log)], x_axis, picture.title))
 
 
-@click.command()
+@plot.command("objective-weights", short_help="Plot metrics over the weight of accuracy.")
 @table_options
-@plot_options
-def weights(tables: tuple[str, ...], rows: str | None, output: str, plot_format: str | None, title: str | None) -> None:
-    """Draw accuracy and stability over the weight of accuracy.
+@picture_options
+def objective_weights(tables: tuple[str, ...], rows: str | None, picture: Picture) -> None:
+    """Plot accuracy and stability over the weight of accuracy in the objective.
 
     TABLE is a file of `train --table`, or any CSV with the columns w_acc, accuracy and stability (or test_accuracy and
-    test_stability), and set where there are several. Of trainings with the same weight and set the median is drawn,
-    with the quartiles as a band.
+    test_stability), and set if there are several data sets. For equal weight and set, the median and the quartiles (a
+    band) are drawn.
 
     \b
     Example:
-      metasilvae plot weights weight-*.csv -o weights.svg
+      metasilvae plot objective-weights weight-*.csv -o weights.svg
     """
-    refuse_two_pipes(*tables)
-    picture = Picture(output, plot_format, tables)
+    picture.check(*tables)
     studies = [read_table(table) for table in tables]
-    picture.write(draw_weights(studies, choose_rows(studies, rows), title))
+    picture.write(draw_objective_weights(studies, choose_rows(studies, rows), picture.title))
 
 
-@click.command()
+@plot.command(short_help="Plot metrics over random seeds.")
 @table_options
-@plot_options
-def variance(
-    tables: tuple[str, ...], rows: str | None, output: str, plot_format: str | None, title: str | None
-) -> None:
-    """Draw how much accuracy, stability, phi and size depend on the seed.
+@picture_options
+def variance(tables: tuple[str, ...], rows: str | None, picture: Picture) -> None:
+    """Plot how accuracy, stability, phi and size vary with the seed.
 
     TABLE is a file of `train --seeds A..B --table`, or any CSV with the columns accuracy, stability, phi and leaves (or
-    test_accuracy and so on), and set where there are several. Each set, with each of its weights if they differ, is a
-    box: median, quartiles, least and greatest, with a dot for each seed.
+    test_accuracy and so on), and set if there are several data sets. Each set, with each of its weights if they
+    differ, is a box (median, quartiles, minimum and maximum) with a dot for each seed.
 
     \b
     Examples:
       metasilvae plot variance seeds.csv -o variance.svg
       metasilvae plot variance wine.csv iris.csv --rows training -o variance.png
     """
-    refuse_two_pipes(*tables)
-    picture = Picture(output, plot_format, tables)
+    picture.check(*tables)
     studies = [read_table(table) for table in tables]
-    picture.write(draw_variance(studies, choose_rows(studies, rows), title))
-
-
-@click.group(cls=CommandGroup)
-def plot() -> None:
-    """Draw models, trainings and studies, as SVG, PNG or PDF.
-
-    The same input gives the same file, byte for byte. Needs matplotlib: pip install 'metasilvae[plot]'.
-
-    \b
-    Example:
-      metasilvae plot tree model.silva train.csv -o tree.svg
-    """
-
-
-for command in (tree, regions, curve, pareto, convergence, weights, variance):
-    plot.add_command(command)
+    picture.write(draw_variance(studies, choose_rows(studies, rows), picture.title))

@@ -1,4 +1,4 @@
-"""Long work on rows: progress on a terminal, and signals that end it with what is decided so far."""
+"""Long work on rows: a progress bar on a terminal, and signals that stop it and keep what is decided so far."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.curve import trace_curve
 
-LIMIT_HINT = "a row takes long; Ctrl-C reports what is known, --sample-timeout SECONDS limits each row"
+LIMIT_HINT = "a row takes long; Ctrl-C reports what is decided, --sample-timeout SECONDS limits each row"
 
 
 class RowWork:
-    """What the work and its caller have to know of each other.
+    """Connects long work with the progress bar and with signals.
 
     Attributes
     ----------
     stop : threading.Event
-        Set by a signal; what is not decided by then stays open.
+        Set by a signal; what is not decided by then remains undecided.
     on_stop : function
-        Called by the signal too, for work that is done elsewhere.
+        Called by the signal too, for work that runs in other processes.
     """
 
     def __init__(self, interrupts: Interrupts, bar: RowBar) -> None:
@@ -37,12 +37,12 @@ class RowWork:
         self._bar = bar
 
     def advance(self, n_rows: int) -> None:
-        """So many more rows; threads may call this."""
+        """Count more rows that are done; threads may call this."""
         self._bar.advance(n_rows)
 
-    def reach(self, share: float) -> None:
-        """So much of the whole is done, from 0 to 1."""
-        self._bar.reach(share)
+    def reach(self, fraction: float) -> None:
+        """This fraction of the work is done."""
+        self._bar.reach(fraction)
 
     def end(self) -> None:
         self.stop.set()
@@ -59,11 +59,11 @@ class RowWork:
 
 @contextlib.contextmanager
 def follow_rows(
-    n_rows: int, budget: Budget, *, is_long: bool = True, name: str = "verify", unit: str = "row"
+    n_rows: int, budget: Budget, *, is_long: bool = True, phase: str = "verifying", unit: str = "rows"
 ) -> Iterator[RowWork]:
-    """Show progress and take signals, if the work is long; else there is nothing to keep, and a signal ends it all."""
+    """Show progress and handle signals; short work has nothing to keep, so that a signal ends the program."""
     hint = "" if budget.as_dict() else LIMIT_HINT
-    with Interrupts() as interrupts, RowBar(n_rows, is_long, name, unit, hint) as bar:
+    with Interrupts() as interrupts, RowBar(n_rows, is_long, phase, unit, hint) as bar:
         work = RowWork(interrupts, bar)
         interrupts.stop = work.end if is_long else None
         yield work
@@ -72,10 +72,10 @@ def follow_rows(
 def follow_models(
     models: Sequence[Model], dataset: Dataset, n_perturbations: int, budget: Budget
 ) -> contextlib.AbstractContextManager[RowWork]:
-    """A single tree is done at once; with more there is something to wait for and something to keep."""
+    """The same for several models or perturbations; a single tree is done at once."""
     is_long = n_perturbations > 0 and (len(models) * n_perturbations > 1 or models[0].n_trees > 1)
     n_rows = len(models) * n_perturbations * dataset.n_samples
-    return follow_rows(n_rows, budget, is_long=is_long, name="evaluate")
+    return follow_rows(n_rows, budget, is_long=is_long, phase="evaluating")
 
 
 def trace_curves(

@@ -23,18 +23,9 @@ from typing import Any
 
 import click
 
+from metasilvae.cli.commands import Command, command_line
 from metasilvae.cli.interrupts import Interrupts
-from metasilvae.cli.parameters import (
-    PhraseCommand,
-    check_outputs,
-    command_line,
-    data_options,
-    jobs_option,
-    refuse_two_pipes,
-    scheduler_option,
-    shard_option,
-    shared_options,
-)
+from metasilvae.cli.parameters import check_outputs, refuse_two_pipes
 from metasilvae.cli.progress import follow_rows
 from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
 from metasilvae.dataset import Dataset
@@ -47,7 +38,7 @@ from metasilvae.io.locks import lock
 from metasilvae.io.storage import STANDARD_STREAM, is_same_file, open_log, write_output
 from metasilvae.model import Model, join_trees, name_kind
 from metasilvae.output.text.tables import TABLE_FORMATS
-from metasilvae.output.text.terminal import tell
+from metasilvae.output.text.terminal import print_summary, tell
 from metasilvae.output.text.trainings import (
     ProgressBar,
     ProgressLog,
@@ -56,7 +47,7 @@ from metasilvae.output.text.trainings import (
     describe_training,
     tabulate_study,
 )
-from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN, Checkpoint, LogPosition, read_checkpoint
+from metasilvae.training.checkpoint.runs import Checkpoint, LogPosition, read_checkpoint
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.options import ForestOptions, TrainingOptions
 from metasilvae.training.pareto import TreeCollector, check_folder, write_archive
@@ -195,28 +186,6 @@ AUTOMATIC = "auto"
 # Bytes of a line of a log; what is longer is something else.
 LONGEST_RECORD = 1 << 16
 
-checkpoint_options = shared_options(
-    click.option(
-        "--checkpoint",
-        metavar="FILE",
-        help="Keep in this new file what is done, so that --resume can go on after a crash or a kill: steps of a tree, "
-        "trees of a forest, seeds.",
-    ),
-    click.option(
-        "--every",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Write the checkpoint after every N steps (a first tree, a generation, a trial, a tree of a forest).  "
-        f"[default: every {SECONDS_BETWEEN:g} seconds]",
-    ),
-    click.option(
-        "--resume",
-        metavar="FILE|auto",
-        help="Go on from this checkpoint, with the data and options of its run (only --time-limit of a single run may "
-        "change), to the same model byte for byte; auto: from the file of --checkpoint, if it is there.",
-    ),
-)
-
 
 @dataclass(frozen=True)
 class KeepingRequest:
@@ -341,25 +310,10 @@ def _read_told(path: str, n_steps: int) -> tuple[LogPosition, int]:
 REPORT_SECONDS = 10.0
 
 
-@click.command(cls=PhraseCommand)
+@click.command(cls=Command)
 @click.argument("training_set")
 @click.argument("output")
 @training_options
-@click.option("--test", metavar="FILE", help="Report on these rows too, at the end; they decide nothing.")
-@click.option("--log", metavar="FILE", help="Write one line of JSON for each step.")
-@click.option("--table", metavar="FILE", help="Write the figures of each seed (.csv or .json), for `plot variance`.")
-@click.option(
-    "--pareto",
-    metavar="DIR",
-    help="Keep all trees that no other one beats in accuracy, stability and size in this new or empty folder; the "
-    "pareto command lists them and picks one.",
-)
-@checkpoint_options
-@click.option("--no-manifest", is_flag=True, help="Leave out OUTPUT.manifest.json, which tells how OUTPUT was made.")
-@jobs_option
-@scheduler_option
-@shard_option("train only this part of the trees, or of the seeds with a tree for each; assemble joins the parts")
-@data_options
 @click.pass_context
 def train(
     ctx: click.Context,
@@ -384,27 +338,18 @@ def train(
 ) -> None:
     """Train a decision tree or a forest on TRAINING_SET and write it to OUTPUT.
 
-    The tree is to be right on many rows, and to stay with its answer when values are perturbed. Held-out rows choose
-    how careful to be; then greedily grown trees are the first generation of a genetic search that scores each change
-    exactly. Ctrl-C writes the best tree so far, and with --checkpoint what --resume needs to go on.
-
-    With --trees a forest is trained for the votes of all its trees: each further tree looks more at the rows on which
-    the forest so far is wrong or can be made wrong. Ctrl-C writes the trees so far.
-
-    Presets: fast grows and polishes trees, best searches longer than default, paper is the genetic algorithm as
-    published, cart is an ordinary decision tree. Other options change a preset; what they are in the default one is
-    shown.
+    Maximizes phi, a weighted sum of accuracy and stability: the fraction of rows that are classified correctly, and
+    the fraction whose prediction provably no allowed perturbation changes. Greedily grown trees start a genetic
+    search that evaluates every change exactly. Defaults are those of --preset default: fast only grows and improves
+    trees, best searches longer, paper is the published algorithm, cart an ordinary decision tree. Ctrl-C writes the
+    best model so far.
 
     \b
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
-      metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50
-      metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
-      metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --seeds 1..10 --table seeds.csv
-      metasilvae train data.csv best.silva --epsilon 0.1 --validation 0.2 --pareto trees/
+      metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50 --time-limit 600
+      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --table seeds.csv
       metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto
-      metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --scheduler tcp://host:8786
-      metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..50 --shard 3/10
     """
     started = datetime.now(UTC)
     refuse_two_pipes(training_set, test, options["attack"])
@@ -481,11 +426,11 @@ def train(
 
     to_stderr = STANDARD_STREAM in (output, log)
     if len(request.seeds) > 1:
-        click.echo(describe_study(runs, kept), err=to_stderr)
+        print_summary(describe_study(runs, kept) + "\n", err=to_stderr)
     if len(kept) == 1:
-        click.echo(describe_training(kept[0]), err=to_stderr, nl=False)
+        print_summary(describe_training(kept[0]), err=to_stderr)
     if pareto is not None:
-        click.echo(describe_archive(pareto, n_archived), err=to_stderr)
+        print_summary(describe_archive(pareto, n_archived), err=to_stderr)
     for each in kept:
         if each.stop_reason is StopReason.TIME_LIMIT and each.model.n_leaves == each.model.n_trees:
             message = f"{output}: holds one leaf only, the time limit ended the training before a tree was grown"

@@ -12,12 +12,33 @@ from typing import Any
 import click
 
 from metasilvae._core.parsing.number_text import parse_number
+from metasilvae.cli.commands import (
+    COMPATIBILITY,
+    ENSEMBLES,
+    OBJECTIVE,
+    REGULARIZATION,
+    RESULTS,
+    SEARCH,
+    THREAT_MODEL,
+    option,
+)
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
-from metasilvae.cli.parameters import Phrase, PositiveNumber, attack_option, shared_options
+from metasilvae.cli.parameters import (
+    Phrase,
+    PositiveNumber,
+    attack_option,
+    data_options,
+    jobs_option,
+    list_choices,
+    scheduler_option,
+    shard_option,
+    shared_options,
+)
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
+from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN
 from metasilvae.training.options import (
     IMPURITIES,
     METHODS,
@@ -37,14 +58,20 @@ DEFAULTS = TrainingOptions()
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
 MOST_SEEDS = 100_000
+_FRACTION = click.FloatRange(0, 1)
+_COUNT = click.IntRange(min=0)
+_SIZE = click.IntRange(min=1)
 _SEED_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
-def _option(names: str, field: str, kind: Any, text: str, shown: object = None) -> Callable[[Any], Any]:
-    """An option that changes a field of the preset if it is given."""
-    value = getattr(DEFAULTS, field) if shown is None else shown
+def _preset_option(names: str, field: str, kind: Any, group: str, text: str = "") -> Callable[[Any], Any]:
+    """An option that changes a field of the preset if it is given; the help shows its value in the default preset."""
+    value = getattr(DEFAULTS, field)
     shown = f"{value:g}" if isinstance(value, float) else value
-    return click.option(names, field, type=kind, help=f"{text}  [preset default: {shown}]")
+    metavar = "N" if isinstance(kind, click.IntRange) else "P" if "probability" in names else "X"
+    if isinstance(kind, click.Choice):
+        metavar, text = "NAME", f"{text}{list_choices(kind.choices)}."
+    return option(names, field, type=kind, metavar=metavar, group=group, help=f"{text}  [default: {shown}]")
 
 
 class SeedList(click.ParamType):
@@ -74,134 +101,184 @@ class SeedList(click.ParamType):
         return tuple(seeds)
 
 
-_PROBABILITY = click.FloatRange(0, 1)
-_COUNT = click.IntRange(min=0)
-_SIZE = click.IntRange(min=1)
-
 training_options = shared_options(
-    click.option("--epsilon", metavar="E", help="Perturbation to withstand: every value moves by at most E."),
-    click.option(
+    option("--epsilon", metavar="E", group=THREAT_MODEL, help="Maximum change of each feature."),
+    option(
         "--perturbation",
         type=Phrase({name: words for name, words in PERTURBATIONS.items() if name != "from-file"}),
-        help="The same, or a ball that is cut to [MIN, MAX].",
+        metavar="KIND ...",
+        group=THREAT_MODEL,
+        help="l_inf E, or l_inf-clip-all E MIN MAX to stay in [MIN, MAX].",
     ),
     attack_option,
-    click.option(
+    option(
         "--weight",
         "weights",
         multiple=True,
         metavar="NAME=W",
-        help="What the tree is trained for: weight of accuracy, stability, robustness or a verdict; repeatable.  "
+        group=OBJECTIVE,
+        help="Weight of accuracy, stability, robust_accuracy or a verdict in phi; repeatable.  "
         "[default: accuracy=0.9 stability=0.1]",
     ),
-    click.option(
+    _preset_option(
+        "--robust-weight", "robust_weight", _FRACTION, OBJECTIVE, "Accuracy weight moved to robust accuracy."
+    ),
+    _preset_option(
+        "--training-epsilon-factor", "training_epsilon_factor", click.FloatRange(min=0), OBJECTIVE,
+        "Train with epsilon multiplied by this factor.",
+    ),
+    option("--max-depth", type=_COUNT, group=REGULARIZATION, help="Maximum depth.  [default: no limit]"),
+    option("--max-leaves", type=_SIZE, group=REGULARIZATION, help="Maximum number of leaves.  [default: no limit]"),
+    _preset_option("--min-samples-leaf", "min_samples_leaf", _SIZE, REGULARIZATION, "Minimum samples per leaf."),
+    _preset_option(
+        "--leaf-penalty", "leaf_penalty", click.FloatRange(min=0), REGULARIZATION,
+        "Complexity penalty per leaf, in rows.",
+    ),
+    option(
+        "--tune/--no-tune",
+        default=None,
+        group=REGULARIZATION,
+        help="Tune leaf penalty, epsilon factor and robust weight by cross-validation.  "
+        "[default: tune, unless one of them is set]",
+    ),
+    option("--trees", type=_SIZE, group=ENSEMBLES, help="Train a forest of N trees."),
+    option(
+        "--forest-method",
+        type=click.Choice(METHODS),
+        metavar="NAME",
+        group=ENSEMBLES,
+        help=f"{list_choices(METHODS)}. reweighted: focus on rows that the forest so far gets wrong or unstable.  "
+        "[default: auto]",
+    ),
+    option(
+        "--row-sample",
+        type=click.FloatRange(0, 1, min_open=True),
+        metavar="FRACTION",
+        group=ENSEMBLES,
+        help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+    ),
+    option(
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        default="default",
+        metavar="NAME",
+        group=SEARCH,
+        help=f"{list_choices(list(PRESETS))}.",
+    ),
+    option("--time-limit", type=PositiveNumber(), metavar="SECONDS", group=SEARCH, help="Stop after this time."),
+    option("--target", type=float, metavar="PHI", group=SEARCH, help="Stop when phi in training reaches this."),
+    _preset_option(
+        "--patience", "patience", _COUNT, SEARCH, "Stop after N generations without gain; 0: never."
+    ),
+    _preset_option("--polish", "polish", _COUNT, SEARCH, "Passes of local search over the best trees."),
+    _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), SEARCH, "Impurity of growth: "),
+    _preset_option("--tournament-size", "tournament_size", _SIZE, SEARCH, "Trees per tournament."),
+    _preset_option(
+        "--crossover-probability", "crossover", _FRACTION, SEARCH, "Probability that offspring have two parents."
+    ),
+    option(
+        "--validation",
+        type=click.FloatRange(0, 0.9),
+        metavar="FRACTION",
+        group=SEARCH,
+        help="Fraction of rows held out for model selection.  [default: 0]",
+    ),
+    option("--test", metavar="FILE", group=RESULTS, help="Evaluate the model on this data too."),
+    option("--seed", type=_COUNT, group=RESULTS, help="Random seed; the same seed gives the same model.  [default: 0]"),
+    option("--seeds", type=SeedList(), group=RESULTS, help="Train once per seed, show the spread, keep the best."),
+    option("--table", metavar="FILE", group=RESULTS, help="Write the metrics of each seed (.csv, .json)."),
+    option("--log", metavar="FILE", group=RESULTS, help="Write the progress as JSON lines."),
+    option(
+        "--pareto",
+        metavar="DIR",
+        group=RESULTS,
+        help="Save all Pareto-optimal trees; see `metasilvae pareto`.",
+    ),
+    option(
+        "--checkpoint",
+        metavar="FILE",
+        group=RESULTS,
+        help="Save the state regularly, so that --resume can continue.",
+    ),
+    option(
+        "--every",
+        type=_SIZE,
+        group=RESULTS,
+        help=f"Save the checkpoint every N steps.  [default: every {SECONDS_BETWEEN:g} s]",
+    ),
+    option(
+        "--resume",
+        metavar="FILE|auto",
+        group=RESULTS,
+        help="Continue from a checkpoint; auto: if there is one.",
+    ),
+    option("--no-manifest", is_flag=True, group=RESULTS, help="Do not write OUTPUT.manifest.json (provenance)."),
+    scheduler_option,
+    shard_option("Train the I-th of N parts of the trees or seeds."),
+    data_options,
+    jobs_option,
+    option(
         "--fitness",
         type=Phrase({"linear": LINEAR_WORDS}),
         metavar="linear E W1 .. W9",
-        help="Epsilon and the weights of correct, wrong, stable, unstable, no-info, robust, fragile, vulnerable and "
-        "broken rows, instead of --epsilon and --weight.",
+        group=COMPATIBILITY,
+        help="Epsilon, then weights of correct, wrong, stable, unstable, no-info, robust, fragile, vulnerable and "
+        "broken rows.",
     ),
-    click.option(
-        "--preset", type=click.Choice(list(PRESETS)), default="default", help="What the other options start from."
-    ),
-    click.option("--seed", type=_COUNT, help="The same seed gives the same tree, byte for byte.  [default: 0]"),
-    click.option(
-        "--seeds", type=SeedList(), help="Train once for each seed, show the spread and keep the best model."
-    ),
-    click.option("--trees", type=_SIZE, metavar="N", help="Train a forest of N trees that vote."),
-    click.option(
-        "--forest-method",
-        type=click.Choice(METHODS),
-        help="reweighted: trees look at rows on which the forest so far is wrong or unstable; independent: each by "
-        "itself.  [default: auto, which tunes both; presets paper and cart: independent]",
-    ),
-    click.option(
-        "--row-sample",
-        type=click.FloatRange(0, 1, min_open=True),
-        metavar="SHARE",
-        help="Rows drawn for each tree of a forest.  [default: 1 if reweighted, 0.7 if independent]",
-    ),
-    click.option(
-        "--time-limit",
-        type=PositiveNumber(),
-        metavar="SECONDS",
-        help="Stop after so many seconds, with each seed of --seeds.",
-    ),
-    click.option("--target", type=float, metavar="PHI", help="Stop when the fitness in training reaches this."),
-    _option("--patience", "patience", _COUNT, "Stop after so many generations without improvement; 0: never."),
-    _option("--max-iteration", "generations", _COUNT, "Number of generations."),
-    click.option(
-        "--validation",
-        type=click.FloatRange(0, 0.9),
-        metavar="SHARE",
-        help="Hold out this share of the rows to choose among the best trees.  [default: 0]",
-    ),
-    click.option("--max-depth", type=_COUNT, help="Most splits above a leaf.  [default: no limit]"),
-    click.option("--max-leaves", type=_SIZE, help="Most leaves of the tree.  [default: no limit]"),
-    _option("--min-samples-leaf", "min_samples_leaf", _SIZE, "Fewest training rows in a leaf."),
-    click.option(
-        "--tune/--no-tune",
-        default=None,
-        help="Tune leaf penalty, training-epsilon factor and robust weight by cross-validation on subsamples first.  "
-        "[default: tune, unless one of them is given; greedy populations only]",
-    ),
-    _option("--leaf-penalty", "leaf_penalty", click.FloatRange(min=0), "How many rows a leaf must gain."),
-    _option(
-        "--training-epsilon-factor", "training_epsilon_factor", click.FloatRange(min=0),
-        "Train with epsilon multiplied by this factor.",
-    ),
-    _option(
-        "--robust-weight", "robust_weight", _PROBABILITY,
-        "Fraction of the accuracy weight that moves to robust accuracy.",
-    ),
-    _option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity that growth lowers."),
-    click.option(
+    _preset_option("--max-iteration", "generations", _COUNT, COMPATIBILITY, "Maximum number of generations."),
+    option(
         "--population-generator",
         type=Phrase({"greedy": (), "blank": (), "from-forest": ("PATH",)}),
-        help="First trees: grown greedily, single leaves, or the trees of a file.  [preset default: greedy]",
+        metavar="KIND",
+        group=COMPATIBILITY,
+        help="greedy, blank or from-forest PATH.  [default: greedy]",
     ),
-    _option("--population-initial-size", "initial_population", _SIZE, "Trees in the first generation."),
-    _option("--population-max-size", "population", _SIZE, "Trees in each further generation."),
-    click.option(
-        "--population-next-size", type=click.Choice(["constant"]), default="constant", help="How populations grow."
+    _preset_option(
+        "--population-initial-size", "initial_population", _SIZE, COMPATIBILITY, "Size of the initial population."
     ),
-    _option("--elitism", "elitism", _COUNT, "Best trees that each generation takes over."),
-    _option("--select", "selection", click.Choice(SELECTIONS), "How parents are chosen."),
-    _option("--tournament-size", "tournament_size", _SIZE, "Trees in a tournament."),
-    click.option(
+    _preset_option("--population-max-size", "population", _SIZE, COMPATIBILITY, "Size of later populations."),
+    option(
+        "--population-next-size",
+        type=click.Choice(["constant"]),
+        default="constant",
+        metavar="NAME",
+        group=COMPATIBILITY,
+        help="constant.",
+        show_default=False,
+    ),
+    _preset_option("--elitism", "elitism", _COUNT, COMPATIBILITY, "Best trees copied to the next generation."),
+    _preset_option("--select", "selection", click.Choice(SELECTIONS), COMPATIBILITY),
+    option(
         "--crossover",
         "crossover_kind",
         type=click.Choice(["one-point"]),
         default="one-point",
-        help="How trees are crossed: a subtree of one takes the place of a subtree of the other.",
+        metavar="NAME",
+        group=COMPATIBILITY,
+        help="one-point.",
+        show_default=False,
     ),
-    _option("--crossover-probability", "crossover", _PROBABILITY, "Share of offspring that have two parents."),
-    _option(
-        "--mutation",
-        "mutation",
-        click.Choice([*MUTATIONS, *MUTATION_ALIASES]),
-        "How offspring change; Z is grow-or-prune.",
+    _preset_option(
+        "--mutation", "mutation", click.Choice([*MUTATIONS, *MUTATION_ALIASES]), COMPATIBILITY
     ),
-    _option("--mutation-base-probability", "mutation_probability", _PROBABILITY, "Share of offspring that change."),
-    _option(
-        "--mutation-probability",
-        "mutation_probability_rule",
-        click.Choice(MUTATION_PROBABILITIES),
-        "encourage-variance: the less, the more the fitness of a population varies.",
+    _preset_option(
+        "--mutation-base-probability", "mutation_probability", _FRACTION, COMPATIBILITY, "Probability of mutation."
     ),
-    _option(
-        "--split-search-aggressiveness",
-        "aggressiveness",
-        click.FloatRange(0, 1, min_open=True),
-        "Share of the features that a mutation looks at.",
+    _preset_option(
+        "--mutation-probability", "mutation_probability_rule", click.Choice(MUTATION_PROBABILITIES), COMPATIBILITY
+
     ),
-    click.option(
+    _preset_option(
+        "--split-search-aggressiveness", "aggressiveness", click.FloatRange(0, 1, min_open=True), COMPATIBILITY,
+        "Fraction of features that a mutation tries.",
+    ),
+    option(
         "--allowed-features",
         type=Phrase({"all": (), "uniform": ("N",)}),
-        help="Features that may be tested: all, or N drawn at random for each tree.  [default: all; in a forest 16 and "
-        "a quarter of the others]",
+        metavar="KIND",
+        group=COMPATIBILITY,
+        help="all, or uniform N for each tree.  [default: all; forest: fewer]",
     ),
-    _option("--polish", "polish", _COUNT, "Passes over the best trees at the end."),
 )  # fmt: skip
 
 

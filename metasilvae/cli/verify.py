@@ -1,27 +1,21 @@
-"""``metasilvae verify``.
-
-``metasilvae verify --radius``: what it does not take, and where its report goes.
-
-Where verdicts go and in which form: what ``verify`` and ``merge`` have in common.
-
-``metasilvae merge``.
-"""
+"""``metasilvae verify`` and ``metasilvae merge``: verdicts or certified radii of rows, and requirements on them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from metasilvae.cli.inputs import choose_perturbation, fit_perturbation, load_model_and_data
+from metasilvae.cli.commands import COMPATIBILITY, OUTPUT, THREAT_MODEL, Command, option
+from metasilvae.cli.inputs import fit_perturbation, load_model_and_data
 from metasilvae.cli.parameters import (
     CountedList,
-    PhraseCommand,
+    ThreatModel,
     budget_options,
-    check_outputs,
+    check_files,
     data_options,
     jobs_option,
     perturbation_options,
@@ -34,189 +28,127 @@ from metasilvae.cli.parameters import (
 from metasilvae.cli.progress import RowWork, follow_rows
 from metasilvae.io.storage import STANDARD_STREAM, display_name, strip_compression, write_output
 from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport
-from metasilvae.output.text.terminal import tell
+from metasilvae.output.text.terminal import Verbosity, get_verbosity, tell
 from metasilvae.output.text.verdicts import (
     COUNTEREXAMPLE_FORMATS,
     DEFAULT_PRINT_LENGTH,
     VERDICT_FORMATS,
     VerificationReport,
 )
-from metasilvae.perturbations.boxes import Ball, BoxFile, Weighted, read_weights
+from metasilvae.perturbations.boxes import Ball, Weighted, read_weights
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
 from metasilvae.verification.requirements import Requirement, combine
 from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
 from metasilvae.verification.verdicts import Outcome
-from metasilvae.verification.verifier import find_witnesses
+from metasilvae.verification.verifier import Witness, find_witnesses
 from metasilvae.verification.verifier import verify as verify_rows
 
-# Options that radii cannot be had with, by the names of their parameters, and why.
-REFUSED_OPTIONS = {
+# Options that cannot be combined with --radius, by the names of their parameters, and why.
+REFUSED_WITH_RADIUS = {
     "epsilon": "radii cover every epsilon; leave --epsilon out",
     "requirements": "requirements are about verdicts; leave --radius or --require out",
-    "scheduler": "radii are found in this process; leave --scheduler out, or divide the rows by --shard I/N",
+    "scheduler": "radii are computed in this process; leave --scheduler out, or divide the rows by --shard I/N",
 }
 
-
-def refuse_verdict_options(params: Mapping[str, Any]) -> None:
-    """Refuse options that make no sense with radii."""
-    for name, reason in REFUSED_OPTIONS.items():
-        if params.get(name):
-            raise click.UsageError(reason)
-
-
-def choose_radius_format(wanted: str | None, path: str, shard: Shard | None = None) -> str:
-    """The format that was asked for, or the usual one for a path; a shard must be such that it can be merged."""
-    known, usual = (tuple(RADIUS_FORMATS), "text") if shard is None else (MERGEABLE_FORMATS, MERGEABLE_FORMATS[0])
-    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
-    found = wanted or (suffix if path != STANDARD_STREAM and suffix in RADIUS_FORMATS else usual)
-    if found not in known:
-        what = "radii are" if shard is None else "a shard of radii is"
-        raise click.UsageError(f"{what} written as {', '.join(known)}, not {found}")
-    return found
-
-
-def report_radii(
-    ctx: click.Context,
-    query: VerificationQuery,
-    perturbation: str,
-    report_format: str,
-    path: str,
-    counterexamples: str | None,
-    counterexamples_format: str | None,
-    budget: Budget,
-    jobs: int | None,
-    shard: Shard | None,
-) -> NoReturn:
-    """Find the radii of all rows or of a shard, write the nearest counterexamples and the report."""
-    note = None
-    if shard is not None:
-        note = ShardNote.of(query, shard, budget.as_dict(), RADII)
-        query = query.subset(shard.take_rows(query.dataset.n_samples))
-    with follow_rows(query.dataset.n_samples, budget, is_long=query.model.n_trees > 1, name="radius") as work:
-        radii = find_radii(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
-    if work.is_interrupted:
-        tell(f"interrupted; {radii.is_exact.sum()} of {radii.n_samples} radii are exact")
-    report = RadiusReport(query, perturbation, radii, note)
-    if counterexamples is not None:
-        write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
-        witnesses = find_nearest_witnesses(query, radii, jobs)
-        write_output(counterexamples, write(query.model, query.dataset, witnesses))
-    write_radii(report, report_format, path, is_stdout_taken=counterexamples == STANDARD_STREAM)
-    ctx.exit(work.exit_code)
-
-
-def write_radii(report: RadiusReport, report_format: str, path: str, is_stdout_taken: bool = False) -> None:
-    """Write a report; if it goes to a file, people get a summary."""
-    write_output(path, RADIUS_FORMATS[report_format](report))
-    if path != STANDARD_STREAM and not is_stdout_taken:
-        write_output(STANDARD_STREAM, RADIUS_FORMATS["text"](report))
-
-
-verdict_options = shared_options(
-    click.option(
+report_options = shared_options(
+    option(
         "--format",
         "report_format",
         type=click.Choice(list(VERDICT_FORMATS)),
-        help="Form of the report.  [default: by the suffix of --output; text on a terminal; silva in a pipe; jsonl for "
-        "a shard]",
+        group=OUTPUT,
+        help="Format of the report.  [default: by the suffix of --output; text on a terminal; silva in a pipe; jsonl "
+        "for a shard]",
     ),
-    click.option("--output", "-o", metavar="FILE", help="Write the report to a file and print a summary."),
-    click.option(
+    option("--output", "-o", metavar="FILE", group=OUTPUT, help="Write the report to a file and print a summary."),
+    option(
         "--require",
         "requirements",
         multiple=True,
-        metavar="GATE",
-        help="Fail unless this holds, for example 'stability>=0.8' (also accuracy, robustness; repeatable). "
-        "Exit code 0: all hold, 3: one is violated, 4: one is undecided.",
+        metavar="REQUIREMENT",
+        group=OUTPUT,
+        help="Required accuracy, stability or robust_accuracy, such as 'stability>=0.8'; repeatable. Exit code 0: all "
+        "are met, 3: one is violated, 4: one is undecided.",
     ),
-    click.option(
+    option(
         "--max-print-length",
         type=click.IntRange(min=-1),
         default=DEFAULT_PRINT_LENGTH,
-        metavar="N",
-        help="Longest path in the silva report (at least 8), -1 for no limit.",
+        group=COMPATIBILITY,
+        help="Maximum length of paths in silva's report; -1: no limit.",
     ),
 )
 
 
-def choose_format(wanted: str | None, path: str, shard: Shard | None = None) -> str:
-    """The format that was asked for, or the usual one for a path; a shard must be such that it can be merged."""
-    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
-    if shard is not None:
-        found = wanted or (suffix if suffix in VERDICT_FORMATS else MERGEABLE_FORMATS[0])
-        if found not in MERGEABLE_FORMATS:
-            raise click.UsageError(f"--shard writes {' or '.join(MERGEABLE_FORMATS)} for `merge` to read, not {found}")
-        return found
-    if wanted is None and path == STANDARD_STREAM:
-        return "text" if sys.stdout.isatty() else "silva"
-    return wanted or (suffix if suffix in VERDICT_FORMATS else "silva")
-
-
-def write_verdicts(report: VerificationReport, report_format: str, path: str, is_stdout_taken: bool = False) -> None:
-    """Write a report; if it goes to a file, people get a summary."""
-    write_output(path, VERDICT_FORMATS[report_format](report))
-    if path != STANDARD_STREAM and not is_stdout_taken:
-        write_output(STANDARD_STREAM, VERDICT_FORMATS["text"](report))
-    elif report_format != "text" or path != STANDARD_STREAM:
-        for requirement, result in report.requirements:
-            tell(f"required {requirement.explain(report.outcome, result)}")
-
-
-@click.command(cls=PhraseCommand)
+@click.command(cls=Command)
 @click.argument("model")
 @click.argument("data")
 @perturbation_options("  [default: l_inf 0]")
-@click.option(
-    "--tiers", type=CountedList(), help="One-hot group of each feature, 0 for none; perturbed rows keep them."
+@option(
+    "--tiers",
+    type=CountedList(),
+    group=THREAT_MODEL,
+    help="One-hot group of each feature, 0 for none; perturbed rows keep one active feature per group.",
 )
-@click.option(
-    "--weights",
+@option(
+    "--feature-weights",
     metavar="FILE",
-    help="One number for each feature by which its radius is multiplied; 0 keeps the feature fixed.",
+    group=THREAT_MODEL,
+    help="One number per feature that multiplies its radius; 0 keeps the feature fixed.",
 )
-@click.option(
+@option(
     "--radius",
     "wants_radius",
     is_flag=True,
-    help="For each row the exact largest radius at which the answer cannot change, instead of verdicts. "
-    "With --perturbation or --attack, in multiples of its radii.",
+    help="Compute the exact certified radius of each row (the largest one that cannot change its prediction) instead "
+    "of verdicts; with --perturbation or --attack, in multiples of its radii.",
 )
 @voting_option
-@verdict_options
-@click.option(
+@option(
     "--counterexamples",
     metavar="FILE",
-    help="For each unstable row write a perturbed row with another answer; with --radius for each row the nearest one.",
+    group=OUTPUT,
+    help="Write an adversarial example (a perturbed row with another prediction) for each unstable row; with --radius, "
+    "the nearest one of each row.",
 )
-@click.option(
+@option(
     "--counterexamples-format",
     type=click.Choice(list(COUNTEREXAMPLE_FORMATS)),
+    group=OUTPUT,
     help="csv: rows that can be loaded as data; silva: boxes.  [default: csv]",
 )
+@report_options
 @budget_options
-@click.option(
+@option(
     "--abstraction",
     type=click.Choice(["hyperrectangle", "interval"]),
     default="hyperrectangle",
-    help="Accepted for silva's sake: verdicts are exact either way.",
+    metavar="NAME",
+    group=COMPATIBILITY,
+    show_default=False,
+    help="Ignored; kept for compatibility with silva.",
 )
-@click.option("--seed", type=int, default=42, help="Accepted for silva's sake: nothing here is random.")
+@option(
+    "--seed",
+    type=int,
+    default=42,
+    group=COMPATIBILITY,
+    show_default=False,
+    help="Ignored; kept for compatibility with silva.",
+)
 @jobs_option
 @scheduler_option
-@shard_option("verify only this part of the rows; merge joins the parts")
+@shard_option("Verify the I-th of N parts of the rows; `merge` joins the results.")
 @data_options
 @click.pass_context
 def verify(
     ctx: click.Context,
     model: str,
     data: str,
-    epsilon: str | None,
-    perturbation: tuple[str, ...] | None,
-    attack: str | None,
+    threat: ThreatModel,
     tiers: tuple[int, ...] | None,
-    weights: str | None,
+    feature_weights: str | None,
     wants_radius: bool,
     voting: str | None,
     report_format: str | None,
@@ -224,8 +156,7 @@ def verify(
     requirements: tuple[str, ...],
     counterexamples: str | None,
     counterexamples_format: str | None,
-    sample_timeout: float | None,
-    sample_steps: int | None,
+    budget: Budget,
     abstraction: str,
     max_print_length: int,
     seed: int,
@@ -234,11 +165,11 @@ def verify(
     shard: Shard | None,
     **data_options: Any,
 ) -> None:
-    """Prove for each row of DATA whether a perturbation can change the answer of MODEL.
+    """Prove for each row of DATA whether a perturbation can change the prediction of MODEL.
 
-    A row is ROBUST (correct, cannot change), FRAGILE (correct, can change), VULNERABLE (wrong, cannot change) or
-    BROKEN (wrong, can change). The verdicts are exact. A row of a forest can take long; one that is not decided within
-    the limits is NO-INFO. Ctrl-C ends the search and reports what is decided.
+    Verdicts are exact. ROBUST: correct and stable; FRAGILE: correct but unstable; VULNERABLE: consistently wrong
+    (stable, incorrect); BROKEN: incorrect and unstable; NO-INFO: not decided within the search budget, which can
+    happen with forests. Ctrl-C stops and reports what is decided.
 
     \b
     Examples:
@@ -247,64 +178,89 @@ def verify(
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
-    if attack is not None and tiers is not None:
+    if threat.attack is not None and tiers is not None:
         raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
+    if threat.attack is not None and feature_weights is not None:
+        raise click.UsageError("--attack gives each column its own radius; leave --feature-weights out")
     if counterexamples_format is not None and counterexamples is None:
         raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
     required = [Requirement.parse(text) for text in requirements]
-    if attack is not None and weights is not None:
-        raise click.UsageError("--attack gives each column its own radius; leave --weights out")
-    inputs = [model, data, *(path for path in (attack, weights) if path is not None)]
-    refuse_two_pipes(*inputs)
+    inputs = [model, data, feature_weights]
+    refuse_two_pipes(*inputs, threat.attack)
     if wants_radius:
-        refuse_verdict_options(ctx.params)
-    chosen = choose_perturbation(epsilon, perturbation, attack)
+        _refuse_options(ctx.params)
+    chosen = threat.choose(*inputs)
     if chosen is None and any(requirement.metric != "accuracy" for requirement in required):
         raise click.UsageError(
-            "a requirement on stability or robustness needs --epsilon, --perturbation or --attack; without it all rows "
-            "are stable"
+            "a requirement on stability or robust accuracy needs --epsilon, --perturbation or --attack; without it "
+            "all rows are stable"
         )
-    if isinstance(chosen, BoxFile):
-        inputs.append(chosen.path)
-        refuse_two_pipes(*inputs)
-    report_path = STANDARD_STREAM if output is None else output
-    check_outputs([report_path, *([] if counterexamples is None else [counterexamples])], inputs)
-    if wants_radius:
-        report_format = choose_radius_format(report_format, report_path, shard)
-    else:
-        report_format = choose_format(report_format, report_path, shard)
+    path = STANDARD_STREAM if output is None else output
+    check_files([*inputs, threat.attack], [path, counterexamples], chosen)
+    report_format = _choose_format(report_format, path, shard, RADIUS_FORMATS if wants_radius else VERDICT_FORMATS)
 
     loaded, dataset = load_model_and_data(model, data, data_options)
     allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
-    if weights is not None:
-        allowed = Weighted(allowed, read_weights(weights), display_name(weights))
+    if feature_weights is not None:
+        allowed = Weighted(allowed, read_weights(feature_weights), display_name(feature_weights))
     query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
-    budget = Budget(sample_timeout, sample_steps)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
-    if wants_radius:
-        report_radii(
-            ctx, query, described, report_format, report_path, counterexamples, counterexamples_format, budget, jobs,
-            shard,
-        )  # fmt: skip
     note = None
     if shard is not None:
-        note = ShardNote.of(query, shard, budget.as_dict())
+        note = ShardNote.of(query, shard, budget.as_dict(), *([RADII] if wants_radius else []))
         query = query.subset(shard.take_rows(dataset.n_samples))
         dataset = query.dataset
     # A tree is decided at once; there is nothing to keep when it is interrupted.
-    with follow_rows(dataset.n_samples, budget, is_long=loaded.n_trees > 1 or scheduler is not None) as work:
-        outcome = _verify_rows(query, jobs, scheduler, budget, work)
+    is_long = loaded.n_trees > 1 or scheduler is not None
+    phase = "computing radii" if wants_radius else "verifying"
+    report: VerificationReport | RadiusReport
+    witnesses: Iterable[Witness]
+    with follow_rows(dataset.n_samples, budget, is_long=is_long, phase=phase) as work:
+        if wants_radius:
+            radii = find_radii(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
+        else:
+            outcome = _verify_rows(query, jobs, scheduler, budget, work)
+    if wants_radius:
+        done = f"{radii.is_exact.sum()} of {radii.n_samples} radii are exact"
+        report, checked = RadiusReport(query, described, radii, note), []
+        witnesses = find_nearest_witnesses(query, radii, jobs) if counterexamples is not None else []
+    else:
+        done = f"{outcome.n_samples - outcome.counts.no_info} of {outcome.n_samples} rows are decided"
+        checked = [(requirement, requirement.check(outcome)) for requirement in required]
+        report = VerificationReport(query, described, outcome, checked, max_print_length, note)
+        witnesses = find_witnesses(query, outcome, jobs) if counterexamples is not None else []
     if work.is_interrupted:
-        n_decided = outcome.n_samples - outcome.counts.no_info
-        tell(f"interrupted; {n_decided} of {outcome.n_samples} rows are decided")
-    checked = [(requirement, requirement.check(outcome)) for requirement in required]
-    report = VerificationReport(query, described, outcome, checked, max_print_length, note)
-
+        tell(f"interrupted; {done}")
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
-        write_output(counterexamples, write(loaded, dataset, find_witnesses(query, outcome, jobs)))
-    write_verdicts(report, report_format, report_path, is_stdout_taken=counterexamples == STANDARD_STREAM)
+        write_output(counterexamples, write(loaded, dataset, witnesses))
+    _write_report(report, report_format, path, is_stdout_taken=counterexamples == STANDARD_STREAM)
     ctx.exit(work.exit_code or combine(result for _, result in checked))
+
+
+def _refuse_options(params: Mapping[str, Any]) -> None:
+    """Refuse options that make no sense with radii."""
+    for name, reason in REFUSED_WITH_RADIUS.items():
+        if params.get(name):
+            raise click.UsageError(reason)
+
+
+def _choose_format(wanted: str | None, path: str, shard: Shard | None, formats: Mapping[str, object]) -> str:
+    """The requested format, or the usual one for a path; a shard must be readable by `merge`."""
+    suffix = Path(strip_compression(path)).suffix.lstrip(".").lower()
+    known = tuple(formats) if shard is None else MERGEABLE_FORMATS
+    if shard is not None:
+        usual = MERGEABLE_FORMATS[0]
+    elif formats is RADIUS_FORMATS:
+        usual = "text"
+    else:
+        usual = "text" if path == STANDARD_STREAM and sys.stdout.isatty() else "silva"
+    found = wanted or (suffix if path != STANDARD_STREAM and suffix in formats else usual)
+    if found in known:
+        return found
+    if shard is None:
+        raise click.UsageError(f"radii are written as {', '.join(known)}, not {found}")
+    raise click.UsageError(f"--shard writes {' or '.join(known)} for `merge` to read, not {found}")
 
 
 def _verify_rows(
@@ -322,9 +278,24 @@ def _verify_rows(
         return verify_in_pieces(query, executor, budget, work.advance)
 
 
-@click.command()
+def _write_report(
+    report: VerificationReport | RadiusReport, report_format: str, path: str, is_stdout_taken: bool = False
+) -> None:
+    """Write a report; if it goes to a file, print a summary, or at least which requirements are met."""
+    formats: Mapping[str, Any] = RADIUS_FORMATS if isinstance(report, RadiusReport) else VERDICT_FORMATS
+    write_output(path, formats[report_format](report))
+    is_file = path != STANDARD_STREAM
+    if is_file and not is_stdout_taken:
+        if get_verbosity() is not Verbosity.QUIET:
+            write_output(STANDARD_STREAM, formats["text"](report))
+    elif isinstance(report, VerificationReport) and (is_file or report_format != "text"):
+        for line in report.explain_requirements():
+            tell(line)
+
+
+@click.command(cls=Command)
 @click.argument("shards", nargs=-1, required=True, metavar="SHARD...")
-@verdict_options
+@report_options
 @click.pass_context
 def merge(
     ctx: click.Context,
@@ -334,10 +305,10 @@ def merge(
     requirements: tuple[str, ...],
     max_print_length: int,
 ) -> None:
-    """Join each SHARD, a report of `verify --shard I/N`, into the report of one run over all rows.
+    """Merge each SHARD, written by `verify --shard I/N`, into the report of one run over all rows.
 
-    All N of them must be there, in any order, and belong to the same model, data and perturbation. The time in the
-    report is that of all shards together. Radii, of `verify --radius --shard I/N`, are joined in the same way.
+    All N shards are needed, in any order; they must belong to the same model, data and perturbation. The time in the
+    report is that of all shards together. Radii, of `verify --radius --shard I/N`, are merged in the same way.
 
     \b
     Examples:
@@ -345,21 +316,17 @@ def merge(
       metasilvae merge radii-*.jsonl -o radii.csv
     """
     required = [Requirement.parse(text) for text in requirements]
-    refuse_two_pipes(*shards)
     path = STANDARD_STREAM if output is None else output
-    check_outputs([path], shards)
+    check_files(shards, [path])
     files = [read_shard(shard) for shard in shards]
-    if files[0].note.content == RADII:
-        refuse_verdict_options(ctx.params)
-        report_format = choose_radius_format(report_format, path)
-    else:
-        report_format = choose_format(report_format, path)
-
+    has_radii = files[0].note.content == RADII
+    if has_radii:
+        _refuse_options(ctx.params)
+    report_format = _choose_format(report_format, path, None, RADIUS_FORMATS if has_radii else VERDICT_FORMATS)
     query, perturbation, outcome = merge_shards(files)
     if isinstance(outcome, Radii):
-        write_radii(RadiusReport(query, perturbation, outcome), report_format, path)
+        _write_report(RadiusReport(query, perturbation, outcome), report_format, path)
         return
     checked = [(requirement, requirement.check(outcome)) for requirement in required]
-    report = VerificationReport(query, perturbation, outcome, checked, max_print_length)
-    write_verdicts(report, report_format, path)
+    _write_report(VerificationReport(query, perturbation, outcome, checked, max_print_length), report_format, path)
     ctx.exit(combine(result for _, result in checked))

@@ -284,7 +284,7 @@ class Weighted:
         return Weighted(self.perturbation.for_features(features), chosen, self.source)
 
     def describe(self) -> str:
-        return f"{self.perturbation.describe()} --weights {self.source}"
+        return f"{self.perturbation.describe()} --feature-weights {self.source}"
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,13 @@ class Fitness:
 
 
 PAPER_FITNESS = Fitness(correct=0.9, stable=0.1)
-# Names of weights on the command line.
-WEIGHT_NAMES = {"accuracy": "correct", "stability": "stable", "robustness": "robust"} | {
-    field.name.replace("_", "-"): field.name for field in fields(Fitness)
-}
+# Friendly names of weights, beside those of the fields.
+WEIGHT_NAMES = {
+    "accuracy": "correct",
+    "stability": "stable",
+    "robust_accuracy": "robust",
+    "robustness": "robust",
+} | {field.name.replace("_", "-"): field.name for field in fields(Fitness)}
 # Arguments of the C program's `--fitness linear`, in order.
 LINEAR_WORDS = ("E", *(field.name.replace("_", "-").upper() for field in fields(Fitness)))
 

@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[[Fraction, Fraction], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_SYNTAX = re.compile(r"\s*([a-z]+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
+_SYNTAX = re.compile(r"\s*([a-z_]+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
 
 
 def _accuracy(outcome: Outcome) -> tuple[Fraction, Fraction]:
@@ -47,6 +47,11 @@ METRICS: dict[str, Callable[[Outcome], tuple[Fraction, Fraction]]] = {
 }
 
 
+def _public(metric: str) -> str:
+    """The name that users see; ``robustness`` is accepted too."""
+    return "robust_accuracy" if metric == "robustness" else metric
+
+
 class RequirementResult(enum.IntEnum):
     """Result of one or several requirements; the value is the exit code of the command."""
 
@@ -67,13 +72,13 @@ class Requirement:
     @classmethod
     def parse(cls, text: str, sizes: Sequence[str] = ()) -> Requirement:
         """A requirement on a metric, at most 1, or on one of the sizes, whose bound may be any number."""
-        match = _SYNTAX.fullmatch(text)
+        match = _SYNTAX.fullmatch(re.sub(r"\brobust_accuracy\b", "robustness", text))
         if match is None or match[1] not in (*METRICS, *sizes) or (match[4] and match[1] in sizes):
             of_sizes = f"; {' or '.join(sizes)} may be compared with any number" if sizes else ""
             raise RequestError(
                 f"requirement '{text}' is not understood; write METRIC OPERATOR NUMBER, for example 'stability>=0.8', "
-                f"with a metric out of {', '.join(METRICS)}, an operator out of {' '.join(OPERATORS)}, and a number "
-                f"from 0 to 1 (or from 0% to 100%){of_sizes}"
+                f"with a metric out of {', '.join(map(_public, METRICS))}, an operator out of {' '.join(OPERATORS)}, "
+                f"and a number from 0 to 1 (or from 0% to 100%){of_sizes}"
             )
         bound = Fraction(match[3]) / (100 if match[4] else 1)
         if bound > 1 and match[1] not in sizes:
@@ -97,7 +102,7 @@ class Requirement:
     def explain(self, outcome: Outcome, result: RequirementResult) -> str:
         lower, upper = METRICS[self.metric](outcome)
         found = f"{float(lower):.6g}" if lower == upper else f"between {float(lower):.6g} and {float(upper):.6g}"
-        return f"{self.text}: {result.name.lower()} ({self.metric} is {found})"
+        return f"{self.text}: {result.name.lower()} ({_public(self.metric)} is {found})"
 
 
 def combine(results: Iterable[RequirementResult]) -> RequirementResult:

@@ -54,8 +54,8 @@ def test_a_template_names_every_column(people: str) -> None:
 @pytest.mark.parametrize(
     ("preset", "age", "sex", "income"),
     [
-        ("fairness-cat", "stays as it is", "any of the 2 values 0, 1", "stays as it is"),
-        ("fairness-noise", "whole numbers, up or down by at most 3", "stays as it is", "up or down by at most 0.3"),
+        ("fairness-cat", "fixed", "any of the 2 values 0, 1", "fixed"),
+        ("fairness-noise", "whole numbers, up or down by at most 3", "fixed", "up or down by at most 0.3"),
         ("fairness-noise-cat", "whole numbers, up or down by at most 3", "any of the 2 values 0, 1", "up or down by"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_check_in_words(people: str) -> None:
         "income  down by at most 0.5, up by at most 1",
         "red     any value, not below 0",
         "green   down only, by at most 1",
-        "blue    stays as it is",
+        "blue    fixed",
     ):
         assert line in words
 
@@ -152,9 +152,12 @@ def test_training_and_verification_take_the_same_file(people: str) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["verify", "tree.silva", "people.csv", "--epsilon", "1"], "--attack and --epsilon both say"),
+        (["verify", "tree.silva", "people.csv", "--epsilon", "1"], "--attack and --epsilon exclude each other"),
         (["verify", "tree.silva", "people.csv", "--tiers", "1", "0"], "--tiers cannot be combined with --attack"),
-        (["train", "people.csv", "x.silva", "--perturbation", "l_inf", "1"], "--attack and --perturbation both say"),
+        (
+            ["train", "people.csv", "x.silva", "--perturbation", "l_inf", "1"],
+            "--attack and --perturbation exclude each other",
+        ),
         (["verify", "-", "people.csv", "--attack", "-"], "standard input (-) can be used for one"),
     ],
 )

@@ -37,13 +37,13 @@ def test_check_shows_the_facts_on_one_screen() -> None:
     lines = result.output.splitlines()
     assert len(lines) <= 24
     assert lines[0] == "builtin:wine/train"
-    assert lines[1].startswith("rows      142, 0 of them repeat")
+    assert lines[1].startswith("rows      142, 0 of them duplicates")
     assert lines[2] == "features  13 with names, 0 constant"
     assert lines[4] == "classes   3: class_0 47, class_1 57, class_2 38"
     assert lines[-1] == "problems: none"
 
 
-def test_check_tells_oddities() -> None:
+def test_check_shows_warnings() -> None:
     Path("data.csv").write_text("# 3 3\na b,1,2\nc,1,2\n")
     result = run("check", "data.csv")
     assert result.exit_code == 0

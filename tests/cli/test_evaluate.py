@@ -28,7 +28,7 @@ def test_one_line_for_each_model_and_radius(tree: str, rows: str, tmp_path: Path
         (tree, "l_inf 0"), (tree, "l_inf 0.1"), (stump, "l_inf 0"), (stump, "l_inf 0.1"),
     ]  # fmt: skip
     assert found[1] == {
-        "model": tree, "perturbation": "l_inf 0.1", "accuracy": 2 / 7, "stability": 2 / 7, "robustness": 1 / 7,
+        "model": tree, "perturbation": "l_inf 0.1", "accuracy": 2 / 7, "stability": 2 / 7, "robust_accuracy": 1 / 7,
         "robust": 1, "fragile": 1, "vulnerable": 1, "broken": 4, "no_info": 0,
         "trees": 1, "leaves": 4, "depth": 2, "acc/leaves": 2 / 28, "st/leaves": 2 / 28,
     }  # fmt: skip
@@ -39,10 +39,10 @@ def test_one_line_for_each_model_and_radius(tree: str, rows: str, tmp_path: Path
 def test_text_table(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(tree).parent)
     assert run("evaluate", "tree.silva", "rows.csv", "--epsilon", "0.1").stdout == (
-        "model       perturbation  accuracy  stability  robustness  robust  fragile  vulnerable  broken  no_info  trees"
-        "  leaves  depth  acc/leaves  st/leaves\n"
-        "tree.silva  l_inf 0.1       0.2857     0.2857      0.1429       1        1           1       4        0      1"
-        "       4      2     0.07143    0.07143\n"
+        "model       perturbation  accuracy  stability  robust accuracy  robust  fragile  vulnerable  broken  no info"
+        "  trees  leaves  depth  acc/leaves  st/leaves\n"
+        "tree.silva  l_inf 0.1       0.2857     0.2857           0.1429       1        1           1       4        0"
+        "      1       4      2     0.07143    0.07143\n"
     )
 
 

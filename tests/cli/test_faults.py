@@ -143,7 +143,7 @@ def test_an_end_while_writing(number: signal.Signals, folder: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     ["info gone.silva", "predict TREE gone.csv", "verify TREE ROWS --perturbation from-file gone.txt",
-     "verify TREE ROWS --attack gone.toml", "verify TREE ROWS --epsilon 0.1 --weights gone.txt",
+     "verify TREE ROWS --attack gone.toml", "verify TREE ROWS --epsilon 0.1 --feature-weights gone.txt",
      "train gone.csv out.silva --epsilon 0.1", "train ROWS out.silva --epsilon 0.1 --test gone.csv",
      "data check gone.csv"],
 )  # fmt: skip

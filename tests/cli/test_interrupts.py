@@ -54,7 +54,7 @@ def test_evaluate(hard_forest: tuple[str, str], interrupt_after: object) -> None
     interrupt_after(8)
     text = run(*words, code=130).stdout
     assert "partial, because it was interrupted: " in text
-    assert "; 2 evaluations were not begun\n" in text
+    assert "; 2 evaluations were not started\n" in text
     interrupt_after(8)
     lines = list(csv.DictReader(io.StringIO(run(*words, "--format", "csv", code=130).stdout)))
     assert [line["complete"] for line in lines] == ["True", "False"]

@@ -36,12 +36,12 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         "curve": [IRIS[0], *IRIS],
         "pareto": [archive],
         "convergence": [log],
-        "weights": [table],
+        "objective-weights": [table],
         "variance": [table],
     }
 
 
-NAMES = ["tree", "regions", "curve", "pareto", "convergence", "weights", "variance"]
+NAMES = ["tree", "regions", "curve", "pareto", "convergence", "objective-weights", "variance"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,7 +63,7 @@ def test_the_same_input_gives_the_same_bytes(name: str, commands: dict[str, list
 
 
 def test_every_picture_is_tested(commands: dict[str, list[str]]) -> None:
-    listed = re.findall(r"^  (\w+)  ", run("plot", "-h").stdout.split("Commands:")[1], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  ", run("plot", "-h").stdout.split("Commands:")[1], re.MULTILINE)
     assert sorted(listed) == sorted(NAMES) == sorted(commands)
 
 
@@ -118,7 +118,7 @@ def test_pictures_without_matplotlib(
     [
         (["-o", "x.gif"], "x.gif: a plot is a file that ends in .png, .svg, .pdf"),
         (["-o", "x"], "ends in .png, .svg, .pdf"),
-        (["-o", "-"], "standard output has no ending; add --format png|svg|pdf"),
+        (["-o", "-"], "standard output has no suffix; add --format png|svg|pdf"),
         (["-o", "x.svg", "--format", "png"], "x.svg is to be a plot in the format png"),
         (["-o", "x.svg", "--format", "gif"], "'gif' is not one of 'png', 'svg', 'pdf'"),
         ([], "Missing option '--output'"),

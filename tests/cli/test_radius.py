@@ -49,7 +49,7 @@ def test_reports(tree: str, rows: str, tmp_path: Path) -> None:
 
 def test_infinite_radii(rows: str, tmp_path: Path) -> None:
     constant = write(tmp_path, "constant.silva", CONSTANT)
-    assert "7 rows keep their answer at every radius" in run("verify", constant, rows, "--radius").stdout
+    assert "7 rows keep their prediction at every radius" in run("verify", constant, rows, "--radius").stdout
     document = json.loads(run("verify", constant, rows, "--radius", "--format", "json").stdout)
     assert [record["radius"] for record in document["rows"]] == [None] * 7
     assert read_csv(run("verify", constant, rows, "--radius", "--format", "csv").stdout)[0]["radius"] == "inf"
@@ -69,23 +69,28 @@ def test_nearest_witnesses_are_data(tree: str, rows: str, tmp_path: Path) -> Non
 
 def test_weights(tree: str, rows: str, tmp_path: Path) -> None:
     fixed = write(tmp_path, "fixed.txt", "0, 1\n")
-    records = read_csv(run("verify", tree, rows, "--radius", "--weights", fixed, "--format", "csv").stdout)
+    records = read_csv(run("verify", tree, rows, "--radius", "--feature-weights", fixed, "--format", "csv").stdout)
     # Row 4 is (0.51, 0.2): with the first feature fixed, the second must pass 0.75.
     assert float(records[4]["radius"]) == pytest.approx(0.55)
-    verdicts = read_csv(run("verify", tree, rows, "--epsilon", "0.5", "--weights", fixed, "--format", "csv").stdout)
+    verdicts = read_csv(
+        run("verify", tree, rows, "--epsilon", "0.5", "--feature-weights", fixed, "--format", "csv").stdout
+    )
     assert verdicts[4]["verdict"] == "VULNERABLE"
-    assert "--weights " + fixed in run("verify", tree, rows, "--radius", "--weights", fixed).stdout
+    assert "--feature-weights " + fixed in run("verify", tree, rows, "--radius", "--feature-weights", fixed).stdout
     for text, message in (("1 x", "fixed.txt:1: 'x' is not a number"), ("1", "has 1 weights"), ("1 -1", "is -1")):
         write(tmp_path, "fixed.txt", text)
-        assert message in run("verify", tree, rows, "--radius", "--weights", fixed, code=1).stderr
+        assert message in run("verify", tree, rows, "--radius", "--feature-weights", fixed, code=1).stderr
 
 
 def test_radii_in_multiples_of_an_attack(tree: str, rows: str, tmp_path: Path) -> None:
     weights = write(tmp_path, "weights.txt", "0.5 0")
     attack = write(tmp_path, "attack.toml", "[default]\nradius = 0.5\n[columns]\n1 = { immutable = true }\n")
-    expected = run("verify", tree, rows, "--radius", "--weights", weights, "--format", "csv").stdout
+    expected = run("verify", tree, rows, "--radius", "--feature-weights", weights, "--format", "csv").stdout
     assert run("verify", tree, rows, "--radius", "--attack", attack, "--format", "csv").stdout == expected
-    assert "leave --weights out" in run("verify", tree, rows, "--attack", attack, "--weights", weights, code=2).stderr
+    assert (
+        "leave --feature-weights out"
+        in run("verify", tree, rows, "--attack", attack, "--feature-weights", weights, code=2).stderr
+    )
     endless = write(tmp_path, "endless.toml", "[default]\nradius = 0.5\n[columns]\n1 = { radius = inf }\n")
     # The second column alone changes the answer of every row.
     found = read_csv(run("verify", tree, rows, "--radius", "--attack", endless, "--format", "csv").stdout)
@@ -110,7 +115,7 @@ def test_clipped_radii(tree: str, rows: str) -> None:
         (["--require", "stability>=0.5"], "leave --radius or --require out"),
         (["--scheduler", "x:1"], "divide the rows by --shard I/N"),
         (["--format", "silva"], "radii are written as text, json, jsonl, csv, not silva"),
-        (["--shard", "1/2", "--format", "csv"], "a shard of radii is written as jsonl, json, not csv"),
+        (["--shard", "1/2", "--format", "csv"], "--shard writes jsonl or json for `merge` to read, not csv"),
     ],
 )
 def test_what_does_not_go_with_radii(tree: str, rows: str, options: list[str], message: str) -> None:
@@ -157,11 +162,11 @@ def test_a_curve_fits_single_evaluations(tree: str, rows: str) -> None:
     for line in curve:
         single = json.loads(run("evaluate", tree, rows, "--epsilon", line["epsilon"], "--format", "json").stdout)
         assert single["evaluations"][0]["stability"] == float(line["stability"])
-        assert single["evaluations"][0]["robustness"] == float(line["robustness"])
+        assert single["evaluations"][0]["robust_accuracy"] == float(line["robust_accuracy"])
     document = json.loads(run("evaluate", tree, rows, "--curve", "--format", "json").stdout)
     assert document["curves"][0]["epsilon"] == [float(line["epsilon"]) for line in curve]
     table = run("evaluate", tree, tree, rows, "--curve").stdout.splitlines()
-    assert table[0].split() == ["model", "quantile", "epsilon", "stability", "robustness"]
+    assert table[0].split() == ["model", "quantile", "epsilon", "stability", "robust", "accuracy"]
     assert len(table) == 15
 
 

@@ -210,12 +210,12 @@ def test_one_hot_groups(tmp_path: Path) -> None:
             ["--epsilon", "inf"],
             "epsilon is inf; it must be finite and not negative; an --attack file with radius = inf",
         ),
-        (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing; give one of them"),
+        (["--epsilon", "1", "--perturbation", "l_inf", "1"], "exclude each other; give one of them"),
         (["--tiers", "2", "0"], "2 numbers announced, 1 follow"),
-        (["--tiers", "x"], "expected whole numbers"),
-        (["--tiers", "²"], "expected whole numbers"),
-        (["--tiers", "9" * 30], "expected whole numbers"),
-        (["--tiers", "2", "0", "0.5"], "expected whole numbers"),
+        (["--tiers", "x"], "expected the number of values"),
+        (["--tiers", "²"], "expected the number of values"),
+        (["--tiers", "9" * 30], "expected the number of values"),
+        (["--tiers", "2", "0", "0.5"], "expected the number of values"),
         (["--tiers", "2", "0", "-1"], "tier -1: a tier is 0 (no group) or the number of a group"),
         (["--tiers", "2", "0", "0", "0"], "unexpected extra argument"),
         (["--tiers", "3", "0", "0", "0"], "3 tiers were given for 2 features"),
@@ -226,7 +226,7 @@ def test_one_hot_groups(tmp_path: Path) -> None:
         (["--abstraction", "zonotope"], "'zonotope' is not one of"),
         (["--max-print-length", "-2"], "-2 is not in the range x>=-1"),
         (["--require", "stability"], "requirement 'stability' is not understood"),
-        (["--require", "speed>1"], "with a metric out of accuracy, stability, robustness"),
+        (["--require", "speed>1"], "with a metric out of accuracy, stability, robust_accuracy"),
         (["--require", "stability>=80"], "write 80% or 0.8"),
         (["--counterexamples", "-"], "two results would be written to standard output"),
         (["--counterexamples-format", "xml"], "'xml' is not one of"),
@@ -380,7 +380,7 @@ class TestForests:
         lines = run(*words, "silva").stdout.splitlines()
         assert [(line.split()[5], line.split()[7]) for line in lines[1:4]] == [("NO-INFO", "steps")] * 3
         assert len(lines[1].split()) == 8
-        assert "NO-INFO              3   not decided: 3 steps\n" in run(*words, "text").stdout
+        assert "NO-INFO                 3   not decided within the budget: 3 steps\n" in run(*words, "text").stdout
         assert run(*words, "csv").stdout.splitlines()[1] == "0,a,a,NO-INFO,steps"
         assert [row["reason"] for row in json.loads(run(*words, "json").stdout)["rows"]] == ["steps"] * 3
         assert "undecided" in run(*words, "text", "--require", "stability>=0.5", code=4).stdout
@@ -390,7 +390,7 @@ class TestForests:
             monkeypatch.setattr(f"metasilvae.verification.{name}", 1)
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
         report = run("verify", forest, rows, "--epsilon", 0.6, "--sample-timeout", 1e-9, "--format", "text").stdout
-        assert "not decided: 3 timeout\n" in report
+        assert "not decided within the budget: 3 timeout\n" in report
 
     def test_ctrl_c_reports_what_is_decided(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("metasilvae.verification.forest.ROWS_PER_CHUNK", 1)

@@ -104,7 +104,7 @@ def test_the_legend_of_curves_is_below_them() -> None:
     FigureCanvasAgg(figure).draw()
     (legend,) = figure.legends
     texts = [each.get_text() for each in legend.get_texts()]
-    assert texts[:2] == ["stability", "robustness"]
+    assert texts[:2] == ["stability", "robust accuracy"]
     assert len(set(texts)) == 2 + 9
     (axes,) = figure.axes
     box = legend.get_window_extent()

@@ -116,8 +116,8 @@ def test_rows_are_marked_as_verification_judges_them() -> None:
     assert boxes == {"boxes stable": outcome.counts.stable, "boxes unstable": outcome.counts.unstable}
     assert min(boxes.values()) > 0
     dots = {each.get_label(): len(each.get_offsets()) for each in figure.axes[0].collections}
-    assert dots == {"rows right": outcome.counts.correct, "rows wrong": outcome.counts.wrong}
-    assert {"right", "wrong", "stable", "unstable", "a or bb", "bb or c"} <= set(texts_of_figure(figure))
+    assert dots == {"rows correct": outcome.counts.correct, "rows wrong": outcome.counts.wrong}
+    assert {"correct", "wrong", "stable", "unstable", "a or bb", "bb or c"} <= set(texts_of_figure(figure))
     lines = patches_of(figure, "boxes ")
     assert lines["boxes unstable"].get_linewidth() > 2 * lines["boxes stable"].get_linewidth()
     unstable = patches_of(figure, "boxes unstable")["boxes unstable"].get_path().vertices.reshape(-1, 5, 2)
@@ -227,8 +227,8 @@ def test_crowded_boxes_let_regions_through() -> None:
         assert ("unstable row" in texts_of_figure(figure)) == is_crowded
         for patch in patches_of(figure, "boxes ").values():
             assert ((patch.get_alpha() or 1.0) < 0.6) == is_crowded
-        (dots,) = (each for each in figure.axes[0].collections if each.get_label() == "rows right")
-        # In a crowd, rows that can be fooled have dark edges.
+        (dots,) = (each for each in figure.axes[0].collections if each.get_label() == "rows correct")
+        # In a crowd, unstable rows have dark edges.
         dark = [to_hex(edge) == "#000000" for edge in dots.get_edgecolors()]
         assert sum(dark) == (panel.counts.unstable if is_crowded else 0)
 

@@ -17,7 +17,7 @@ from support.study_files import LOG, TABLE, step
 
 from metasilvae.errors import DataError
 from metasilvae.formats.training_records import read_log, read_table
-from metasilvae.output.plots.trainings import draw_convergence, draw_variance, draw_weights
+from metasilvae.output.plots.trainings import draw_convergence, draw_objective_weights, draw_variance
 
 TRAIN, TEST = "builtin:iris/train", "builtin:iris/test"
 
@@ -83,7 +83,7 @@ def test_a_log_of_train_is_drawn(trained: Path, tmp_path: Path) -> None:
     assert runs[1].figures["fitness"] == [line["fitness"] for line in lines if line["seed"] == 2]
     run("plot", "convergence", trained / "log.jsonl", "-o", tmp_path / "x.svg")
     texts = texts_of_svg(tmp_path / "x.svg")
-    assert {"phi", "accuracy", "stability", "leaves", "seconds", "3 trainings"} <= set(texts)
+    assert {"phi", "accuracy", "stability", "leaves", "seconds", "3 runs"} <= set(texts)
     assert sum(text.endswith(", seed 2") for text in texts) == 1
 
 
@@ -98,19 +98,19 @@ def test_lines_follow_the_figures(x_axis: str, tmp_path: Path) -> None:
         # A mark where each of the three phases of each run starts.
         assert len(axes.lines) == 2 + 2 * 3
     assert list(figure.axes[3].lines[0].get_ydata()) == [3, 4, 5, 4]
-    assert {"start of first trees", "start of generation", "start of polish"} <= set(texts_of_figure(figure))
+    assert {"start of initial trees", "start of generation", "start of polish"} <= set(texts_of_figure(figure))
 
 
 def test_the_phases_of_one_run_are_bands(tmp_path: Path) -> None:
     (one, _) = read_log(write(tmp_path, "log.jsonl", LOG))
     figure = draw_convergence([one])
     bands = [patch for patch in figure.axes[0].patches if patch.get_label().startswith("phase")]
-    assert [band.get_label() for band in bands] == ["phase first trees", "phase generation", "phase polish"]
+    assert [band.get_label() for band in bands] == ["phase initial trees", "phase generation", "phase polish"]
     assert [(band.get_x(), band.get_x() + band.get_width()) for band in bands] == [(0, 2), (2, 3), (3, 4)]
     texts = texts_of_figure(figure)
-    assert {"first trees", "generation", "polish"} <= set(texts)
+    assert {"initial trees", "generation", "polish"} <= set(texts)
     # Those without room for a name are listed at least.
-    assert any(text.endswith("log.jsonl, seed 1: first trees, generation, polish") for text in texts)
+    assert any(text.endswith("log.jsonl, seed 1: initial trees, generation, polish") for text in texts)
 
 
 def test_many_seeds_have_the_colour_of_their_log(tmp_path: Path) -> None:
@@ -156,14 +156,14 @@ def test_broken_logs(log: str, message: str, tmp_path: Path) -> None:
 
 
 def test_weights_are_drawn_by_set_with_medians_and_quartiles(tmp_path: Path) -> None:
-    figure = draw_weights([read_table(write(tmp_path, "t.csv", TABLE))], "training")
+    figure = draw_objective_weights([read_table(write(tmp_path, "t.csv", TABLE))], "training")
     assert [axes.get_title() for axes in figure.axes] == ["wine", "iris"]
     accuracy, stability = figure.axes[0].lines
     assert list(accuracy.get_xdata()) == [0.1, 0.5, 0.9]
     assert accuracy.get_ydata() == pytest.approx([0.56, 0.72, 0.88])
     assert stability.get_ydata() == pytest.approx([0.87, 0.75, 0.63])
     assert len(figure.axes[0].collections) == 2
-    assert {"accuracy", "stability", "weight of accuracy", "share of training rows"} <= set(texts_of_figure(figure))
+    assert {"accuracy", "stability", "weight of accuracy", "fraction of training rows"} <= set(texts_of_figure(figure))
 
 
 def test_one_training_for_each_weight_has_no_band(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_one_training_for_each_weight_has_no_band(tmp_path: Path) -> None:
     first = read_table(write(tmp_path, "1.json", json.dumps([record])))
     second = read_table(write(tmp_path, "2.csv", "set,w_acc,accuracy,stability\ns,0.4,0.9,1\n"))
     nameless = read_table(write(tmp_path, "3.csv", "w_acc,accuracy,stability\n0.4,0.9,1\n"))
-    assert len(draw_weights([first, second, nameless], "training").axes) == 2
-    (axes,) = draw_weights([first, second], "training").axes
+    assert len(draw_objective_weights([first, second, nameless], "training").axes) == 2
+    (axes,) = draw_objective_weights([first, second], "training").axes
     assert list(axes.lines[0].get_xdata()) == [0.2, 0.4]
     assert not axes.collections
 
@@ -203,7 +203,7 @@ def test_what_is_not_a_seed_is_not_called_one(tmp_path: Path) -> None:
     figure = draw_variance([read_table(write(tmp_path, "t.csv", head + "".join(lines)))], "training")
     assert {"s, w_acc 0.5 w_st 0.5 w_rob 0", "2 seeds"} <= {*texts_of_figure(figure)}
     figure = draw_variance([read_table(write(tmp_path, "t.csv", head + 3 * lines[0]))], "training")
-    assert {"s", "3 trainings"} <= {*texts_of_figure(figure)}
+    assert {"s", "3 runs"} <= {*texts_of_figure(figure)}
 
 
 def test_the_dot_of_a_single_seed_is_in_the_middle(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ def test_rows_of_the_test_set_are_shown_where_there_are_any(trained: Path, tmp_p
     assert "accuracy, test rows" in texts_of_svg(picture)
     run("plot", "variance", trained / "seeds.csv", "--rows", "training", "-o", picture)
     assert "accuracy, training rows" in texts_of_svg(picture)
-    run("plot", "weights", trained / "seeds.csv", trained / "seeds.json", "-o", picture)
-    assert {TRAIN, "share of training rows"} <= set(texts_of_svg(picture))
+    run("plot", "objective-weights", trained / "seeds.csv", trained / "seeds.json", "-o", picture)
+    assert {TRAIN, "fraction of training rows"} <= set(texts_of_svg(picture))
     result = run("plot", "variance", trained / "seeds.json", "--rows", "test", "-o", picture, code=1)
     assert "has no column 'test_accuracy'" in result.stderr
 
@@ -268,7 +268,7 @@ def test_rows_of_the_test_set_are_shown_where_there_are_any(trained: Path, tmp_p
     ],
 )
 def test_broken_tables(table: str | bytes, message: str, tmp_path: Path) -> None:
-    result = run("plot", "weights", write(tmp_path, "t.csv", table), "-o", tmp_path / "x.svg", code=1)
+    result = run("plot", "objective-weights", write(tmp_path, "t.csv", table), "-o", tmp_path / "x.svg", code=1)
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -276,6 +276,6 @@ def test_broken_tables(table: str | bytes, message: str, tmp_path: Path) -> None
 def test_too_many_sets(tmp_path: Path) -> None:
     lines = "".join(f"s{number},0.9,0.8,0.89,4,1\n" for number in range(41))
     table = read_table(write(tmp_path, "t.csv", f"set,accuracy,stability,phi,leaves,w_acc\n{lines}"))
-    for draw in (draw_variance, draw_weights):
+    for draw in (draw_variance, draw_objective_weights):
         with pytest.raises(DataError, match="41 sets cannot be read"):
             draw([table], "training")

@@ -109,7 +109,7 @@ def test_each_class_has_a_colour_with_a_name(screen: Browser) -> None:
     names = screen.run("[...document.querySelectorAll('#class-colors li')].map(e => e.textContent)")
     assert names[:N_CLASSES] == [str(number) for number in range(N_CLASSES)]
     assert names[N_CLASSES] == "other classes"
-    assert "some colours are alike" in names[-1]
+    assert "some colours are similar" in names[-1]
     assert len(set(screen.run(FILLS))) == N_CLASSES + 1
     screen.click("[data-action='unfold']")
     fills = dict(zip(names, screen.run(FILLS), strict=False))

@@ -185,7 +185,7 @@ def test_an_axis_ends_where_the_curve_does_not_far_beyond() -> None:
     assert end == pytest.approx(1.05)
     assert 'class="mark"' not in curves.draw_curves([(0, "x", curve)], end, 1e6, "epsilon")
     content = page_of(IRIS, IRIS_SETS[1], epsilon=1e6)
-    assert "The verdicts hold for 1000000, far beyond" in write_page(content)
+    assert "The verified epsilon, 1000000, is far beyond" in write_page(content)
 
 
 @pytest.mark.parametrize("end", [1e-12, 0.07, 1.0, 9.9, 255.0, 1e20])

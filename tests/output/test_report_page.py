@@ -46,12 +46,13 @@ class TestNumbers:
 
     def test_figures(self, iris: Page) -> None:
         table = {row[0].text: row[1:] for row in iris.tables["figures-table"]}
-        assert [cell.text for cell in table["figure"]] == IRIS_SETS
+        assert [cell.text for cell in table["metric"]] == IRIS_SETS
         for place, data in enumerate(IRIS_SETS):
             (found,) = prediction_of("evaluate", IRIS, data, "--epsilon", 0.3)["evaluations"]
-            for name in ("accuracy", "stability", "robustness"):
-                assert float(table[name][place].value or "") == found[name]
-                assert table[name][place].text == f"{100 * found[name]:.2f} %"
+            for name in ("accuracy", "stability", "robust accuracy"):
+                value = found[name.replace(" ", "_")]
+                assert float(table[name][place].value or "") == value
+                assert table[name][place].text == f"{100 * value:.2f} %"
             assert float(table["accuracy / leaves"][place].value or "") == found["acc/leaves"]
             assert float(table["stability / leaves"][place].value or "") == found["st/leaves"]
             phi = float(table["phi"][place].value or "")
@@ -95,7 +96,7 @@ class TestNumbers:
             found = iris.data("curve-data")["sets"][place]
             assert found["epsilon"] == curve["epsilon"]
             assert [count / found["rows"] for count in found["stable"]] == curve["stability"]
-            assert [count / found["rows"] for count in found["robust"]] == curve["robustness"]
+            assert [count / found["rows"] for count in found["robust"]] == curve["robust_accuracy"]
             quantiles = {row[0].text: float(row[1].value or "") for row in iris.tables[f"quantiles-{place}"][1:]}
             assert quantiles == curve["quantiles"]
 
@@ -195,7 +196,7 @@ def test_the_same_file_again(tree: str, rows: str, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     printed = run("report", tree, rows, "--epsilon", 0.1, "-o", output).stdout
     first = output.read_bytes()
-    summary = "accuracy 28.57 %, stability 28.57 %, robustness 14.29 %"
+    summary = "accuracy 28.57 %, stability 28.57 %, robust accuracy 14.29 %"
     assert printed == f"{rows}: {summary}\nopen {output} in a browser\n"
     run("report", tree, rows, "--epsilon", 0.1, "-o", output)
     assert output.read_bytes() == first
@@ -235,7 +236,7 @@ class TestAttacks:
         page = make_page(model, data, "--attack", write(tmp_path, "a.toml", f"[default]\nradius = 1\n{groups}"))
         assert page.texts("attack-0") == [
             ["x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9] and 50 more", "up or down by at most 1"],
-            ["x[0], x[1]", "exactly one of them is 1, any of them may become it"],
+            ["x[0], x[1]", "exactly one of them is 1; which one may change"],
         ]
         radii = "".join(f'[columns."x[{k}]"]\nradius = {k}\n' for k in range(2, 60))
         page = make_page(model, data, "--attack", write(tmp_path, "b.toml", radii + groups))
@@ -303,7 +304,7 @@ def test_no_notes_about_what_is_not_there(tmp_path: Path) -> None:
     page = make_page(model, rows, "--epsilon", 0.1)
     assert "confusion-0" not in page.tables
     texts = {section.attributes["id"]: section for section in page.find("section")}
-    assert texts["confusion"].text == f"Confusion{rows}: no mistakes in 30 rows"
+    assert texts["confusion"].text == f"Confusion matrix{rows}: no mistakes in 30 rows"
     assert texts["fragile"].text == f"Most fragile rows{rows}: no row is unstable"
     assert texts["attribution"].text == f"Features behind unstable rows{rows}: no row is unstable"
     fooled = make_page(model, rows, "--epsilon", 0.6)

@@ -9,7 +9,8 @@ import json
 import pytest
 from support.reports import FOUND, LABELS, report_of
 
-from metasilvae.output.text.verdicts import ROWS_PER_PIECE, VERDICT_FORMATS, VerificationReport
+from metasilvae.output.text.tables import ROWS_PER_PIECE
+from metasilvae.output.text.verdicts import VERDICT_FORMATS, VerificationReport
 
 
 def render(name: str, report: VerificationReport) -> str:
@@ -43,7 +44,7 @@ def test_json() -> None:
         "seconds": 0.25,
         "accuracy": 0.6,
         "stability": 0.4,
-        "robustness": 0.2,
+        "robust_accuracy": 0.2,
         "counts": COUNTS,
         "requirements": [{"requirement": "stability>=0.5", "result": "undecided"}],
     }
@@ -71,17 +72,17 @@ def test_text() -> None:
         "data          d.csv (5 rows, 1 features)\n"
         "perturbation  l_inf 0.5\n"
         "\n"
-        "accuracy       60.00 %         3 of 5\n"
-        "stability      40.00 %         2 of 5\n"
-        "robustness     20.00 %         1 of 5\n"
+        "accuracy          60.00 %         3 of 5\n"
+        "stability         40.00 %         2 of 5\n"
+        "robust accuracy   20.00 %         1 of 5\n"
         "\n"
-        "ROBUST               1   correct, no perturbation changes the answer\n"
-        "FRAGILE              1   correct, some perturbation changes the answer\n"
-        "VULNERABLE           1   wrong, no perturbation changes the answer\n"
-        "BROKEN               1   wrong, some perturbation changes the answer\n"
-        "NO-INFO              1   not decided: 1 timeout\n"
+        "ROBUST                  1   correct, no perturbation changes the prediction\n"
+        "FRAGILE                 1   correct, some perturbation changes the prediction\n"
+        "VULNERABLE              1   consistently wrong (stable, incorrect)\n"
+        "BROKEN                  1   wrong, some perturbation changes the prediction\n"
+        "NO-INFO                 1   not decided within the budget: 1 timeout\n"
         "\n"
-        "analysed in 0.25 s\n"
+        "verified in 0.25 s\n"
         "required accuracy>=60%: holds (accuracy is 0.6)\n"
         "required stability>=0.5: undecided (stability is between 0.4 and 0.6)\n"
     )

@@ -36,5 +36,5 @@ def test_every_command_has_its_help_in_the_reference() -> None:
     paths = re.findall(r"^## metasilvae ?(.*)$", text, re.MULTILINE)
     assert {"", "train", "verify", "data convert", "attack check"} <= set(paths)
     for path in paths:
-        words = " ".join(run(*path.split(), "-h").stdout.split())
-        assert words in " ".join(text.split()), path
+        words = "".join(run(*path.split(), "-h").stdout.split())
+        assert words in "".join(text.split()), path

@@ -62,7 +62,7 @@ PRESUPPOSED = {
     "metasilvae plot regions": ["cart.silva", "ours.silva", "wine.silva"],
     "metasilvae plot tree": ["model.silva", "forest.silva", "test.csv"],
     "metasilvae plot variance": ["seeds.csv", "wine.csv", "iris.csv"],
-    "metasilvae plot weights": ["weight-0.csv", "weight-1.csv"],
+    "metasilvae plot objective-weights": ["weight-0.csv", "weight-1.csv"],
     "metasilvae predict": ["model.silva", "test.csv", "values.csv"],
     "metasilvae info": ["model.silva", "forest.silva", "train.csv"],
     "metasilvae similarity": ["a.silva", "b.silva", "test.csv"],

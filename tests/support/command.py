@@ -54,8 +54,8 @@ def run(
     keeps_apart = "mix_stderr" in inspect.signature(CliRunner).parameters
     runner = CliRunner(mix_stderr=False) if keeps_apart else CliRunner()
     result = runner.invoke(main, [str(argument) for argument in arguments], stdin, prog_name="metasilvae")
-    assert "Traceback" not in result.stderr
-    assert may_be_faulty or "internal fault" not in result.stderr
+    assert may_be_faulty or "Traceback" not in result.stderr
+    assert may_be_faulty or "internal error" not in result.stderr
     assert code is None or result.exit_code == code, (result.exit_code, result.stdout, result.stderr)
     return result
 

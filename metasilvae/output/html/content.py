@@ -1,9 +1,4 @@
-"""What a page is about.
-
-The order in which labels are shown; models and data have them in the order of their rows.
-
-Short names of files for headings, which have no room for paths.
-"""
+"""Content of a page: a model and its assessments, the order of labels, and short names of files."""
 
 from __future__ import annotations
 
@@ -18,41 +13,8 @@ from metasilvae.analysis.assessment import Assessment
 from metasilvae.model import Model
 
 _DIGITS = re.compile(r"([0-9]+)")
-
-
-def order_labels(labels: Iterable[str]) -> list[str]:
-    """Numbers by their values if all labels are numbers; else by letters, but by values where digits stand."""
-    found = list(labels)
-    values = {label: parse_number(label.encode(errors="replace")) for label in found}
-    numbers = {label: value for label, value in values.items() if value is not None and not math.isnan(value)}
-    if len(numbers) == len(values):
-        return sorted(found, key=lambda label: (numbers[label], label))
-    return sorted(found, key=_natural)
-
-
-def _natural(label: str) -> tuple[list[tuple[str, int, str]], str]:
-    pieces = _DIGITS.split(label)
-    words, digits = pieces[::2], [*pieces[1::2], ""]
-    key = [
-        (word.casefold(), len(number.lstrip("0")), number.lstrip("0"))
-        for word, number in zip(words, digits, strict=True)
-    ]
-    return key, label
-
-
 # Such sources are short, and their last parts alone say little.
 _KEPT = "builtin:"
-
-
-def shorten_sources(sources: Sequence[str]) -> list[str]:
-    """The last part of each path; more parts where it takes them to tell different ones apart."""
-    parts = [[source] if source.startswith(_KEPT) else source.split("/") for source in sources]
-    n_distinct = len(set(sources))
-    for n_parts in range(1, max(map(len, parts), default=0)):
-        names = ["/".join(part[-n_parts:]) for part in parts]
-        if len(set(names)) == n_distinct and all(names):
-            return names
-    return list(sources)
 
 
 @dataclass(frozen=True)
@@ -68,7 +30,7 @@ class PageContent:
     versions : dict
         Names of programs and libraries, and their versions.
     is_interrupted : bool
-        Whether the work was ended early.
+        Whether the search was interrupted.
     """
 
     model: Model
@@ -91,3 +53,34 @@ class PageContent:
     @property
     def voting(self) -> str:
         return self.assessments[0].query.voting
+
+
+def order_labels(labels: Iterable[str]) -> list[str]:
+    """Labels by value if all are numbers; else in natural order: alphabetically, with digits by value."""
+    found = list(labels)
+    values = {label: parse_number(label.encode(errors="replace")) for label in found}
+    numbers = {label: value for label, value in values.items() if value is not None and not math.isnan(value)}
+    if len(numbers) == len(values):
+        return sorted(found, key=lambda label: (numbers[label], label))
+    return sorted(found, key=_natural)
+
+
+def _natural(label: str) -> tuple[list[tuple[str, int, str]], str]:
+    pieces = _DIGITS.split(label)
+    words, digits = pieces[::2], [*pieces[1::2], ""]
+    key = [
+        (word.casefold(), len(number.lstrip("0")), number.lstrip("0"))
+        for word, number in zip(words, digits, strict=True)
+    ]
+    return key, label
+
+
+def shorten_sources(sources: Sequence[str]) -> list[str]:
+    """The last part of each path; more parts where different paths would look the same."""
+    parts = [[source] if source.startswith(_KEPT) else source.split("/") for source in sources]
+    n_distinct = len(set(sources))
+    for n_parts in range(1, max(map(len, parts), default=0)):
+        names = ["/".join(part[-n_parts:]) for part in parts]
+        if len(set(names)) == n_distinct and all(names):
+            return names
+    return list(sources)

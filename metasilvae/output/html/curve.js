@@ -30,7 +30,7 @@
 
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
-  for (const [title, style] of [["data", ""], ["stable", "number"], ["robust", "number"]])
+  for (const [title, style] of [["data", ""], ["stability", "number"], ["robust accuracy", "number"]])
     head.append(cell("th", title, { scope: "col", class: style }));
   const body = table.createTBody();
   const rows = sets.map((set) => {

@@ -1,7 +1,4 @@
-"""Stability and robustness over epsilon: a drawing for every width, data for the read-out, a table.
-
-The section about stability and robustness over epsilon.
-"""
+"""The section with stability and robust accuracy over epsilon: a plot, values at any epsilon, and a table."""
 
 from __future__ import annotations
 
@@ -24,21 +21,21 @@ from metasilvae.output.html.markup import (
     make_note,
     make_table,
     show_decimal,
+    show_fraction,
     show_name,
     show_number,
-    show_share,
 )
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 
-# Steps of one curve in the page; of more than these, every so manieth is kept, and a few that other numbers name.
+# Steps of one curve in the page; of more, every k-th step is kept, and those that other parts of the page mention.
 MOST_STEPS = 4000
 # Width and height of the drawing in its own units.
 SIZE = 1000
 N_TICKS = 6
-# Axes that numbers can still divide.
+# Limits of the end of an axis, so that it can be divided.
 SMALLEST_END, LARGEST_END = 1e-300, 1e300
-# An axis does not reach a marked place that is so many times as far away as the curve goes: both cannot be seen.
+# An axis does not reach a marked epsilon that is so many times as large as the radii: both cannot be seen.
 FAR_AWAY = 4
 
 
@@ -50,7 +47,7 @@ def is_thinned(curve: Curve) -> bool:
 def thin_out(curve: Curve, marked: float) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Steps of a curve, fewer if there are too many; then each count is a lower bound since the step before.
 
-    The steps that hold at the marked place and at the quantiles are kept: other parts of the page name them.
+    The steps at the marked epsilon and at the quantiles are kept: other parts of the page mention them.
     """
     epsilon, stable, robust = curve.steps
     if not is_thinned(curve):
@@ -63,7 +60,7 @@ def thin_out(curve: Curve, marked: float) -> tuple[NDArray[np.float64], NDArray[
 
 
 def choose_end(curves: Sequence[Curve], marked: float) -> float:
-    """Where the axis ends: beyond nearly all finite radii, and beyond the marked place if that is not far away."""
+    """Where the axis ends: beyond nearly all finite radii, and beyond the marked epsilon if that is not far away."""
     finite = [curve.radii.lower[np.isfinite(curve.radii.lower)] for curve in curves]
     reach = max((choose_quantile(radii, 99) for radii in finite if len(radii)), default=0.0)
     is_far = 0 < FAR_AWAY * reach < marked
@@ -79,7 +76,7 @@ def choose_ticks(end: float) -> list[float]:
 
 
 def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float) -> dict[str, Any]:
-    """What the read-out needs; the last epsilon is null if rows are stable whatever it is."""
+    """Data for the script; the last epsilon is null if rows are stable for every epsilon."""
     sets = []
     for _, name, curve in curves:
         epsilon, stable, robust = thin_out(curve, marked)
@@ -96,19 +93,19 @@ def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked
 
 
 def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float, axis: str) -> Markup:
-    """The curves of all data sets; a number of a data set chooses its colour, dashes are robustness.
+    """The curves of all data sets; the number of a data set selects its colour, dashes are robust accuracy.
 
     Parameters
     ----------
     curves : sequence of (number, name, curve)
     marked : float
-        The place that the verdicts hold for.
+        The verified epsilon.
     axis : str
         What the horizontal axis shows.
     """
     ticks = choose_ticks(end)
     grid = [
-        *(_line(0, SIZE, _down(share), _down(share), "grid") for share in (0, 0.25, 0.5, 0.75, 1)),
+        *(_line(0, SIZE, _down(fraction), _down(fraction), "grid") for fraction in (0, 0.25, 0.5, 0.75, 1)),
         *(_line(_across(tick, end), _across(tick, end), 0, SIZE, "grid") for tick in ticks),
     ]
     paths = []
@@ -123,8 +120,8 @@ def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: fl
         viewBox=f"0 0 {SIZE} {SIZE}", preserveAspectRatio="none", class_="plot", aria_hidden="true",
     )  # fmt: skip
     left = [
-        element("text", f"{share} %", x="100%", y=f"{100 - share}%", text_anchor="end", dy=_shift(share))
-        for share in (0, 25, 50, 75, 100)
+        element("text", f"{percent} %", x="100%", y=f"{100 - percent}%", text_anchor="end", dy=_shift(percent))
+        for percent in (0, 25, 50, 75, 100)
     ]
     below = [
         element("text", f"{tick:g}", x=f"{100 * tick / end:.3f}%", y="1.1em", text_anchor=_anchor(tick, end))
@@ -138,7 +135,7 @@ def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: fl
         element("svg", below, class_="x-axis", aria_hidden="true"),
         element("p", axis, class_="axis-name", aria_hidden="true"),
         class_="chart", role="img", id="chart",
-        aria_label=f"Stability and robustness over {axis}, for {names}. The table below has the numbers.",
+        aria_label=f"Stability and robust accuracy over {axis}, for {names}. The table below has the numbers.",
     )  # fmt: skip
 
 
@@ -146,27 +143,27 @@ def _across(value: float, end: float) -> float:
     return SIZE * value / end
 
 
-def _down(share: float) -> float:
-    return SIZE * (1 - share)
+def _down(fraction: float) -> float:
+    return SIZE * (1 - fraction)
 
 
 def _line(x1: float, x2: float, y1: float, y2: float, style: str) -> Markup:
     return element("line", x1=f"{x1:.6g}", x2=f"{x2:.6g}", y1=f"{y1:.6g}", y2=f"{y2:.6g}", class_=style)
 
 
-def _shift(share: int) -> str:
-    return {0: "0", 100: "0.8em"}.get(share, "0.35em")
+def _shift(percent: int) -> str:
+    return {0: "0", 100: "0.8em"}.get(percent, "0.35em")
 
 
 def _anchor(tick: float, end: float) -> str:
     return "start" if tick == 0 else "end" if tick > 0.95 * end else "middle"
 
 
-def _stairs(epsilon: NDArray[np.float64], shares: NDArray[np.float64], end: float) -> str:
-    """Each share holds up to and with its epsilon, the next one after it; behind the last finite one it may be 0."""
+def _stairs(epsilon: NDArray[np.float64], fractions: NDArray[np.float64], end: float) -> str:
+    """Each fraction holds up to and including its epsilon; behind the last finite one it may be 0."""
     pieces: list[str] = []
-    for value, share in zip(epsilon.tolist(), shares.tolist(), strict=True):
-        y = f"{_down(share):.6g}"
+    for value, fraction in zip(epsilon.tolist(), fractions.tolist(), strict=True):
+        y = f"{_down(fraction):.6g}"
         pieces.append(f"{'V' if pieces else 'M0 '}{y}")
         pieces.append(f"H{_across(min(value, end), end):.6g}")
         if value >= end:
@@ -175,7 +172,7 @@ def _stairs(epsilon: NDArray[np.float64], shares: NDArray[np.float64], end: floa
 
 
 def tabulate_curve(number: int, name: str, curve: Curve, unit: str) -> Markup:
-    """The quantiles of the radii, and what is left of stability and robustness there."""
+    """Quantiles of the certified radii, with stability and robust accuracy there."""
     rows, radii = [], curve.radii.lower
     for quantile, percent in QUANTILES.items():
         value = choose_quantile(radii, percent)
@@ -183,18 +180,18 @@ def tabulate_curve(number: int, name: str, curve: Curve, unit: str) -> Markup:
         robust = int(((radii >= value) & curve.radii.is_correct).sum())
         total = curve.n_samples
         shown = show_number(value) if math.isfinite(value) else "any"
-        rows.append([quantile, shown, show_share(stable, total), show_share(robust, total)])
+        rows.append([quantile, shown, show_fraction(stable, total), show_fraction(robust, total)])
     columns = [
         Column("rows up to"),
         Column(unit, is_number=True),
         Column("stability", is_number=True),
-        Column("robustness", is_number=True),
+        Column("robust accuracy", is_number=True),
     ]
     return make_table(f"quantiles-{number}", name, columns, rows)
 
 
 def show_curve(content: PageContent) -> Markup:
-    """The curves of all data sets, a place to read them at, and their quantiles."""
+    """The curves of all data sets, their values at a chosen epsilon, and their quantiles."""
     drawn = [(number, each, each.curve) for number, each in enumerate(content.assessments) if each.curve is not None]
     absent = [
         make_note(show_name(each.query.dataset.source), f": no curve. {each.no_curve}")
@@ -213,12 +210,12 @@ def show_curve(content: PageContent) -> Markup:
     legend = [
         element("li", _draw_key(f"{style} s{number % 6}"), show_name(name), f" {word}")
         for number, name, _ in named
-        for style, word in (("stable", "stability"), ("robust", "robustness"))
+        for style, word in (("stable", "stability"), ("robust", "robust accuracy"))
     ]
     if marked <= end:
-        legend.append(element("li", _draw_key("mark"), "what the verdicts hold for"))
+        legend.append(element("li", _draw_key("mark"), "verified epsilon" if unit == "epsilon" else "verified attack"))
     else:
-        legend.append(element("li", f"The verdicts hold for {show_decimal(marked)}, far beyond the end of this axis."))
+        legend.append(element("li", f"The verified epsilon, {show_decimal(marked)}, is far beyond this axis."))
     value = element("input", type="number", id="epsilon", min=0, step="any", value=show_decimal(marked))
     reader = element(
         "div",

@@ -1,7 +1,4 @@
-"""The page as a whole: its head, its sections in order, and the policy that keeps everything else out.
-
-The section about how the page came about.
-"""
+"""The page as a whole: its head, its sections in order, and the policy that forbids to load anything else."""
 
 from __future__ import annotations
 
@@ -14,29 +11,9 @@ from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.curves import show_curve
 from metasilvae.output.html.markup import Child, Column, Markup, element, join, make_note, make_table, show_name
 from metasilvae.output.html.model import show_model
-from metasilvae.output.html.overview import show_confusion, show_figures, show_verdicts
+from metasilvae.output.html.overview import show_confusion, show_metrics, show_verdicts
 from metasilvae.output.html.rows import show_attribution, show_fragile_rows
 from metasilvae.output.html.threat_model import list_perturbation_files, show_perturbation
-
-
-def show_origin(content: PageContent) -> Markup:
-    """The command line, the inputs and the versions."""
-    model = content.model
-    marks: list[list[Child]] = [["model", show_name(model.source), element("code", model.fingerprint)]]
-    for dataset in (each.query.dataset for each in content.assessments):
-        marks.append(["data", show_name(dataset.source), element("code", dataset.fingerprint)])
-    marks += [[kind, show_name(name), element("code", mark)] for kind, name, mark in list_perturbation_files(content)]
-    versions = [[name, version] for name, version in content.versions.items()]
-    return join(
-        element("pre", element("code", content.command), tabindex=0, role="region", aria_label="Command line"),
-        make_table("inputs-table", "Inputs", [Column("kind"), Column("name"), Column("fingerprint")], marks),
-        make_table("versions-table", "Versions", [Column("program"), Column("version")], versions),
-        make_note(
-            "The same command on the same files writes the same page, byte for byte, unless a time limit or an "
-            "interrupt ends the search. A fingerprint changes with any value or label, whatever the file is called."
-        ),
-    )
-
 
 STYLES = ("page.css",)
 SCRIPTS = ("svg_pieces.js", "tree_view.js", "tree.js", "curve.js", "scroll.js")
@@ -47,14 +24,14 @@ def write_page(content: PageContent) -> str:
     style, script = (join_files(names) for names in (STYLES, SCRIPTS))
     perturbation = show_perturbation(content)
     sections = [
-        ("figures", "Key figures", show_figures(content)),
-        *([("perturbation", "What may change", perturbation)] if perturbation else []),
+        ("figures", "Key metrics", show_metrics(content)),
+        *([("perturbation", "Threat model", perturbation)] if perturbation else []),
         ("model", "Model", show_model(content)),
         ("verdicts", "Verdicts", show_verdicts(content)),
         ("curve", "Stability curve", show_curve(content)),
-        ("confusion", "Confusion", show_confusion(content)),
+        ("confusion", "Confusion matrix", show_confusion(content)),
         ("fragile", "Most fragile rows", show_fragile_rows(content)),
-        ("attribution", "Features behind unstable rows", show_attribution(content)),
+        ("attribution", "Features driving instability", show_attribution(content)),
         ("origin", "How this page was made", show_origin(content)),
     ]
     title = f"{content.model.source}: metasilvae report"
@@ -88,7 +65,7 @@ def join_files(names: Sequence[str]) -> str:
 
 
 def _make_policy(style: str, script: str) -> str:
-    """Nothing is loaded, and nothing runs but this style and this script, whatever names in the data look like."""
+    """Only this style and this script are used, even if names in the data look like HTML."""
 
     def source(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
@@ -106,7 +83,7 @@ def _make_section(name: str, heading: str, *children: Child) -> Markup:
 
 def _make_header(content: PageContent, has_rules: bool) -> Markup:
     perturbations = list(dict.fromkeys(each.perturbation.describe() for each in content.assessments))
-    warning = "The work was interrupted: rows without a verdict are NO-INFO, and not every unstable row is explained."
+    warning = "The search was interrupted: rows without a verdict are NO-INFO, and not every unstable row is explained."
     return element(
         "header",
         element("p", "metasilvae report", class_="kicker"),
@@ -115,7 +92,26 @@ def _make_header(content: PageContent, has_rules: bool) -> Markup:
             "p",
             "perturbation ",
             element("code", ", ".join(perturbations)),
-            [" (", element("a", "in words", href="#perturbation"), ")"] if has_rules else None,
+            [" (", element("a", "details", href="#perturbation"), ")"] if has_rules else None,
         ),
         element("p", warning, class_="warning", role="status") if content.is_interrupted else None,
+    )
+
+
+def show_origin(content: PageContent) -> Markup:
+    """The command line, the inputs and the versions."""
+    model = content.model
+    marks: list[list[Child]] = [["model", show_name(model.source), element("code", model.fingerprint)]]
+    for dataset in (each.query.dataset for each in content.assessments):
+        marks.append(["data", show_name(dataset.source), element("code", dataset.fingerprint)])
+    marks += [[kind, show_name(name), element("code", mark)] for kind, name, mark in list_perturbation_files(content)]
+    versions = [[name, version] for name, version in content.versions.items()]
+    return join(
+        element("pre", element("code", content.command), tabindex=0, role="region", aria_label="Command line"),
+        make_table("inputs-table", "Inputs", [Column("kind"), Column("name"), Column("fingerprint")], marks),
+        make_table("versions-table", "Versions", [Column("program"), Column("version")], versions),
+        make_note(
+            "The same command on the same files writes the same page, byte for byte, unless a time limit or an "
+            "interrupt ends the search. A fingerprint depends on all values and labels, not on the name of the file."
+        ),
     )

@@ -1,7 +1,4 @@
-"""What sections are made of: tables that scroll by themselves, notes, names, numbers and shares.
-
-HTML in which every text is escaped unless it was made here.
-"""
+"""HTML in which every text is escaped, and what sections are made of: tables that scroll, notes, names, numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from metasilvae.formats.text import shortest_decimals
 
 # Elements without content and end.
 _VOID = frozenset({"br", "input", "meta"})
-# Characters that HTML has no place for, and halves of characters from names that are not valid UTF-8.
+# Characters that are not allowed in HTML, and surrogates from names that are not valid UTF-8.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _REPLACEMENT = "\ufffd"
 
@@ -102,7 +99,7 @@ def make_stacking_table(
 ) -> Markup:
     """The same for long rows: in a narrow window each is a card, with a line for each cell and its heading.
 
-    Roles are written down because the styles of cards would take them away.
+    Roles are explicit because the styles of cards would remove them.
     """
 
     def make_cell(place: int, cell: Child) -> Markup:
@@ -129,7 +126,7 @@ def make_stacking_table(
 
 
 def wrap_table(name: str, caption: Child, *parts: Markup, style: str | None = None, role: str | None = None) -> Markup:
-    """A table in a frame: one that is too wide for a phone moves inside it, by finger or by arrow keys."""
+    """A table in a frame, in which it scrolls if it is too wide for the window."""
     title = element("caption", element("span", caption), id=name)
     table = element("table", title, parts, class_=style, role=role)
     return element("div", table, class_="scroll", role="region", aria_labelledby=name, tabindex=0)
@@ -149,18 +146,18 @@ def make_note(*children: Child) -> Markup:
     return element("p", children, class_="note")
 
 
-def show_share(count: int, total: int) -> Markup:
-    """A share in per cent; the exact value stands in the markup."""
+def show_fraction(count: int, total: int) -> Markup:
+    """A fraction in per cent; the markup has the exact value."""
     return element("data", f"{100 * count / total:.2f} %", value=repr(count / total))
 
 
 def show_number(value: float) -> Markup:
-    """Few digits for the eye; the exact value stands in the markup."""
+    """A number with few digits; the markup has the exact value."""
     return element("data", f"{value:.4g}", value=repr(value))
 
 
 def show_decimal(value: float) -> str:
-    """All digits, and no more than needed to tell the number from its neighbours."""
+    """The shortest decimal that reads back as the same number."""
     return next(shortest_decimals(np.array([value])))
 
 
@@ -170,11 +167,11 @@ def cut_name(text: str) -> str:
 
 
 def show_name(text: str) -> Markup:
-    """A name from a file, kept apart from what surrounds it."""
+    """A name from a file, isolated from the text around it."""
     return element("bdi", cut_name(text), class_="name")
 
 
 def list_names(texts: Sequence[str], most: int = 8) -> Markup:
-    """Some names, and how many there are beyond these."""
+    """Some names, and the number of further ones."""
     shown = [join(", " if place else "", show_name(text)) for place, text in enumerate(texts[:most])]
     return join(shown, f" and {len(texts) - most} more" if len(texts) > most else None)

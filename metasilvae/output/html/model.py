@@ -1,7 +1,4 @@
-"""What the drawing of a model needs, in bounded size: the first nodes of the first trees, level by level.
-
-The section about the model: facts, and the frame that the script draws trees into.
-"""
+"""The section about the model: facts, and the data of its drawing, in bounded size."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from metasilvae.output.html.markup import (
     show_decimal,
 )
 
-# Nodes in a page: in all trees, and in one; each tree of a large forest gets at least its first levels.
+# Maximum number of nodes in a page and in one tree; each tree of a large forest gets at least its first levels.
 MOST_NODES = 12000
 MOST_NODES_OF_A_TREE = 2000
 LEAST_NODES_OF_A_TREE = 63
@@ -47,7 +44,7 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     Parameters
     ----------
     crossings : sequence of Counter
-        For each data set the number of unstable rows that cross the test of each node of the model.
+        For each data set, the number of unstable rows whose adversarial example flips the test of each node.
 
     Returns
     -------
@@ -56,7 +53,7 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
         ``legend``. Of a tree its ``depth``, its ``total`` of
         nodes, and those ``nodes`` that are drawn. A split has a feature, a threshold, positions of its children (none
         where they are not drawn), the number of leaves below, the distribution below, and crossings if there are any;
-        a leaf has the labels that it answers (the first of them, and how many more there are) and its values.
+        a leaf has the labels that it predicts (the first of them, and the number of others) and its values.
     """
     most = min(MOST_NODES_OF_A_TREE, max(LEAST_NODES_OF_A_TREE, MOST_NODES // model.n_trees))
     names = name_features(model, feature_names)
@@ -142,17 +139,17 @@ def _largest(values: np.ndarray) -> dict[str, Any]:
 # Labels that are listed.
 MOST_LABELS = 10
 HINT = (
-    "Drag to move, pinch to zoom; the wheel zooms while a node is selected, or with Ctrl. A click or Enter folds and "
-    "unfolds a node, arrow keys go from node to node, + and - zoom, 0 fits."
+    "Drag to move, pinch to zoom; the wheel zooms while a node is selected, or with Ctrl. Click or Enter folds and "
+    "unfolds a node, arrow keys move between nodes, + and - zoom, 0 fits the drawing to its frame."
 )
 NO_SCRIPT = (
-    "The drawing needs JavaScript; everything else on this page does without. `metasilvae export MODEL --to text` "
+    "The drawing needs JavaScript; the rest of this page works without it. `metasilvae export MODEL --to text` "
     "prints the model."
 )
 
 
 def show_model(content: PageContent) -> Markup:
-    """Size and shape, and a drawing to move in and to fold."""
+    """Size and shape of the model, and a drawing that can be moved, zoomed and folded."""
     crossings = [each.attribution.crossed_nodes for each in content.assessments]
     drawing = describe_trees(content.model, content.feature_names, crossings)
     drawing["sets"] = [cut_name(name) for name in content.short_names]

@@ -1,4 +1,4 @@
-"""Sections about data sets as a whole: key figures, verdicts, confusion."""
+"""Sections about data sets as a whole: key metrics, verdicts, confusion matrix."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from metasilvae.output.html.markup import (
     make_note,
     make_table,
     put_side_by_side,
+    show_fraction,
     show_name,
     show_number,
-    show_share,
     wrap_table,
 )
 from metasilvae.output.text.evaluations import ConfusionTable
@@ -28,15 +28,8 @@ from metasilvae.output.text.tables import Record
 from metasilvae.verification.objective import PAPER_FITNESS
 from metasilvae.verification.verdicts import Verdict
 
-MEANINGS = {
-    Verdict.ROBUST: "correct, no perturbation changes the answer",
-    Verdict.FRAGILE: "correct, some perturbation changes the answer",
-    Verdict.VULNERABLE: "wrong, no perturbation changes the answer",
-    Verdict.BROKEN: "wrong, some perturbation changes the answer",
-    Verdict.NO_INFO: "not decided within the limits",
-}
-# Counts of rows that key figures are shares of.
-RATES = {"accuracy": "correct", "stability": "stable", "robustness": "robust"}
+# Counts of rows behind the key metrics.
+RATES = {"accuracy": "correct", "stability": "stable", "robust accuracy": "robust"}
 # Labels of a confusion matrix; of more than these, only the most frequent mistakes are listed.
 MOST_LABELS = 20
 MOST_MISTAKES = 30
@@ -46,13 +39,13 @@ TRUE_LABEL = "true label"
 N_SHADES = 8
 
 
-def show_figures(content: PageContent) -> Markup:
-    """Key figures as large numbers, then all of them, data sets side by side."""
+def show_metrics(content: PageContent) -> Markup:
+    """Key metrics as large numbers, then all of them, data sets side by side."""
     sets = content.assessments
     names = [Column(show_name(name), is_number=True) for name in content.short_names]
     rows: list[list[Child]] = [["rows", *(each.outcome.n_samples for each in sets)]]
     for name, count in RATES.items():
-        shares = [show_share(getattr(each.outcome.counts, count), each.outcome.n_samples) for each in sets]
+        shares = [show_fraction(getattr(each.outcome.counts, count), each.outcome.n_samples) for each in sets]
         rows.append([name, *shares])
     evaluations = [each.evaluation for each in sets]
     rows += [
@@ -62,10 +55,11 @@ def show_figures(content: PageContent) -> Markup:
     ]
     return join(
         element("div", map(_make_card, sets), class_="cards"),
-        make_table("figures-table", "All figures", [Column("figure"), *names], rows),
+        make_table("figures-table", "All metrics", [Column("metric"), *names], rows),
         make_note(
-            "Accuracy: the answer is the label and nothing else. Stability: no perturbed row gets another answer, "
-            "which is proved, not sampled. Robustness: both. phi = 0.9 accuracy + 0.1 stability."
+            "Accuracy: fraction of rows whose prediction is the true label and nothing else. Stability: fraction of "
+            "rows whose prediction no allowed perturbation changes, which is proved, not sampled. Robust accuracy: "
+            "fraction of rows that are both correct and stable. phi = 0.9 accuracy + 0.1 stability."
         ),
     )
 
@@ -73,7 +67,7 @@ def show_figures(content: PageContent) -> Markup:
 def _make_card(assessment: Assessment) -> Markup:
     counts, dataset = assessment.outcome.counts, assessment.query.dataset
     figures = [
-        element("div", element("dt", name), element("dd", show_share(getattr(counts, count), counts.size)))
+        element("div", element("dt", name), element("dd", show_fraction(getattr(counts, count), counts.size)))
         for name, count in RATES.items()
     ]
     return element(
@@ -81,7 +75,7 @@ def _make_card(assessment: Assessment) -> Markup:
         element("h3", show_name(dataset.source)),
         make_note(f"{counts.size} rows, {dataset.n_features} features"),
         element("dl", figures),
-        make_note(f"{counts.no_info} rows are not decided: stability and robustness are at least this.")
+        make_note(f"{counts.no_info} rows are not decided: stability and robust accuracy are lower bounds.")
         if counts.no_info
         else None,
         class_="card",
@@ -107,12 +101,12 @@ def show_verdicts(content: PageContent) -> Markup:
 
 
 def _name_verdict(verdict: Verdict) -> Markup:
-    return join(_swatch(verdict), verdict.word, " ", element("small", MEANINGS[verdict], class_="meaning"))
+    return join(_swatch(verdict), verdict.word, " ", element("small", verdict.meaning, class_="meaning"))
 
 
 def _show_part(count: int, total: int) -> Markup:
-    """A number of rows, and what share of all rows it is."""
-    return join(count, " ", element("span", show_share(count, total), class_="part"))
+    """A number of rows, and its fraction of all rows."""
+    return join(count, " ", element("span", show_fraction(count, total), class_="part"))
 
 
 def _count(counts: object, verdict: Verdict) -> int:
@@ -131,7 +125,7 @@ def _swatch(verdict: Verdict) -> Markup:
 
 
 def _draw_bar(number: int, assessment: Assessment) -> Markup:
-    """Shares of the verdicts as a bar; the letters in it are the first ones of the verdicts."""
+    """Fractions of the verdicts as a bar, with their first letters."""
     counts = assessment.outcome.counts
     by_verdict = [(verdict, _count(counts, verdict)) for verdict in Verdict]
     starts = accumulate((count for _, count in by_verdict), initial=0)
@@ -139,12 +133,12 @@ def _draw_bar(number: int, assessment: Assessment) -> Markup:
     for (verdict, count), start in zip(by_verdict, starts, strict=False):
         if not count:
             continue
-        share = 100 * count / counts.size
+        percent = 100 * count / counts.size
         left = 100 * start / counts.size
-        pieces.append(element("rect", x=f"{left:.4f}%", width=f"{share:.4f}%", height="100%", class_=_style(verdict)))
-        if share >= 4:
+        pieces.append(element("rect", x=f"{left:.4f}%", width=f"{percent:.4f}%", height="100%", class_=_style(verdict)))
+        if percent >= 4:
             pieces.append(
-                element("text", verdict.word[0], x=f"{left + share / 2:.4f}%", y="50%", dy="0.35em",
+                element("text", verdict.word[0], x=f"{left + percent / 2:.4f}%", y="50%", dy="0.35em",
                         text_anchor="middle", class_=f"on-{_style(verdict)}")
             )  # fmt: skip
     described = ", ".join(f"{verdict.word} {count}" for verdict, count in by_verdict if count)
@@ -164,14 +158,14 @@ def _list_reasons(assessment: Assessment) -> Markup | None:
 
 
 def show_confusion(content: PageContent) -> Markup:
-    """True labels against answers."""
+    """True labels against predictions."""
     matrices = [_show_matrix(content.model, *numbered) for numbered in enumerate(content.assessments)]
     is_narrow = content.model.n_labels <= MOST_LABELS_SIDE_BY_SIDE
     is_any_matrix = any(_has_matrix(content.model, each) for each in content.assessments)
     return join(
         put_side_by_side(matrices) if is_narrow else matrices,
         make_note(
-            "Rows are true labels, columns are answers; ✓ marks right answers. Tied answers have columns of their own."
+            "Rows are true labels, columns are predictions; ✓ marks correct ones. Tied predictions have own columns."
         )
         if is_any_matrix
         else None,
@@ -205,14 +199,14 @@ def _show_matrix(model: Model, number: int, assessment: Assessment) -> Markup:
 
 
 def _show_confusion_of(label: str, record: Record, predictions: Sequence[str]) -> Markup:
-    """One row of a matrix; the larger a share of the row, the darker."""
+    """One row of a matrix; the larger a fraction of the row, the darker."""
     counts = [int(record[prediction] or 0) for prediction in predictions]
     total = max(sum(counts), 1)
     cells = [
         element(
             "td",
             count,
-            element("span", " ✓", role="img", aria_label="right") if prediction == label else None,
+            element("span", " ✓", role="img", aria_label="correct") if prediction == label else None,
             class_=f"number shade-{-(-N_SHADES * count // total)}",
         )
         for prediction, count in zip(predictions, counts, strict=True)

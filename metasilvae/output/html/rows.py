@@ -1,4 +1,4 @@
-"""Sections about unstable rows: the most fragile ones and what changes, and which features are behind it."""
+"""Sections about unstable rows: the most fragile ones with adversarial examples, and features driving instability."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MOST_TESTS = 15
 
 
 def show_fragile_rows(content: PageContent) -> Markup:
-    """For each data set the rows that the smallest perturbations change."""
+    """For each data set the rows with the smallest certified radii."""
     is_any_shown = any(each.attribution.most_fragile for each in content.assessments)
     return join(
         [_tabulate_rows(content, number, each) for number, each in enumerate(content.assessments)],
         make_note(
-            "Each change was classified again before it was written down: it is a row that the perturbation allows and "
-            "that gets the other answer. With the features of the last column kept at their values, nothing changes "
-            "the answer."
+            "Each row is shown with an adversarial example: an allowed perturbation with another prediction, which was "
+            "checked by classifying it. With the features of the last column frozen at their values, no allowed "
+            "perturbation changes the prediction."
         )
         if is_any_shown
         else None,
@@ -48,17 +48,17 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
     caption = join(show_name(dataset.source), f": {_describe_extent(assessment)}")
     if not attribution.most_fragile:
         return element("p", caption)
-    # Without a curve, the radii of an attack that some rows do not fit may be in one unit or in the other.
+    # Without a curve, the unit of the radii is not known if some rows do not fit the attack.
     has_unit = assessment.is_over_epsilon or assessment.curve is not None
     has_radius = has_unit and any(row.radius is not None for row in attribution.most_fragile)
-    unit = "radius" if assessment.is_over_epsilon else "radius, in multiples of the attack"
+    unit = "certified radius" if assessment.is_over_epsilon else "certified radius, in multiples of the attack"
     columns = [
         Column("row", is_number=True),
         *([Column("line", is_number=True)] if dataset.line_of_row is not None else []),
         Column("label"),
         *([Column(unit, is_number=True)] if has_radius else []),
         Column("prediction"),
-        Column("what changes"),
+        Column("adversarial example"),
         Column("freeze"),
     ]
     rows = []
@@ -86,7 +86,7 @@ def _describe_extent(assessment: Assessment) -> str:
     if not n_unstable:
         return "no row is unstable"
     n_explained = assessment.attribution.n_explained
-    among = "" if n_explained == n_unstable else f", chosen among the {n_explained} that were explained"
+    among = "" if n_explained == n_unstable else f", chosen among the {n_explained} explained ones"
     return f"{n_shown} of {n_unstable} unstable rows{among}"
 
 
@@ -99,7 +99,7 @@ def _show_predictions(content: PageContent, row: UnstableRow) -> Markup:
 
 
 def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
-    """Each feature that must move, from what to what."""
+    """Each feature that changes, with its old and new value."""
     dataset = assessment.query.dataset
     before, after = dataset.X[row.row], row.witness.point
     items = [
@@ -108,26 +108,26 @@ def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
     ]
     if len(row.moved) > MOST_MOVES:
         items.append(element("li", f"and {len(row.moved) - MOST_MOVES} more"))
-    return element("ul", items, class_="moves") if items else join("nothing: the range that it is cut to suffices")
+    return element("ul", items, class_="moves") if items else join("none: clipping to the range suffices")
 
 
 def _show_frozen(assessment: Assessment, row: UnstableRow) -> Markup:
     features = row.frozen.features
     if features is None:
-        return join("nothing helps" if row.frozen.is_smallest else "not known")
+        return join("impossible" if row.frozen.is_smallest else "unknown")
     names = list_names([assessment.query.dataset.feature_name(feature) for feature in features], MOST_MOVES)
-    return join(names, None if row.frozen.is_smallest else " (perhaps fewer)")
+    return join(names, None if row.frozen.is_smallest else " (possibly fewer)")
 
 
 def show_attribution(content: PageContent) -> Markup:
-    """Which features and tests are behind the unstable rows."""
+    """Features and tests that the adversarial examples of unstable rows have in common."""
     is_any_explained = any(each.attribution.n_explained for each in content.assessments)
     return join(
         [_attribute(content, number, each) for number, each in enumerate(content.assessments)],
         make_note(
-            "Moved: rows whose nearest known counterexample must move the feature. Frozen: rows whose smallest set of "
-            "features to freeze, to make them stable, has this one. A test counts where a counterexample decides it "
-            "the other way."
+            "Changed: unstable rows whose nearest known adversarial example changes the feature. Frozen: unstable rows "
+            "whose smallest set of features to freeze contains it. Tests: unstable rows whose adversarial example "
+            "flips this test."
         )
         if is_any_explained
         else None,
@@ -146,12 +146,12 @@ def _attribute(content: PageContent, number: int, assessment: Assessment) -> Mar
     by_feature = make_table(
         f"features-{number}",
         join(show_name(dataset.source), f": features, {_describe_part(features, MOST_FEATURES)}"),
-        [Column("feature"), Column("moved", is_number=True), Column(of_rows), Column("frozen", is_number=True)],
+        [Column("feature"), Column("changed", is_number=True), Column(of_rows), Column("frozen", is_number=True)],
         [
             [
                 show_name(dataset.feature_name(feature)),
                 found.moved[feature],
-                _draw_share(found.moved[feature], found.n_explained),
+                _draw_fraction(found.moved[feature], found.n_explained),
                 found.frozen[feature],
             ]
             for feature in features[:MOST_FEATURES]
@@ -167,7 +167,7 @@ def _attribute(content: PageContent, number: int, assessment: Assessment) -> Mar
                     "span", show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}", class_="test"
                 ),
                 found.crossed[feature, threshold],
-                _draw_share(found.crossed[feature, threshold], found.n_explained),
+                _draw_fraction(found.crossed[feature, threshold], found.n_explained),
             ]
             for feature, threshold in tests[:MOST_TESTS]
         ],
@@ -179,6 +179,6 @@ def _describe_part(items: Sequence[object], most: int) -> str:
     return f"{most} of {len(items)}" if len(items) > most else f"all {len(items)}"
 
 
-def _draw_share(count: int, total: int) -> Markup:
-    share = element("rect", width=f"{100 * count / total:.4f}%", height="100%", class_="share")
-    return element("svg", share, class_="share-bar", role="img", aria_label=f"{100 * count / total:.0f} %")
+def _draw_fraction(count: int, total: int) -> Markup:
+    bar = element("rect", width=f"{100 * count / total:.4f}%", height="100%", class_="share")
+    return element("svg", bar, class_="share-bar", role="img", aria_label=f"{100 * count / total:.0f} %")

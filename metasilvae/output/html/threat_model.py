@@ -1,4 +1,4 @@
-"""The section about what an attacker may do, where a file says it and not the command line."""
+"""The section about the threat model, if a file defines it and not the command line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from metasilvae.output.text.datasets import describe_column
 from metasilvae.perturbations.attack import Attack
 from metasilvae.perturbations.boxes import BoxFile
 
-# Rules that are shown of an attack, each for all columns that it holds for.
+# Maximum number of rules in the table, each for all of its columns.
 MOST_RULES = 40
 
 
 def list_perturbation_files(content: PageContent) -> list[tuple[str, str, str]]:
-    """Kind, name and fingerprint of what the command line names a file for, each once."""
+    """Kind, name and fingerprint of each file that defines a perturbation."""
     found = []
     for each in content.assessments:
         if isinstance(each.perturbation, Attack):
@@ -42,7 +42,7 @@ def list_perturbation_files(content: PageContent) -> list[tuple[str, str, str]]:
 
 
 def show_perturbation(content: PageContent) -> Markup | None:
-    """What files allow, in words; None where the command line says it all."""
+    """The changes that files allow, in words; None if the command line has no file."""
     parts: list[Markup] = []
     by_mark: dict[str, list[Assessment]] = {}
     for each in content.assessments:
@@ -64,10 +64,9 @@ def _describe_boxes(assessment: Assessment, perturbation: BoxFile) -> Markup:
         "p",
         "Each row of ",
         show_name(dataset.source),
-        " may become any row inside its own box, which a line of ",
+        " may be perturbed to any row inside its own box, given by a line of ",
         show_name(perturbation.path),
-        f" gives: a smallest and a largest value for each column. {n_moving} of {dataset.n_features} columns can "
-        "change in some row.",
+        f": a lower and an upper bound per column. {n_moving} of {dataset.n_features} columns can change in some row.",
     )
 
 
@@ -80,16 +79,16 @@ def _tabulate_rules(number: int, attack: Attack, sharing: Sequence[Assessment]) 
     ]
     caption = join(
         show_name(attack.source),
-        f": what may become of each row, in all columns at once{_describe_rest(len(rules))}",
+        f": allowed changes per column, all of them at once{_describe_rest(len(rules))}",
     )
-    obeying = [
+    satisfying = [
         join("; " if place else "", f"all {each.outcome.n_samples} rows of ", show_name(each.query.dataset.source))
         for place, each in enumerate(sharing)
     ]
     return join(
-        make_table(f"attack-{number}", caption, [Column("columns"), Column("what may become of them")], rows),
+        make_table(f"attack-{number}", caption, [Column("columns"), Column("allowed changes")], rows),
         make_note("No value can change: every model is stable under this attack.") if attack.is_idle else None,
-        make_note("These rules are obeyed by ", obeying, "."),
+        make_note("Rows that satisfy these constraints: ", satisfying, "."),
     )
 
 
@@ -98,11 +97,11 @@ def _describe_rest(n_rules: int) -> str:
 
 
 def _group_columns(attack: Attack) -> list[tuple[str, list[int]]]:
-    """What may become of columns in words, and the columns; one-hot groups last."""
+    """Allowed changes in words, and their columns; one-hot groups last."""
     groups = attack.groups.lists
     alone = np.setdiff1d(np.arange(attack.n_features), [feature for group in groups for feature in group])
     reach = attack.reach.T.tolist()
     found: dict[str, list[int]] = {}
     for feature in alone.tolist():
         found.setdefault(describe_column(attack, feature, *reach[feature]), []).append(feature)
-    return [*found.items(), *(("exactly one of them is 1, any of them may become it", group) for group in groups)]
+    return [*found.items(), *(("exactly one of them is 1; which one may change", group) for group in groups)]

@@ -29,7 +29,7 @@
   const children = (node) => nodes[node].left === undefined ? [] : [nodes[node].left, nodes[node].right];
   const label = (number) => isolate(data.labels[number]);
   const feature = (node) => isolate(data.features[nodes[node].feature]);
-  const answer = (node) => nodes[node].prediction.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
+  const prediction = (node) => nodes[node].prediction.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
   const test = (node) => `${feature(node)} ≤ ${nodes[node].threshold}`;
   const opposite = (node) => `${feature(node)} > ${nodes[node].threshold}`;
   const unlisted = ({ rows, values }) => rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
@@ -56,7 +56,7 @@
   function describe(node) {
     const words = isSplit(node)
       ? [`test ${test(node)}`, leaves(nodes[node].leaves)]
-      : [`answer ${answer(node)}`];
+      : [`prediction ${prediction(node)}`];
     if (nodes[node].rows !== undefined) words.push(plural(nodes[node].rows, "row"));
     if (parents[node] >= 0) words.unshift(nodes[parents[node]].left === node ? "yes" : "no");
     const crossed = crossings(node).reduce((sum, [, count]) => sum + count, 0);
@@ -123,7 +123,7 @@
       make("title", {}, describe(node)),
       make("rect", { class: "halo", x: -4, y: -4, width: WIDTH + 8, height: HEIGHT + 8, rx: 10 }),
       make("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: split ? 7 : 14 }),
-      make("text", { x: 10, y: 18, class: split ? "" : "prediction" }, split ? shortTest(node) : shorten(answer(node), ROOM, "bold 13px")),
+      make("text", { x: 10, y: 18, class: split ? "" : "prediction" }, split ? shortTest(node) : shorten(prediction(node), ROOM, "bold 13px")),
       make("text", { x: 10, y: 32, class: "small" }, shorten(subtitle(node), isSplit(node) ? ROOM / 2 : ROOM, "11px")),
       ...drawShares(node));
     const crossed = crossings(node).reduce((sum, [, count]) => sum + count, 0);
@@ -180,7 +180,7 @@
     for (let below = node, above = parents[node]; above >= 0; below = above, above = parents[above])
       path.unshift(nodes[above].left === below ? test(above) : opposite(above));
     const list = document.createElement("ol");
-    list.append(...path.map(item), item(isSplit(node) ? `test ${test(node)}` : `answer ${answer(node)}`));
+    list.append(...path.map(item), item(isSplit(node) ? `test ${test(node)}` : `prediction ${prediction(node)}`));
     const { values, rows } = nodes[node];
     const parts = [];
     if (values && values.length) {
@@ -251,7 +251,7 @@
     fit(false);
     explain(0);
     const cut = tree.total > nodes.length ? ` Only the first ${nodes.length} nodes are drawn, level by level.` : "";
-    extent.textContent = `${plural(tree.total, "node")}, depth ${tree.depth}.${cut} ▲ counts unstable rows whose counterexample comes by and decides the test the other way.`;
+    extent.textContent = `${plural(tree.total, "node")}, depth ${tree.depth}.${cut} ▲ unstable rows whose adversarial example flips this test.`;
   }
 
   // Which colour is which class; labels come in the order to show them in.
@@ -266,7 +266,7 @@
     const missing = Object.keys(data.labels).length - shown.length;
     if (missing) shown.push(item(`and ${missing} more`));
     if (data.trees.some((tree) => tree.nodes.some((node) => unlisted(node) > 0))) shown.push(entry("other classes", square("rest")));
-    if (data.legend.length > DISTINCT) shown.push(item("with so many classes some colours are alike; each leaf has its label"));
+    if (data.legend.length > DISTINCT) shown.push(item("some colours are similar because there are many classes; each leaf shows its label"));
     legend.replaceChildren(...shown);
   }
 

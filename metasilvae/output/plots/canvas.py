@@ -1,9 +1,8 @@
-"""What all pictures have in common: formats, style, and bytes that depend on nothing but what is drawn.
+"""What all pictures have in common: formats, style, names and colours, and reproducible bytes.
 
-Colours of classes and lines that people with any kind of colour vision can tell apart, as far as there are enough.
-
-Most of the first ten are those of Okabe and Ito, *Color Universal Design* (https://jfly.uni-koeln.de/color/). Where
-there are more classes, colours are not enough: leaves carry their labels, and marks and lines differ in shape.
+Colours can be distinguished with any kind of colour vision, as far as there are enough: most of the first ten are those
+of Okabe and Ito, *Color Universal Design* (https://jfly.uni-koeln.de/color/). For more classes, leaves show their
+labels, and marks and lines differ in shape.
 """
 
 from __future__ import annotations
@@ -165,12 +164,12 @@ def _count_columns(widths: Sequence[float], room: float) -> int:
 
 
 def _make_room(figure: Figure, n_lines: int, points: float) -> None:
-    """What stands outside of the axes makes the figure higher, not the axes smaller."""
+    """Make the figure higher, so that texts outside of the axes do not make the axes smaller."""
     figure.set_figheight(figure.get_size_inches()[1] + n_lines * points / POINTS_PER_INCH)
 
 
-def limit_shares(axes: Axes) -> None:
-    """No share is above 1, so there is no room for it; sums of shares with weights of one's own may be."""
+def limit_to_one(axes: Axes) -> None:
+    """End the axis of a fraction at 1; phi with weights of the user may be larger."""
     low, high = axes.get_ylim()
     if axes.dataLim.y1 <= 1:
         axes.set_ylim(low, min(high, 1 + 0.02 * (1 - low)))
@@ -196,20 +195,20 @@ def render(figure: Figure, plot_format: str) -> bytes:
 
 
 def _compact_svg(content: bytes) -> bytes:
-    """Coordinates to a hundredth of a point, and nothing that only takes room. Texts stay as they are."""
+    """Round coordinates to a hundredth of a point and remove what has no effect; texts are unchanged."""
     compact = _INDENTATION.sub(b"\n", _COORDINATES.sub(lambda found: _DIGITS.sub(rb"\1", found[0]), content))
     compact = _NUMBERED.sub(b"<g>", compact)
     return _MARKS.sub(lambda found: found[1] + found[3] + b">\n" + found[2].replace(found[3], b""), compact)
 
 
 def say(text: str, most: int = 40) -> str:
-    """A name for a picture: without characters that cannot be shown, cut to a readable length."""
+    """A name for a picture, cut to a readable length, without characters that cannot be shown."""
     shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return shown if len(shown) <= most else f"{shown[: most // 2 - 1]}...{shown[-(most - most // 2 - 2) :]}"
 
 
 def say_entry(text: str, most: int = 40) -> str:
-    """The same for a legend, which would pass over a name that starts with an underscore."""
+    """The same for a legend, which would ignore a name that starts with an underscore."""
     return _as_entry(say(text, most))
 
 
@@ -230,13 +229,13 @@ def _shorten(name: str, others: Sequence[str], most: int) -> str:
     """Cut a long name where it begins and ends as those others do that resemble it most."""
     if len(name) <= most or not others:
         return say(name, most)
-    starts = [_count_shared(name, other) for other in others]
+    starts = [_count_common(name, other) for other in others]
     n_start = max(starts)
     nearest = [other[n_start:][::-1] for other, start in zip(others, starts, strict=True) if start == n_start]
-    n_end = min(_count_shared(name[n_start:][::-1], other) for other in nearest)
+    n_end = min(_count_common(name[n_start:][::-1], other) for other in nearest)
     start, middle, end = name[:n_start], name[n_start : len(name) - n_end], name[len(name) - n_end :]
     room = max(most - len(middle), 0)
-    # What the one does not need, the other one may take.
+    # Room that one end does not need goes to the other.
     for_start = min(n_start, max(room // 2, room - n_end))
     for_end = min(n_end, room - for_start)
     if n_start > for_start:
@@ -246,8 +245,8 @@ def _shorten(name: str, others: Sequence[str], most: int) -> str:
     return say(start + middle + end, most)
 
 
-def _count_shared(one: str, other: str) -> int:
-    """How many characters two names have in common at their beginning."""
+def _count_common(one: str, other: str) -> int:
+    """Length of the common prefix."""
     return next(
         (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )
@@ -275,8 +274,8 @@ def colour_names(names: Iterable[str]) -> dict[str, str]:
     return {name: colour_of(position) for position, name in enumerate(dict.fromkeys(names))}
 
 
-def blend(colours: Iterable[str], share_of_white: float = 0.0) -> str:
+def blend(colours: Iterable[str], white: float = 0.0) -> str:
     """The mean of some colours, mixed with white."""
     parts = [[int(colour[place : place + 2], 16) for place in (1, 3, 5)] for colour in colours]
     means = (sum(channel) / len(parts) for channel in zip(*parts, strict=True))
-    return "#" + "".join(f"{round(255 * share_of_white + mean * (1 - share_of_white)):02X}" for mean in means)
+    return "#" + "".join(f"{round(255 * white + mean * (1 - white)):02X}" for mean in means)

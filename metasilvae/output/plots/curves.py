@@ -1,12 +1,11 @@
-"""Stability and robustness over epsilon, or over the factor of an attack.
-
-Trees of an archive: accuracy against stability.
-"""
+"""Curves of stability and robust accuracy over epsilon, and accuracy against stability of Pareto-optimal trees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from metasilvae.output.plots.canvas import (
     INK,
@@ -23,9 +22,8 @@ from metasilvae.output.text.trainings import ArchiveReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-import numpy as np
 
-LINES: dict[str, Literal["-", "--"]] = {"stability": "-", "robustness": "--"}
+LINES: dict[str, Literal["-", "--"]] = {"stability": "-", "robust accuracy": "--"}
 
 
 @style()
@@ -40,12 +38,12 @@ def draw_curves(reports: Sequence[CurveReport], title: str | None = None) -> Fig
         finite = epsilon[np.isfinite(epsilon)]
         for of_rows, (name, line) in zip(counts, LINES.items(), strict=True):
             # Beyond the last finite radius only rows with an infinite one are left.
-            shares = np.append(of_rows, 0)[: len(finite) + 1] / report.curve.n_samples
+            fractions = np.append(of_rows, 0)[: len(finite) + 1] / report.curve.n_samples
             axes.stairs(
-                shares, [0.0, *finite, right], baseline=None, color=colour_of(number), linestyle=line, linewidth=1.5,
+                fractions, [0.0, *finite, right], baseline=None, color=colour_of(number), linestyle=line, linewidth=1.5,
                 label=f"{names[number]}: {name}",
             )  # fmt: skip
-    axes.set(xlabel=reports[0].axis, ylabel="share of rows", xlim=(0, right), ylim=(0, 1.02))
+    axes.set(xlabel=reports[0].axis, ylabel="fraction of rows", xlim=(0, right), ylim=(0, 1.02))
     axes.grid(alpha=0.3)
     put_heading(figure, say(reports[0].dataset.source, 200) if title is None else say(title, 200))
     _draw_legend(figure, names)
@@ -60,7 +58,7 @@ def _right_edge(reports: Sequence[CurveReport]) -> float:
 
 
 def _name_curves(reports: Sequence[CurveReport]) -> list[str]:
-    """Models, and attacks where there are any, told apart from each other; bounds are called bounds."""
+    """Distinct names of models and, if there are any, attacks; lower bounds are marked."""
     parts = [tell_apart(column) for column in zip(*(report.subject.values() for report in reports), strict=True)]
     bounds = ["" if report.curve.is_exact else " (at least)" for report in reports]
     return [": ".join(words) + bound for *words, bound in zip(*parts, bounds, strict=True)]
@@ -117,7 +115,7 @@ def _area(n_leaves: int, most: int) -> float:
 
 
 def _steps(leaves: Sequence[int]) -> list[int]:
-    """Sizes to explain the marks with: the least, the greatest, and one between them."""
+    """Sizes for the legend: the smallest, the largest, and one between them."""
     sizes = sorted(set(leaves))
     middle = min(sizes, key=lambda size: abs(2 * size - sizes[0] - sizes[-1]), default=0)
     return sorted({*sizes[:1], middle, *sizes[-1:]}) if sizes else []

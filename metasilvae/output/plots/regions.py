@@ -1,7 +1,4 @@
-"""Decision regions in the plane of two features, with rows, their boxes, and those that can be fooled.
-
-What a picture of decision regions shows: models in the plane of two features, and rows as they were judged.
-"""
+"""Decision regions in the plane of two features, with verified rows and their boxes."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
@@ -40,11 +38,10 @@ from metasilvae.verification.verifier import verify
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-import numpy as np
 
 # Labels of a region: one, or all tied ones.
-Answer = tuple[str, ...]
-# Beyond this, sums and differences of coordinates are no numbers any more.
+Prediction = tuple[str, ...]
+# Beyond this, sums and differences of coordinates overflow.
 LARGEST_VALUE = 1e300
 
 
@@ -56,10 +53,10 @@ class Panel:
     ----------
     dataset, outcome : Dataset, Outcome
         Of the rows that are drawn.
-    counts : Tally
-        Of all rows that were judged.
+    counts : VerdictCounts
+        Of all rows that were verified.
     n_rows : int
-        How many there are; where not all of them were judged, the title says so.
+        Number of all rows; if not all of them were verified, the title says so.
     perturbation : Perturbation or None
     lower, upper : float64 arrays, shape (n_samples, 2), or None
         The boxes of the rows, where there is a perturbation.
@@ -77,27 +74,27 @@ class Panel:
     upper: NDArray[np.float64] | None = None
 
     @cached_property
-    def regions(self) -> dict[Answer, list[Rectangle]]:
-        """Rectangles by what the model answers in them."""
-        found: dict[Answer, list[Rectangle]] = {}
+    def regions(self) -> dict[Prediction, list[Rectangle]]:
+        """Rectangles by prediction."""
+        found: dict[Prediction, list[Rectangle]] = {}
         for rectangle in self.rectangles:
             found.setdefault(tuple(self.model.labels[label] for label in rectangle.prediction), []).append(rectangle)
         return found
 
     @property
     def title(self) -> str:
-        """What the model is worth on these rows, and what was done to them."""
-        figures = [f"accuracy {100 * float(self.counts.accuracy):.4g} %"]
+        """Metrics of the model on these rows, and their perturbation."""
+        metrics = [f"accuracy {100 * float(self.counts.accuracy):.4g} %"]
         notes = []
         if self.perturbation is not None:
             bound = "at least " if self.counts.no_info else ""
-            figures.append(f"stability {bound}{100 * float(self.counts.stability):.4g} %")
+            metrics.append(f"stability {bound}{100 * float(self.counts.stability):.4g} %")
             notes.append(_describe(self.perturbation))
         if self.counts.size < self.n_rows:
             notes.append(f"for {self.counts.size} of {self.n_rows} rows")
         elif self.dataset.n_samples < self.n_rows:
             notes.append(f"{self.dataset.n_samples} of {self.n_rows} rows are drawn")
-        return "\n".join([", ".join(figures), *([", ".join(notes)] if notes else [])])
+        return "\n".join([", ".join(metrics), *([", ".join(notes)] if notes else [])])
 
 
 def _describe(perturbation: Perturbation) -> str:
@@ -183,13 +180,12 @@ def survey(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Panel:
-    """Find the regions of a model and judge each row with all its features.
+    """Find the regions of a model and verify each row with all its features.
 
     Parameters
     ----------
     drawn : int array or None
-        The rows to draw, None for all. A tree is judged on all rows all the same; a forest, which may
-        take long, on these.
+        The rows to draw, None for all. All rows of a tree are verified, of a forest only these.
     """
     query = make_query(model, dataset, perturbation or Ball(0.0), voting=voting)
     rows = np.arange(dataset.n_samples) if drawn is None else drawn
@@ -208,14 +204,14 @@ def survey(
 # Inches; the sides of the axes are about these.
 PANEL_WIDTH, PANEL_HEIGHT, LEGEND_HEIGHT = 4.0, 4.1, 0.55
 AXES_SIDES = (3.4, 3.1)
-# With more answers than these, regions carry their names, and the legend explains what has no room for one.
+# With more predictions, regions show their names, and the legend has those without room for one.
 MOST_ENTRIES = 16
 NAME_SIZE, NAME_LINE = 6.5, 0.11
-# Of the rectangles of an answer, so many are tried for its name.
+# Rectangles of a prediction that are tried for its name.
 MOST_PLACES = 20
 # Labels have at most 31 bytes; only ties may have longer names.
 LONGEST_PREDICTION = 66
-# Lines of boxes that would cover more of the picture than this are thin and let through what is below them.
+# Lines of boxes that would cover more of the picture than this are thin and transparent.
 MOST_INK = 0.75
 THINNEST, FAINTEST = 0.25, 0.2
 WORDS = {Stability.STABLE: "stable", Stability.UNSTABLE: "unstable", Stability.UNKNOWN: "not decided"}
@@ -228,8 +224,8 @@ MARKS: dict[bool, dict[str, Any]] = {
     True: {"marker": "o", "s": 20, "edgecolors": "white", "linewidths": 0.5},
     False: {"marker": "X", "s": 48, "edgecolors": "black", "linewidths": 0.8},
 }
-RIGHT_WORDS = {True: "right", False: "wrong"}
-# In a crowd of boxes nobody sees whose they are: there, rows themselves show what may become of them.
+RIGHT_WORDS = {True: "correct", False: "wrong"}
+# Where boxes are crowded, the edges of rows show their stability.
 CROWD_EDGES: dict[Stability, tuple[str, float]] = {
     Stability.STABLE: ("white", 0.4),
     Stability.UNSTABLE: ("black", 1.1),
@@ -252,12 +248,12 @@ class _Look:
         plain = BOX_STYLES[stability]
         if not self.is_crowded:
             return plain
-        share = MOST_INK / self.ink
-        width = plain["linewidth"] * max(share, THINNEST)
-        return {**plain, "linewidth": width, "alpha": min(max(2 * share, FAINTEST), 0.5)}
+        visible = MOST_INK / self.ink
+        width = plain["linewidth"] * max(visible, THINNEST)
+        return {**plain, "linewidth": width, "alpha": min(max(2 * visible, FAINTEST), 0.5)}
 
-    def fill(self, prediction: Answer) -> dict[str, Any]:
-        """A light colour; tied answers are hatched."""
+    def fill(self, prediction: Prediction) -> dict[str, Any]:
+        """A light colour; tied predictions are hatched."""
         hatch = {} if len(prediction) == 1 else {"hatch": "//", "edgecolor": "white"}
         return {"facecolor": blend([self.colours[label] for label in prediction], 0.6), "linewidth": 0, **hatch}
 
@@ -304,16 +300,16 @@ def _clip_boxes(panel: Panel) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _measure_ink(panel: Panel) -> float:
-    """The share of a panel that the lines of its boxes would cover, if none lay over another one."""
+    """The fraction of a panel that the lines of its boxes would cover if they did not overlap."""
     bounds = _clip_boxes(panel)
     if bounds is None:
         return 0.0
     widths = np.array([BOX_STYLES[stability]["linewidth"] for stability in sorted(Stability)])
     boxes = np.unique(np.column_stack([*bounds, widths[panel.outcome.stability]]), axis=0)
-    shares = (boxes[:, 2:4] - boxes[:, :2]) / np.subtract(panel.plane.upper, panel.plane.lower)
-    # A side covers its length times the width of its line; both as shares of the panel.
+    fractions = (boxes[:, 2:4] - boxes[:, :2]) / np.subtract(panel.plane.upper, panel.plane.lower)
+    # A side covers its length times the width of its line; both as fractions of the panel.
     width, height = AXES_SIDES
-    covered = 2 * (shares[:, 0] / height + shares[:, 1] / width) * boxes[:, 4] / POINTS_PER_INCH
+    covered = 2 * (fractions[:, 0] / height + fractions[:, 1] / width) * boxes[:, 4] / POINTS_PER_INCH
     return float(covered.sum())
 
 
@@ -373,8 +369,8 @@ def _outline(lowers: Iterable[Sequence[float]], uppers: Iterable[Sequence[float]
 # Names of regions
 
 
-def _name_regions(axes: Axes, panel: Panel) -> set[Answer]:
-    """Write into each region what is answered there, if it has room; returns the answers that are written."""
+def _name_regions(axes: Axes, panel: Panel) -> set[Prediction]:
+    """Write its prediction into each region that has room; returns the predictions that are written."""
     named = set()
     for prediction, rectangles in panel.regions.items():
         found = _find_room(say(" or ".join(prediction), LONGEST_PREDICTION), rectangles, panel.plane)
@@ -407,8 +403,8 @@ def _find_room(name: str, rectangles: Sequence[Rectangle], plane: Plane) -> tupl
 # Legend
 
 
-def _list_predictions(panels: Sequence[Panel], look: _Look) -> list[Answer]:
-    """Answers of the models, then labels of rows that no model answers; in the order of the labels, ties last."""
+def _list_predictions(panels: Sequence[Panel], look: _Look) -> list[Prediction]:
+    """Predictions of the models, then labels that no model predicts; in the order of the labels, ties last."""
     predictions = {prediction for panel in panels for prediction in panel.regions}
     present = {(panel.dataset.labels[label],) for panel in panels for label in np.unique(panel.dataset.y)}
     order = {label: position for position, label in enumerate(look.colours)}
@@ -417,7 +413,7 @@ def _list_predictions(panels: Sequence[Panel], look: _Look) -> list[Answer]:
     )
 
 
-def _prediction_entries(predictions: Sequence[Answer], look: _Look) -> list[Any]:
+def _prediction_entries(predictions: Sequence[Prediction], look: _Look) -> list[Any]:
     from matplotlib.patches import Patch
 
     entries = []

@@ -1,6 +1,6 @@
-"""What a model answers in the plane of two features, the others being fixed: rectangles, exactly.
+"""Exact predictions of a model in the plane of two features, the others being fixed, as rectangles.
 
-A rectangle holds the samples above its lower and up to its upper bounds, as `x <= threshold` divides them.
+A rectangle excludes its lower and includes its upper bounds, as `x <= threshold` divides samples.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def slice_model(model: Model, plane: Plane, voting: str | None = None) -> list[R
 
 
 def _slice_tree(tree: Model, plane: Plane) -> Iterator[Rectangle]:
-    """One rectangle for each leaf that the plane meets."""
+    """One rectangle for each leaf that the plane intersects."""
     nodes, predictions = tree.nodes, tree.leaf_predictions
     waiting = [(int(tree.roots[0]), plane.lower, plane.upper)]
     while waiting:
@@ -77,7 +77,7 @@ def _with(bounds: tuple[float, float], axis: int, value: float) -> tuple[float, 
 
 
 def _slice_forest(forest: Model, plane: Plane, voting: str | None) -> list[Rectangle]:
-    """The cells between all thresholds; neighbours with the same answer are joined."""
+    """The cells between all thresholds; neighbours with the same prediction are joined."""
     edges = [_edges(forest, plane, axis) for axis in (0, 1)]
     columns, rows = (len(each) - 1 for each in edges)
     if columns * rows > MOST_CELLS:

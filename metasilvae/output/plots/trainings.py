@@ -1,13 +1,13 @@
-"""What weights and seeds make of the figures, from tables of trainings.
-
-How training runs got better, from their logs.
-"""
+"""Metrics over the weights of the objective, over seeds, and over the course of training."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from metasilvae.errors import DataError
 from metasilvae.formats.training_records import TEST_PREFIX, LoggedRun, StudyTable
@@ -16,7 +16,7 @@ from metasilvae.output.plots.canvas import (
     INK,
     blend,
     colour_of,
-    limit_shares,
+    limit_to_one,
     new_figure,
     put_heading,
     put_legend_below,
@@ -28,9 +28,6 @@ from metasilvae.output.plots.canvas import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-import math
-
-import numpy as np
 
 WEIGHTED = {"accuracy": ("o", "-"), "stability": ("s", "--")}
 WEIGHTS = ("w_acc", "w_st", "w_rob")
@@ -41,7 +38,7 @@ MOST_SETS = 40
 
 
 def choose_rows(tables: Sequence[StudyTable], wanted: str | None) -> str:
-    """Whose figures to show: those of test rows if all tables have them."""
+    """The rows to show metrics of: test rows if all tables have them."""
     return wanted or ("test" if all(table.has_test for table in tables) else "training")
 
 
@@ -59,7 +56,7 @@ def _refuse_crowds(tables: Sequence[StudyTable], n_sets: int) -> None:
 
 
 @style()
-def draw_weights(tables: Sequence[StudyTable], rows: str, title: str | None = None) -> Figure:
+def draw_objective_weights(tables: Sequence[StudyTable], rows: str, title: str | None = None) -> Figure:
     """Accuracy and stability over the weight of accuracy, a panel for each set: medians, and quartiles of the seeds."""
     points: dict[str, dict[str, dict[float, list[float]]]] = {}
     for table in tables:
@@ -80,10 +77,10 @@ def draw_weights(tables: Sequence[StudyTable], rows: str, title: str | None = No
     for axes in panels[len(points) :]:
         axes.set_axis_off()
     for axes in panels[::n_columns]:
-        axes.set_ylabel(f"share of {rows} rows")
+        axes.set_ylabel(f"fraction of {rows} rows")
     if title is not None:
         put_heading(figure, say(title, 200))
-    limit_shares(panels[0])
+    limit_to_one(panels[0])
     put_legend_below(figure, panels[0].get_legend_handles_labels()[0])
     return figure
 
@@ -102,7 +99,7 @@ def _draw_medians(axes: Axes, by_weight: dict[float, list[float]], name: str, co
 
 @style()
 def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = None) -> Figure:
-    """A box for each set and its weights: median, quartiles, and all seeds as dots, for each of four figures."""
+    """A box for each set and its weights (median, quartiles, all seeds as dots) for each of four metrics."""
     groups = _group(tables, rows)
     figure = new_figure(max(7.0, 3 + 1.2 * min(len(groups), 8) + 0.7 * max(len(groups) - 8, 0)), 6.5)
     all_axes = dict(zip(SPREAD, figure.subplots(2, 2, sharex=True).ravel(), strict=True))
@@ -111,7 +108,7 @@ def draw_variance(tables: Sequence[StudyTable], rows: str, title: str | None = N
         axes.set_ylabel(name if name == "leaves" else f"{name}, {rows} rows")
         axes.grid(axis="y", alpha=0.3)
     for name in ("accuracy", "stability", "phi"):
-        limit_shares(all_axes[name])
+        limit_to_one(all_axes[name])
     all_axes["leaves"].set_ylim(bottom=0)
     all_axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
     for name in ("phi", "leaves"):
@@ -128,13 +125,13 @@ def _draw_boxes(axes: Axes, values: list[list[float]]) -> None:
     )  # fmt: skip
     for number, (box, numbers) in enumerate(zip(drawn["boxes"], values, strict=True)):
         box.set_facecolor(blend([colour_of(number)], 0.6))
-        # Dots lie beside each other, in the same way in every picture of the same seeds.
+        # Dots are spread in the same way in every picture.
         places = [number + 1 + 0.36 * ((place * 0.618034 + 0.5) % 1 - 0.5) for place in range(len(numbers))]
         axes.scatter(places, numbers, s=9, color=colour_of(number), edgecolors=INK, linewidths=0.3, zorder=3)
 
 
 def _name_boxes(axes: Axes, names: list[str]) -> None:
-    """Names under the boxes; they lean if there is not enough room for them."""
+    """Names under the boxes, rotated if they do not fit."""
     axes.set_xticks(range(1, len(names) + 1), tell_apart(names, 32))
     if sum(map(len, names)) > 30:
         for label in axes.get_xticklabels():
@@ -142,7 +139,7 @@ def _name_boxes(axes: Axes, names: list[str]) -> None:
 
 
 def _count_seeds(tables: Sequence[StudyTable], groups: dict[str, dict[str, list[float]]]) -> str:
-    """How many dots a box has; trainings that differ in something else than the seed are not called seeds."""
+    """The number of dots per box; runs that differ in more than the seed are not called seeds."""
     counts = sorted({len(figures["leaves"]) for figures in groups.values()})
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     found = [
@@ -151,12 +148,12 @@ def _count_seeds(tables: Sequence[StudyTable], groups: dict[str, dict[str, list[
         for name, record in zip(names, table.records, strict=True)
         if "seed" in record
     ]
-    noun = "seed" if len(found) == len(set(found)) else "training"
+    noun = "seed" if len(found) == len(set(found)) else "run"
     return f"{number} {noun}{'' if counts == [1] else 's'}"
 
 
 def _group(tables: Sequence[StudyTable], rows: str) -> dict[str, dict[str, list[float]]]:
-    """Figures by set; where a set has several weights or is in several tables, by these too."""
+    """Metrics by data set, and by weights or tables if a set has several."""
     groups: dict[str, dict[str, list[float]]] = {}
     for table, names in zip(tables, _name_groups(tables), strict=True):
         columns = {name: _column(table, name, rows) for name in SPREAD}
@@ -169,7 +166,7 @@ def _group(tables: Sequence[StudyTable], rows: str) -> dict[str, dict[str, list[
 
 
 def _name_groups(tables: Sequence[StudyTable]) -> list[list[str]]:
-    """The box that each training of each table belongs to."""
+    """Name of the box of each run of each table."""
     owners: dict[str, set[int]] = {}
     weights: dict[str, set[tuple[str, ...]]] = {}
     for number, table in enumerate(tables):
@@ -190,7 +187,7 @@ def _weights_of(record: dict[str, object]) -> tuple[str, ...]:
 
 
 def _say_weights(record: dict[str, object], of_set: set[tuple[str, ...]]) -> str:
-    """The weights of a training, where its set has several: that of accuracy if it tells them apart, or all."""
+    """The weights of a run if its set has several: that of accuracy if it is enough to distinguish them, or all."""
     if len(of_set) == 1:
         return ""
     is_enough = len({of_accuracy for of_accuracy, *_ in of_set}) == len(of_set)
@@ -200,8 +197,8 @@ def _say_weights(record: dict[str, object], of_set: set[tuple[str, ...]]) -> str
 
 X_AXES = ("seconds", "steps")
 SHOWN = {"fitness": "phi", "accuracy": "accuracy", "stability": "stability", "leaves": "leaves"}
-# A phase that would be taken for the number that a training starts from.
-PHASE_NAMES = {"seed": "first trees"}
+# The name of this phase in logs could be mistaken for a random seed.
+PHASE_NAMES = {"seed": "initial trees"}
 PHASE_MARKS = "osD^vP*X"
 # With more lines than this, those of a log have one colour.
 MOST_COLOURS = 8
@@ -228,12 +225,12 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
         if len(runs) == 1:
             _draw_bands(each, runs[0], x_axis)
         if name != "leaves":
-            limit_shares(each)
+            limit_to_one(each)
     for name in ("stability", "leaves"):
         axes[name].set_xlabel("seconds" if x_axis == "seconds" else "step")
     axes["leaves"].set_ylim(bottom=0)
     axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
-    heading = f"{len(runs)} trainings"
+    heading = f"{len(runs)} runs"
     if len(runs) == 1:
         heading = f"{say(runs[0].source, 200)}, seed {runs[0].seed}: {', '.join(map(_name_phase, phases))}"
     put_heading(figure, heading if title is None else say(title, 200))
@@ -266,7 +263,7 @@ def _mark(phases: Sequence[str], phase: str) -> str:
 
 
 def _stretches(run: LoggedRun) -> list[tuple[str, int, int]]:
-    """Phases with their first and last steps, as they followed each other."""
+    """Phases in order, with their first and last steps."""
     found = []
     for phase, steps in groupby(range(run.n_steps), key=lambda step: run.phases[step]):
         positions = list(steps)

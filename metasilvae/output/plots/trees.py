@@ -1,11 +1,8 @@
-"""A drawing of a tree: a box for each node, a bar of class colours for the rows that it was trained on.
+"""Drawings of trees: a box for each node, with a bar in the colours of the classes of its training rows.
 
-Where the boxes of a tree go: a tidy drawing (Reingold and Tilford 1981), without recursion.
-
-Each node stands in the middle between its children, subtrees of the same shape look the same, and boxes of the same
-level never touch. The way in which a level extends is called breadth here: a drawing may grow down or to the right.
-
-What a drawing of a tree tells about its nodes.
+Boxes are placed by the algorithm of Reingold and Tilford (1981), without recursion: each node is centred over its
+children, subtrees of the same shape look the same, and boxes of a level never touch. A drawing grows down or to the
+right; the direction in which a level extends is called breadth.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
@@ -36,7 +34,6 @@ from metasilvae.prediction import check_width, find_leaves, match_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-import numpy as np
 
 Children = tuple[int, int] | None
 
@@ -80,7 +77,7 @@ def _join(outer: list[float], shift: float, other: list[float], other_shift: flo
     return [edge + shift for edge in outer] + [edge + other_shift for edge in other[len(outer) :]]
 
 
-# A larger drawing would be of no use to anybody.
+# Larger drawings would not be readable.
 MOST_LEAVES = 500
 
 
@@ -146,7 +143,7 @@ def gather_facts(
     max_depth: int | None = None,
     place: tuple[int, int] | None = None,
 ) -> TreeFacts:
-    """Count what there is to tell about a single tree; refuses one that is too large to be looked at."""
+    """Collect the facts about a single tree; refuses one that is too large to be readable."""
     nodes = tree.nodes
     shown = np.flatnonzero(tree.depths <= (tree.max_depth if max_depth is None else max_depth))
     is_end = (nodes["feature"][shown] < 0) | (tree.depths[shown] == max_depth)
@@ -226,9 +223,9 @@ class _RowOrder:
 
 DOWN, RIGHT = "down", "right"
 DIRECTIONS = (DOWN, RIGHT)
-# Up to so many leaves fit beside each other on a page; more are stacked.
+# Leaves that fit side by side on a page; more are stacked.
 MOST_LEAVES_DOWN = 8
-# With more classes than these, a leaf tells the counts of its answer only, and there is no legend.
+# With more classes, a leaf shows only the count of its prediction, and there is no legend.
 MOST_COUNTS, MOST_ENTRIES = 4, 12
 # Labels have at most 31 bytes; only ties may have longer names.
 LONGEST_PREDICTION = 66
@@ -445,12 +442,12 @@ def _draw_box(axes: Axes, facts: TreeFacts, box: _Box, colours: dict[str, str]) 
 
 
 def _draw_bar(axes: Axes, box: _Box, values: np.ndarray, colours: list[str]) -> None:
-    """Shares of the classes among the rows of a node; slivers side by side are one, in the colour of the largest."""
+    """Fractions of the classes among the rows of a node; adjacent slivers are merged, in the colour of the largest."""
     from matplotlib.patches import Rectangle
 
     left, top = box.x - box.width / 2 + PADDING, box.y + box.height / 2 - PADDING - BAR
     room, total = box.width - 2 * PADDING, max(float(values.sum()), 1.0)
-    pieces: list[tuple[float, float, str]] = []  # width, that of its largest share, colour
+    pieces: list[tuple[float, float, str]] = []  # width, that of its largest fraction, colour
     for value, colour in zip(values.tolist(), colours, strict=True):
         share = room * value / total
         if pieces and share < SLIVER and pieces[-1][0] < SLIVER:

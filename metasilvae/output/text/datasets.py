@@ -1,34 +1,31 @@
-"""What `data check` found, as one screen of text or as JSON.
-
-What an attack allows, in words.
-"""
+"""Checks of data files as text or JSON, and the changes that an attack file allows, in words."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.summary import DataSummary
-from metasilvae.output.text.tables import Record, as_text
+from metasilvae.output.text.tables import Record, as_text, dump_json
 from metasilvae.perturbations.attack import Attack
 
 _CLASSES_SHOWN = 12
 _FEATURES_SHOWN = 6
+_SHOWN_VALUES = 8
 _LINE_WIDTH = 100
 
 
 @dataclass(frozen=True)
 class DataCheck:
-    """Result of checking a file; a broken one has problems and neither data set nor summary."""
+    """Result of checking a file; an invalid one has problems and neither data set nor summary."""
 
     source: str
     dataset: Dataset | None
     summary: DataSummary | None
     problems: list[str]
-    oddities: list[str]
+    warnings: list[str]
 
 
 def _show_classes(class_counts: dict[str, int]) -> str:
@@ -42,7 +39,7 @@ def _facts(dataset: Dataset, summary: DataSummary) -> list[str]:
     names = "with names" if dataset.feature_names else "without names"
     repeats = summary.duplicates.n_repeats
     return [
-        f"rows      {summary.n_samples}, {repeats} of them repeat{'s' * (repeats == 1)} the values of an earlier one",
+        f"rows      {summary.n_samples}, {repeats} of them duplicates",
         f"features  {summary.n_features} {names}, {len(summary.constant_features)} constant",
         f"values    {summary.minimum.min():g} to {summary.maximum.max():g}{', all whole numbers' * summary.is_whole}",
         f"classes   {_show_classes(summary.class_counts)}",
@@ -67,13 +64,13 @@ def _list(title: str, sentences: list[str]) -> str:
 
 
 def check_as_text(check: DataCheck) -> str:
-    """Facts first; what is wrong comes last, where the eye is when the text has scrolled by."""
+    """Facts first; problems last, where they are seen when the text has scrolled by."""
     parts = []
     if check.dataset is not None and check.summary is not None:
         parts.append("\n".join([check.source, *_facts(check.dataset, check.summary)]) + "\n")
         parts.append(_ranges(check.dataset, check.summary))
-    if check.oddities:
-        parts.append(_list("worth a look", check.oddities))
+    if check.warnings:
+        parts.append(_list("warnings", check.warnings))
     if check.problems:
         parts.append(_list("problems (the file cannot be used)", check.problems))
     else:
@@ -96,15 +93,11 @@ def check_as_json(check: DataCheck) -> str:
             "repeated_rows": summary.duplicates.n_repeats,
             "conflicting_rows": summary.duplicates.conflicts,
         }
-    content |= {"oddities": check.oddities, "problems": check.problems}
-    return json.dumps(content, indent=1) + "\n"
+    content |= {"warnings": check.warnings, "problems": check.problems}
+    return dump_json(content)
 
 
 CHECK_FORMATS: dict[str, Callable[[DataCheck], str]] = {"text": check_as_text, "json": check_as_json}
-
-
-# Values that are listed one by one.
-_SHOWN_VALUES = 8
 
 
 def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
@@ -117,18 +110,18 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
         if feature not in members:
             yield f"{name:{width}}  {describe_column(attack, feature, *reach[feature])}\n"
     for group in attack.groups.lists:
-        yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1, any of them may become it\n"
-    yield f"\nall {dataset.n_samples} rows of {dataset.source} obey these rules\n"
+        yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1; which one may change\n"
+    yield f"\nall {dataset.n_samples} rows of {dataset.source} satisfy these constraints\n"
     if attack.is_idle:
         yield "no value can change: every model is stable under this attack\n"
 
 
 def describe_column(attack: Attack, feature: int, down: float, up: float) -> str:
-    """What may become of a column that is in no group, and whose values may fall and rise by so much."""
+    """Allowed changes of a column that is in no group, whose values may fall by `down` and rise by `up`."""
     if feature in attack.domains.listed:
         return _describe_values(attack.domains.listed[feature], down, up)
     if down == up == 0:
-        return "stays as it is"
+        return "fixed"
     unit = "whole numbers, " if feature in attack.domains.whole else ""
     if down == up:
         moves = "any value" if math.isinf(up) else f"up or down by at most {up:g}"
@@ -148,5 +141,5 @@ def _describe_values(values: tuple[float, ...], down: float, up: float) -> str:
         shown = [*shown[: _SHOWN_VALUES - 1], "...", shown[-1]]
     way = {(False, True): ", up only", (True, False): ", down only"}.get((down > 0, up > 0), "")
     if down == up == 0:
-        return f"stays as it is, one of {', '.join(shown)}"
+        return f"fixed, one of {', '.join(shown)}"
     return f"any of the {len(values)} values {', '.join(shown)}{way}"

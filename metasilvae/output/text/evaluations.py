@@ -1,29 +1,31 @@
-"""Tables of evaluated models.
-
-Curves of stability and robustness as tables, CSV and JSON.
-
-Answers of a model, row by row.
-"""
+"""Tables of evaluated models with confusion matrices, curves over epsilon, and predictions row by row."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
-from metasilvae.output.text.radii import as_json_number, count_interrupted, describe_open
-from metasilvae.output.text.tables import TABLE_FORMATS, Record, as_csv
+from metasilvae.output.text.radii import count_interrupted, describe_open
+from metasilvae.output.text.tables import (
+    TABLE_FORMATS,
+    Record,
+    as_csv,
+    dump_json,
+    finite_or_none,
+    in_pieces,
+    in_words,
+    stream_csv,
+    stream_jsonl,
+)
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.verification.metrics import Evaluation
 
-# Labels or answers that a table shows; of more, mistakes are listed.
+# Labels or predictions that a confusion matrix shows; of more, mistakes are listed.
 MOST_LABELS = 100
 MOST_MISTAKES = 100
 LONGEST_PREDICTION = 60
@@ -31,7 +33,7 @@ LONGEST_PREDICTION = 60
 
 @dataclass(frozen=True)
 class ConfusionTable:
-    """How often each true label got each answer: a table, or a list of mistakes where a table would be too large."""
+    """Confusion matrix: a table, or a list of mistakes where a table would be too large."""
 
     model: Model
     dataset: Dataset
@@ -48,11 +50,11 @@ class ConfusionTable:
     @property
     def title(self) -> str:
         if not self.is_large:
-            return f"{self.model.source}: true labels against answers"
+            return f"{self.model.source}: confusion matrix"
         n_kinds, n_shown = len(self._mistakes()), len(self.records())
         which = f"the {n_shown} most frequent of {n_kinds}" if n_shown < n_kinds else f"all {n_kinds}"
         return (
-            f"{self.model.source}: {which} kinds of mistakes (a table has at most {MOST_LABELS} labels and answers; "
+            f"{self.model.source}: {which} kinds of mistakes (a confusion matrix has at most {MOST_LABELS} labels; "
             "--format json counts all pairs)"
         )
 
@@ -69,13 +71,13 @@ class ConfusionTable:
         ]
 
     def _mistakes(self) -> list[tuple[tuple[str, str], int]]:
-        """Pairs of different label and answer with their rows, the most frequent first."""
+        """Pairs of different label and prediction with their rows, the most frequent first."""
         found = [(pair, rows) for pair, rows in self.counts.items() if pair[0] != pair[1]]
         return sorted(found, key=lambda item: -item[1])
 
 
 def _cut(prediction: str) -> str:
-    """An answer of thousands of labels does not fit a line."""
+    """A prediction of thousands of labels does not fit a line."""
     return prediction if len(prediction) <= LONGEST_PREDICTION else f"{prediction[:LONGEST_PREDICTION]}..."
 
 
@@ -92,7 +94,7 @@ class EvaluationReport:
         return self.n_missing > 0 or any(evaluation.is_interrupted for evaluation in self.evaluations)
 
     def records(self) -> list[Record]:
-        """One for each evaluation; those of a partial report tell whether they are complete."""
+        """One for each evaluation; in a partial report with whether it is complete."""
         return [
             {**_record(each), **({"complete": not each.is_interrupted} if self.is_partial else {})}
             for each in self.evaluations
@@ -106,7 +108,7 @@ def _record(evaluation: Evaluation) -> Record:
         record["perturbation"] = evaluation.perturbation.describe()
     record["accuracy"] = evaluation.accuracy
     if counts is not None:
-        record |= {"stability": evaluation.stability, "robustness": evaluation.robustness}
+        record |= {"stability": evaluation.stability, "robust_accuracy": evaluation.robustness}
         record |= {name: getattr(counts, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
     record |= {"trees": model.n_trees, "leaves": model.n_leaves, "depth": model.max_depth}
     record["acc/leaves"] = evaluation.accuracy_efficiency
@@ -117,11 +119,11 @@ def _record(evaluation: Evaluation) -> Record:
 
 def _write_tables(report: EvaluationReport, table_format: str) -> str:
     render = TABLE_FORMATS[table_format]
-    parts = [render(report.records())]
+    parts = [render(report.records() if table_format == "csv" else in_words(report.records()))]
     if report.is_partial and table_format != "csv":
         parts.append(
-            "partial, because it was interrupted: undecided rows (no_info) count as not stable"
-            + (f"; {report.n_missing} evaluations were not begun" if report.n_missing else "")
+            "partial, because it was interrupted: undecided rows (no_info) count as unstable"
+            + (f"; {report.n_missing} evaluations were not started" if report.n_missing else "")
             + "\n"
         )
     for table in report.confusions:
@@ -147,7 +149,7 @@ def _write_json(report: EvaluationReport) -> str:
             }
             for table in report.confusions
         ]
-    return json.dumps(document, indent=2) + "\n"
+    return dump_json(document)
 
 
 EVALUATION_FORMATS: dict[str, Callable[[EvaluationReport], str]] = {
@@ -178,7 +180,7 @@ class CurveReport:
 
 
 def _quantiles(report: CurveReport) -> list[Record]:
-    """Radii that parts of the rows do not exceed, and what is left of stability and robustness there."""
+    """Quantiles of the certified radii, with stability and robust accuracy there."""
     curve, radii = report.curve, report.curve.radii.lower
     records: list[Record] = []
     for name, percent in QUANTILES.items():
@@ -189,21 +191,21 @@ def _quantiles(report: CurveReport) -> list[Record]:
                 "quantile": name,
                 report.axis: epsilon,
                 "stability": curve.stability(epsilon),
-                "robustness": curve.robustness(epsilon),
+                "robust_accuracy": curve.robustness(epsilon),
             }
         )
     return records
 
 
 def _steps(report: CurveReport) -> list[Record]:
-    """The whole curve: each value holds for all epsilon after that of the line above, up to and with its own."""
+    """The whole curve: each value holds from the epsilon of the line above (exclusive) to its own (inclusive)."""
     n_samples = report.curve.n_samples
     return [
         {
             **report.subject,
             report.axis: epsilon,
             "stability": stable / n_samples,
-            "robustness": robust / n_samples,
+            "robust_accuracy": robust / n_samples,
             **({} if report.curve.is_exact else {"complete": False}),
         }
         for epsilon, stable, robust in zip(*(column.tolist() for column in report.curve.steps), strict=True)
@@ -221,16 +223,16 @@ def _document(report: CurveReport) -> dict[str, object]:
         "quantiles": {str(record["quantile"]): _finite(record[report.axis]) for record in _quantiles(report)},
         report.axis: [_finite(step[report.axis]) for step in steps],
         "stability": [step["stability"] for step in steps],
-        "robustness": [step["robustness"] for step in steps],
+        "robust_accuracy": [step["robust_accuracy"] for step in steps],
     }
 
 
 def _finite(value: object) -> float | None:
-    return as_json_number(value) if isinstance(value, float) else None
+    return finite_or_none(value) if isinstance(value, float) else None
 
 
 def _write_table(reports: Sequence[CurveReport], table_format: str) -> str:
-    table = TABLE_FORMATS[table_format]([record for report in reports for record in _quantiles(report)])
+    table = TABLE_FORMATS[table_format](in_words([record for report in reports for record in _quantiles(report)]))
     notes = describe_open([report.curve.radii for report in reports])
     return table + (f"\n{notes}" if notes else "")
 
@@ -238,7 +240,7 @@ def _write_table(reports: Sequence[CurveReport], table_format: str) -> str:
 CURVE_FORMATS: dict[str, Callable[[Sequence[CurveReport]], str]] = {
     "text": lambda reports: _write_table(reports, "text"),
     "markdown": lambda reports: _write_table(reports, "markdown"),
-    "json": lambda reports: json.dumps({"curves": list(map(_document, reports))}, indent=1) + "\n",
+    "json": lambda reports: dump_json({"curves": list(map(_document, reports))}),
     "csv": lambda reports: as_csv([record for report in reports for record in _steps(report)]),
 }
 
@@ -247,9 +249,9 @@ def _named_sets(model: Model, predictions: PredictionTable) -> list[list[str]]:
     return [[model.labels[label] for label in label_set] for label_set in predictions.sets]
 
 
-def write_text(model: Model, dataset: Dataset, predictions: PredictionTable) -> str:
+def write_text(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
     lines = [",".join(labels) + "\n" for labels in _named_sets(model, predictions)]
-    return "".join(lines[number] for number in predictions.ids.tolist())
+    return in_pieces(lines[number] for number in predictions.ids.tolist())
 
 
 def _records(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[dict[str, Any]]:
@@ -260,22 +262,16 @@ def _records(model: Model, dataset: Dataset, predictions: PredictionTable) -> It
         yield {"row": row, **true_label, "prediction": named[number]}
 
 
-def write_csv(model: Model, dataset: Dataset, predictions: PredictionTable) -> str:
-    stream = io.StringIO()
+def write_csv(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
     names = ["row", *(["label"] if dataset.has_labels else []), "prediction"]
-    writer = csv.DictWriter(stream, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {**record, "prediction": ",".join(record["prediction"])} for record in _records(model, dataset, predictions)
-    )
-    return stream.getvalue()
+    return stream_csv(names, _records(model, dataset, predictions))
 
 
-def write_jsonl(model: Model, dataset: Dataset, predictions: PredictionTable) -> str:
-    return "".join(json.dumps(record) + "\n" for record in _records(model, dataset, predictions))
+def write_jsonl(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
+    return stream_jsonl(_records(model, dataset, predictions))
 
 
-PREDICTION_FORMATS: dict[str, Callable[[Model, Dataset, PredictionTable], str]] = {
+PREDICTION_FORMATS: dict[str, Callable[[Model, Dataset, PredictionTable], Iterator[str]]] = {
     "text": write_text,
     "csv": write_csv,
     "jsonl": write_jsonl,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from metasilvae.analysis.explanation import Explanation, UnstableRow
 from metasilvae.output.text.headings import describe_subject
-from metasilvae.output.text.radii import as_json_number
-from metasilvae.output.text.tables import Record, as_text
+from metasilvae.output.text.tables import Record, as_text, dump_json, finite_or_none
 from metasilvae.verification.budget import INTERRUPTED
 
 SHOWN = 10
@@ -49,9 +47,10 @@ def write_text(report: ExplanationReport) -> str:
     if rows:
         fragile = [_line(report, row) for row in explanation.most_fragile(report.n_fragile)]
         parts += [
-            "features that the counterexamples must move, and that a smallest frozen set names\n\n" + _features(report),
-            "tests that the counterexamples decide the other way\n\n" + _tests(report),
-            "features that must be frozen to make a row stable\n\n" + _sizes(report),
+            "features driving instability: unstable rows whose adversarial example changes the feature, and whose "
+            "smallest frozen set contains it\n\n" + _features(report),
+            "tests: unstable rows whose adversarial example flips the test\n\n" + _tests(report),
+            "number of features to freeze to make a row stable\n\n" + _sizes(report),
         ]
         if fragile:
             parts.append("most fragile rows\n\n" + as_text(fragile))
@@ -61,7 +60,7 @@ def write_text(report: ExplanationReport) -> str:
 def _features(report: ExplanationReport) -> str:
     moved, frozen = report.explanation.moved_features, report.explanation.frozen_features
     features = sorted(moved | frozen, key=lambda feature: (-moved[feature], feature))
-    table = as_text([{"feature": report.name(f), "moved": moved[f], "frozen": frozen[f]} for f in features[:SHOWN]])
+    table = as_text([{"feature": report.name(f), "changed": moved[f], "frozen": frozen[f]} for f in features[:SHOWN]])
     return table + (f"and {len(features) - SHOWN} more\n" if len(features) > SHOWN else "")
 
 
@@ -79,9 +78,9 @@ def _sizes(report: ExplanationReport) -> str:
     ]
     n_none = sum(row.frozen.features is None for row in explanation.rows)
     if n_none:
-        records.append({"features": "none helps, or not known", "rows": n_none})
+        records.append({"features": "impossible or unknown", "rows": n_none})
     n_open = sum(row.frozen.features is not None and not row.frozen.is_smallest for row in explanation.rows)
-    return as_text(records) + (f"{n_open} of these sets may not be smallest\n" if n_open else "")
+    return as_text(records) + (f"{n_open} of these sets may not be the smallest\n" if n_open else "")
 
 
 def _line(report: ExplanationReport, row: UnstableRow) -> Record:
@@ -90,12 +89,20 @@ def _line(report: ExplanationReport, row: UnstableRow) -> Record:
     frozen = "-" if row.frozen.features is None else " ".join(map(report.name, row.frozen.features))
     return {
         "row": dataset.number_of(row.row),
-        **({} if row.radius is None else {"radius": row.radius if row.has_exact_radius else f">= {row.radius:.4g}"}),
+        **(
+            {}
+            if row.radius is None
+            else {"certified radius": row.radius if row.has_exact_radius else f">= {row.radius:.4g}"}
+        ),
         "prediction": ",".join(report.prediction(witness.prediction)),
         "becomes": ",".join(report.prediction(witness.perturbed_prediction)),
-        "moves": ", ".join(moves[:3]) + (f" and {len(moves) - 3} more" if len(moves) > 3 else ""),
+        "changes": ", ".join(moves[:3]) + (f" and {len(moves) - 3} more" if len(moves) > 3 else ""),
         "freeze": frozen,
     }
+
+
+def _show_radius(radius: float, is_exact: bool) -> str | float:
+    return radius if is_exact else f">= {radius:.4g}"
 
 
 def write_json(report: ExplanationReport) -> str:
@@ -123,11 +130,7 @@ def write_json(report: ExplanationReport) -> str:
         "rows": [_as_json(report, row) for row in explanation.rows],
         "most_fragile": [dataset.number_of(row.row) for row in explanation.most_fragile(report.n_fragile)],
     }
-    return json.dumps(document, indent=1) + "\n"
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None else as_json_number(value)
+    return dump_json(document)
 
 
 def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
@@ -138,7 +141,7 @@ def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
         "prediction": report.prediction(witness.prediction),
         "perturbed_prediction": report.prediction(witness.perturbed_prediction),
         "radius": row.radius,
-        **({} if row.has_exact_radius else {"radius_at_most": _finite(row.radius_at_most)}),
+        **({} if row.has_exact_radius else {"radius_at_most": finite_or_none(row.radius_at_most)}),
         "moved": [
             {"feature": f, "name": report.name(f), "from": float(dataset.X[row.row, f]), "to": float(witness.point[f])}
             for f in row.moved

@@ -10,7 +10,7 @@ from metasilvae.verification.shards import ShardNote
 
 
 class Subject(Protocol):
-    """What a report is about, as far as it wants to know; a `metasilvae.verification.verifier.Question` will do."""
+    """What a report is about, such as a `metasilvae.verification.verifier.VerificationQuery`."""
 
     @property
     def model(self) -> ModelFacts: ...
@@ -29,7 +29,7 @@ def describe_model(model: ModelFacts) -> str:
 
 
 def describe_subject(subject: Subject, perturbation: str, shard: ShardNote | None = None) -> str:
-    """Model, data and perturbation, one on each line; for one shard of several also which one."""
+    """Model, data and perturbation, one on each line; and the shard if there is one."""
     dataset = subject.dataset
     lines = [
         f"model         {describe_model(subject.model)}",

@@ -1,15 +1,7 @@
-"""Differences of two models as text and JSON.
-
-Summaries of models as text and JSON. The text begins with what tree-info of the C programs prints.
-
-Similarity of models as text and JSON.
-
-What an import did, as text.
-"""
+"""Summaries, similarities and differences of models as text and JSON, and what an import did."""
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -25,128 +17,9 @@ from metasilvae.interop.imports import Imported, LibraryComparison
 from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
-from metasilvae.output.text.tables import as_text
+from metasilvae.output.text.tables import as_text, dump_json
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
 from metasilvae.voting import DEFAULT_VOTING
-
-
-@dataclass(frozen=True)
-class ComparisonReport:
-    """A comparison, and for a data set the number of rows with different answers."""
-
-    comparison: ModelDifference
-    dataset: Dataset | None = None
-    n_unequal: int | None = None
-
-    def feature_name(self, feature: int) -> str:
-        return f"x[{feature}]" if self.dataset is None else self.dataset.feature_name(feature)
-
-    def bounds(self, region: Region) -> Iterator[tuple[int, float, float]]:
-        """Features in which a region is narrower than the domain, with closed bounds."""
-        domain = self.comparison.domain
-        for feature, (lower, upper) in enumerate(zip(region.lower.tolist(), region.upper.tolist(), strict=True)):
-            if lower != domain.lower[feature] or upper != domain.upper[feature]:
-                yield feature, lower, upper
-
-
-_REASONS = {
-    TIMEOUT: "the time limit was reached (--time-limit)",
-    STEPS: "the number of steps was reached (--max-steps)",
-    INTERRUPTED: "the search was interrupted",
-}
-
-
-def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
-    domain = report.comparison.domain
-    for feature, lower, upper in report.bounds(region):
-        name = report.feature_name(feature)
-        # A bound that is not one of the domain belongs to a test: the number after its threshold, or the threshold.
-        above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
-        below = "" if upper == domain.upper[feature] else f" <= {upper!r}"
-        yield f"{name} > {above[:-3]}" if above and not below else f"{above}{name}{below}"
-
-
-def write_difference_text(report: ComparisonReport) -> str:
-    comparison = report.comparison
-    lines = [
-        f"first   {describe_model(comparison.first)}",
-        f"second  {describe_model(comparison.second)}",
-        f"domain  {comparison.domain.description}",
-        "",
-    ]
-    if comparison.result is DifferenceStatus.EQUAL:
-        lines.append("proved: there is no sample in the domain for which the answers differ")
-    elif comparison.n_regions is not None:
-        regions = "1 region" if comparison.n_regions == 1 else f"{comparison.n_regions} regions"
-        lines.append(f"the answers differ in {regions}, and only there")
-    elif comparison.result is DifferenceStatus.DIFFERENT:
-        lines.append("the answers differ, for these samples and maybe for others")
-    else:
-        lines.append(
-            f"undecided, {_REASONS.get(comparison.reason or '', 'the search ended early')}: no sample with different "
-            "answers was found, nor a proof that none exists"
-        )
-    for number, region in enumerate(comparison.regions, start=1):
-        lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
-        if comparison.n_regions is not None:
-            lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
-        lines.append(f"   such as {','.join(map(repr, region.point.tolist()))}")
-    if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
-        lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
-    if report.dataset is not None and report.n_unequal is not None:
-        share = 100 * report.n_unequal / report.dataset.n_samples
-        lines += [
-            "",
-            f"{report.n_unequal} of {report.dataset.n_samples} rows of {report.dataset.source} get different answers "
-            f"({share:.2f} %)",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _bound(value: float) -> float | None:
-    return value if abs(value) < LARGEST else None
-
-
-def write_difference_json(report: ComparisonReport) -> str:
-    """One document; bounds are closed, null where there is none."""
-    comparison = report.comparison
-    document: dict[str, object] = {
-        "first": comparison.first.source,
-        "second": comparison.second.source,
-        "domain": comparison.domain.description,
-        "result": comparison.result.value,
-        **({} if comparison.reason is None else {"reason": comparison.reason}),
-        "n_regions": comparison.n_regions,
-        "regions": [
-            {
-                "first": list(region.first),
-                "second": list(region.second),
-                "bounds": [
-                    {
-                        "feature": feature,
-                        "name": report.feature_name(feature),
-                        "at_least": _bound(a),
-                        "at_most": _bound(b),
-                    }
-                    for feature, a, b in report.bounds(region)
-                ],
-                "point": region.point.tolist(),
-            }
-            for region in comparison.regions
-        ],
-    }
-    if report.dataset is not None:
-        document["data"] = report.dataset.source
-        document["rows"] = report.dataset.n_samples
-        document["rows_different"] = report.n_unequal
-    return json.dumps(document, indent=1) + "\n"
-
-
-COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
-    "text": write_difference_text,
-    "json": write_difference_json,
-}
-
 
 MOST_LABELS_SHOWN = 20
 KIND_NAMES = {LeafKind.COUNTS: "counts", LeafKind.SCORES: "scores"}
@@ -237,7 +110,7 @@ def write_summary_json(
     }
     if trees:
         document["trees"] = [_document(tree) for tree in trees]
-    return json.dumps(document, indent=2) + "\n"
+    return dump_json(document)
 
 
 SUMMARY_FORMATS: dict[str, Callable[..., str]] = {"text": write_summary_text, "json": write_summary_json}
@@ -245,15 +118,15 @@ SUMMARY_FORMATS: dict[str, Callable[..., str]] = {"text": write_summary_text, "j
 
 def write_similarity_text(models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64]) -> str:
     """One line as the C program prints it for two models, a table for more."""
-    shares = equal / dataset.n_samples
+    fractions = equal / dataset.n_samples
     if len(models) == 2:
-        return f"Similarity: {shares[0, 1]:g}\n"
+        return f"Similarity: {fractions[0, 1]:g}\n"
     return as_text(
         [
             {
                 "": str(row + 1),
                 "model": model.source,
-                **{str(column + 1): float(x) for column, x in enumerate(shares[row])},
+                **{str(column + 1): float(x) for column, x in enumerate(fractions[row])},
             }
             for row, model in enumerate(models)
         ]
@@ -268,12 +141,130 @@ def write_similarity_json(models: Sequence[Model], dataset: Dataset, equal: NDAr
         "n_equal": equal.tolist(),
         "similarity": (equal / dataset.n_samples).tolist(),
     }
-    return json.dumps(document, indent=2) + "\n"
+    return dump_json(document)
 
 
 SIMILARITY_FORMATS: dict[str, Callable[[Sequence[Model], Dataset, NDArray[np.int64]], str]] = {
     "text": write_similarity_text,
     "json": write_similarity_json,
+}
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """A comparison, and for a data set the number of rows with different predictions."""
+
+    comparison: ModelDifference
+    dataset: Dataset | None = None
+    n_unequal: int | None = None
+
+    def feature_name(self, feature: int) -> str:
+        return f"x[{feature}]" if self.dataset is None else self.dataset.feature_name(feature)
+
+    def bounds(self, region: Region) -> Iterator[tuple[int, float, float]]:
+        """Features in which a region is narrower than the domain, with closed bounds."""
+        domain = self.comparison.domain
+        for feature, (lower, upper) in enumerate(zip(region.lower.tolist(), region.upper.tolist(), strict=True)):
+            if lower != domain.lower[feature] or upper != domain.upper[feature]:
+                yield feature, lower, upper
+
+
+_REASONS = {
+    TIMEOUT: "the time limit was reached (--time-limit)",
+    STEPS: "the number of steps was reached (--max-steps)",
+    INTERRUPTED: "the search was interrupted",
+}
+
+
+def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
+    domain = report.comparison.domain
+    for feature, lower, upper in report.bounds(region):
+        name = report.feature_name(feature)
+        # A bound inside the domain comes from a test: the number after its threshold, or the threshold.
+        above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
+        below = "" if upper == domain.upper[feature] else f" <= {upper!r}"
+        yield f"{name} > {above[:-3]}" if above and not below else f"{above}{name}{below}"
+
+
+def write_difference_text(report: ComparisonReport) -> str:
+    comparison = report.comparison
+    lines = [
+        f"first   {describe_model(comparison.first)}",
+        f"second  {describe_model(comparison.second)}",
+        f"domain  {comparison.domain.description}",
+        "",
+    ]
+    if comparison.result is DifferenceStatus.EQUAL:
+        lines.append("proved: the predictions are equal for every sample in the domain")
+    elif comparison.n_regions is not None:
+        regions = "1 region" if comparison.n_regions == 1 else f"{comparison.n_regions} regions"
+        lines.append(f"the predictions differ in {regions}, and nowhere else")
+    elif comparison.result is DifferenceStatus.DIFFERENT:
+        lines.append("the predictions differ, for these samples and possibly for others")
+    else:
+        lines.append(
+            f"undecided, {_REASONS.get(comparison.reason or '', 'the search ended early')}: no sample with different "
+            "predictions was found, nor a proof that there is none"
+        )
+    for number, region in enumerate(comparison.regions, start=1):
+        lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
+        if comparison.n_regions is not None:
+            lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
+        lines.append(f"   such as {','.join(map(repr, region.point.tolist()))}")
+    if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
+        lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
+    if report.dataset is not None and report.n_unequal is not None:
+        percent = 100 * report.n_unequal / report.dataset.n_samples
+        lines += [
+            "",
+            f"{report.n_unequal} of {report.dataset.n_samples} rows of {report.dataset.source} have different "
+            f"predictions ({percent:.2f} %)",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _bound(value: float) -> float | None:
+    return value if abs(value) < LARGEST else None
+
+
+def write_difference_json(report: ComparisonReport) -> str:
+    """One document; bounds are closed, null where there is none."""
+    comparison = report.comparison
+    document: dict[str, object] = {
+        "first": comparison.first.source,
+        "second": comparison.second.source,
+        "domain": comparison.domain.description,
+        "result": comparison.result.value,
+        **({} if comparison.reason is None else {"reason": comparison.reason}),
+        "n_regions": comparison.n_regions,
+        "regions": [
+            {
+                "first": list(region.first),
+                "second": list(region.second),
+                "bounds": [
+                    {
+                        "feature": feature,
+                        "name": report.feature_name(feature),
+                        "at_least": _bound(a),
+                        "at_most": _bound(b),
+                    }
+                    for feature, a, b in report.bounds(region)
+                ],
+                "point": region.point.tolist(),
+            }
+            for region in comparison.regions
+        ],
+    }
+    if report.dataset is not None:
+        document["data"] = report.dataset.source
+        document["rows"] = report.dataset.n_samples
+        document["rows_different"] = report.n_unequal
+    return dump_json(document)
+
+
+COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
+    "text": write_difference_text,
+    "json": write_difference_json,
 }
 
 
@@ -287,7 +278,7 @@ def describe_import(imported: Imported, comparison: LibraryComparison | None, ou
     ]
     if model.is_forest:
         is_usual = imported.voting == DEFAULT_VOTING[model.leaf_kind]
-        lines.append(f"voting    {imported.voting}" + ("" if is_usual else ", which other commands must be told:"))
+        lines.append(f"voting    {imported.voting}" + ("" if is_usual else "; other commands need the option:"))
         if not is_usual:
             name = "MODEL" if output == STANDARD_STREAM else output
             lines.append(f"          metasilvae verify {shlex.quote(name)} DATA --epsilon E --voting {imported.voting}")
@@ -310,7 +301,7 @@ def _describe_rows(comparison: LibraryComparison) -> str:
     if comparison.n_ties:
         text += f" ({comparison.n_ties} of them ties, where the library takes one label of several)"
     if comparison.n_rounded:
-        text += f", {comparison.n_rounded} decided by the rounding of its sums"
+        text += f", {comparison.n_rounded} that depend on the rounding of its sums"
     return text
 
 

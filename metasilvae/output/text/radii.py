@@ -1,11 +1,7 @@
-"""Printed reports of radii. Each format is a function from a report to pieces of text."""
+"""Reports of certified radii. Each format is a function from a report to pieces of text."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from metasilvae.output.text.headings import Subject, describe_subject
-from metasilvae.output.text.tables import as_text
+from metasilvae.output.text.tables import as_text, dump_json, finite_or_none, stream_csv, stream_jsonl
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, choose_quantile
 from metasilvae.verification.radius import Radii
@@ -24,7 +20,7 @@ ROWS_SHOWN = 5
 
 @dataclass(frozen=True)
 class RadiusReport:
-    """Radii of all rows, or of those of a shard."""
+    """Certified radii of all rows, or of those of a shard."""
 
     query: Subject
     perturbation: str
@@ -32,9 +28,9 @@ class RadiusReport:
     shard: ShardNote | None = None
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """For each row: its number, label, answer, whether that is correct, and its radius.
+        """For each row: its number, label, prediction, whether that is correct, and its certified radius.
 
-        A radius that is not known exactly comes with the number that it cannot pass, and with the reason.
+        A radius that is not known exactly comes with an upper bound and the reason.
         """
         dataset, radii = self.query.dataset, self.radii
         labels = self.query.model.labels
@@ -78,7 +74,7 @@ class RadiusReport:
             "rows_infinite": int(np.isinf(radii.lower).sum()),
             **({} if self.shard is None else {"shard": asdict(self.shard)}),
             "quantiles": {
-                name: {which: as_json_number(value) for which, value in values.items()}
+                name: {which: finite_or_none(value) for which, value in values.items()}
                 for name, values in self.quantiles().items()
             },
         }
@@ -97,18 +93,13 @@ def describe_open(several: Sequence[Radii]) -> str:
     return "".join(f"{count} radii are lower bounds: {reason}\n" for reason, count in reasons.items() if count)
 
 
-def as_json_number(value: float) -> float | None:
-    """JSON has no infinite numbers."""
-    return value if math.isfinite(value) else None
-
-
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
     radii = report.radii
     yield describe_subject(report.query, f"radius times {report.perturbation}", report.shard) + "\n"
-    yield "largest radius at which no perturbation changes the answer\n\n"
+    yield "certified radius: the largest one at which no perturbation changes the prediction\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
-    # A row of which nothing is known but that the search for it was ended is not called fragile.
+    # A row about which nothing is known is not called fragile.
     fragile = [row for row in np.lexsort((radii.lower, radii.upper))[:ROWS_SHOWN] if radii.upper[row] < np.inf]
     records = list(report.rows())
     if fragile:
@@ -117,41 +108,33 @@ def write_text(report: RadiusReport) -> Iterator[str]:
     n_infinite = int(np.isinf(radii.lower).sum())
     yield "\n"
     if n_infinite:
-        yield f"{n_infinite} rows keep their answer at every radius\n"
+        yield f"{n_infinite} rows keep their prediction at every radius\n"
     yield describe_open([radii])
-    yield f"analysed in {radii.seconds:.3g} s\n"
+    yield f"verified in {radii.seconds:.3g} s\n"
 
 
 def _in_words(record: dict[str, Any]) -> dict[str, Any]:
-    return {**record, "prediction": ",".join(record["prediction"]), "correct": "yes" if record["correct"] else "no"}
+    return {**record, "prediction": ",".join(record["prediction"])}
 
 
 def _json_rows(report: RadiusReport) -> Iterator[dict[str, Any]]:
     for record in report.rows():
-        yield {key: as_json_number(value) if key in ("radius", "at_most") else value for key, value in record.items()}
+        yield {key: finite_or_none(value) if key in ("radius", "at_most") else value for key, value in record.items()}
 
 
 def write_json(report: RadiusReport) -> Iterator[str]:
     """One document: the summary and a list of rows; an infinite radius is null."""
-    yield json.dumps({**report.summary(), "rows": list(_json_rows(report))}, indent=1) + "\n"
+    yield dump_json({**report.summary(), "rows": list(_json_rows(report))})
 
 
 def write_jsonl(report: RadiusReport) -> Iterator[str]:
     """One line for each row, the last one with the summary; an infinite radius is null."""
-    for record in _json_rows(report):
-        yield json.dumps(record) + "\n"
-    yield json.dumps({"summary": report.summary()}) + "\n"
+    return stream_jsonl(_json_rows(report), report.summary())
 
 
 def write_csv(report: RadiusReport) -> Iterator[str]:
-    """One line for each row; labels of a tied answer are joined by commas."""
-    stream = io.StringIO()
-    names = ["row", "label", "prediction", "correct", "radius", "at_most", "reason"]
-    writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
-    writer.writeheader()
-    for record in report.rows():
-        writer.writerow({**record, "prediction": ",".join(record["prediction"]), "correct": int(record["correct"])})
-    yield stream.getvalue()
+    """One line for each row; labels of a tied prediction are joined by commas."""
+    return stream_csv(["row", "label", "prediction", "correct", "radius", "at_most", "reason"], report.rows())
 
 
 RADIUS_FORMATS: dict[str, Callable[[RadiusReport], Iterator[str]]] = {

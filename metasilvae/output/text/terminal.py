@@ -1,13 +1,12 @@
-"""Standard error: lines for people, and progress bars if it is a terminal. Work goes on where it cannot be written.
+"""What people read on standard error: notes, warnings, errors, and progress bars if it is a terminal.
 
-How far work on rows is, on a terminal.
-
-What is shown while a file comes over the network.
+Work goes on where standard error cannot be written. `Verbosity` decides what is shown.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, TextIO
@@ -18,15 +17,53 @@ if TYPE_CHECKING:
     from metasilvae.datasets.remote import Received
 
 
-def tell(line: str) -> None:
-    """A line on standard error; a full disk or a terminal that has gone must not end what it tells of."""
+class Verbosity(enum.IntEnum):
+    """How much is printed beside results and errors."""
+
+    QUIET = -1
+    NORMAL = 0
+    VERBOSE = 1
+
+
+_verbosity = Verbosity.NORMAL
+
+
+def get_verbosity() -> Verbosity:
+    return _verbosity
+
+
+def set_verbosity(level: Verbosity) -> None:
+    global _verbosity
+    _verbosity = level
+
+
+def tell_error(line: str) -> None:
+    """Print a line on standard error; a full disk or a closed terminal must not end the work."""
     with contextlib.suppress(OSError):
         click.echo(line, err=True)
 
 
+def tell(line: str) -> None:
+    """Print a note or a warning on standard error, unless the program is to be quiet."""
+    if _verbosity > Verbosity.QUIET:
+        tell_error(line)
+
+
+def tell_details(line: str) -> None:
+    """Print a line on standard error if the program is to be verbose."""
+    if _verbosity is Verbosity.VERBOSE:
+        tell_error(line)
+
+
+def print_summary(text: str, *, err: bool = False) -> None:
+    """Print what a command did, on standard output unless its result goes there, and unless it is to be quiet."""
+    if _verbosity > Verbosity.QUIET:
+        click.echo(text.removesuffix("\n"), err=err)
+
+
 def open_bar(**settings: Any) -> Any:
-    """A progress bar of tqdm, or None if standard error is no terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    """A progress bar of tqdm; None if standard error is no terminal or the program is to be quiet."""
+    if _verbosity is Verbosity.QUIET or sys.stderr is None or not sys.stderr.isatty():
         return None
     from tqdm import tqdm
 
@@ -34,7 +71,7 @@ def open_bar(**settings: Any) -> Any:
 
 
 class _Lasting:
-    """A stream that takes nothing any more when it cannot be written, instead of failing."""
+    """A stream that ignores errors when it cannot be written any more."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -52,22 +89,24 @@ class _Lasting:
             self._stream.flush()
 
 
-# Seconds without a row that is done, after which a hint is given.
+# Seconds without progress after which a hint is shown.
 PATIENCE = 20.0
 WATCHER = "metasilvae-hint"
 
 
 class RowBar:
-    """A bar on standard error that counts rows, if that is a terminal and the bar is wanted.
+    """A progress bar that counts rows or other units, if standard error is a terminal and the bar is wanted.
 
     Parameters
     ----------
+    phase : str
+        What is being done, such as ``verifying``.
     hint : str
-        Told once if nothing is done for a while; empty for none.
+        Shown once if nothing is done for a while; empty for none.
     """
 
     def __init__(
-        self, n_rows: int, is_wanted: bool = True, what: str = "verify", unit: str = "row", hint: str = ""
+        self, n_rows: int, is_wanted: bool = True, phase: str = "verifying", unit: str = "rows", hint: str = ""
     ) -> None:
         self._bar: Any = None
         self._lock = threading.Lock()
@@ -75,7 +114,7 @@ class RowBar:
         self._is_closed = False
         self._n_rows, self._n_reached = n_rows, 0
         if is_wanted:
-            self._bar = open_bar(total=n_rows, desc=what, unit=unit)
+            self._bar = open_bar(total=n_rows, desc=phase, unit=f" {unit}")
             if hint and self._bar is not None:
                 threading.Thread(target=self._watch, args=(hint,), name=WATCHER, daemon=True).start()
 
@@ -90,15 +129,15 @@ class RowBar:
             self._is_alive.set()
 
     def advance(self, n_rows: int) -> None:
-        """So many more rows; threads may call this."""
+        """Count more rows that are done; threads may call this."""
         if self._bar is not None:
             with self._lock:
                 self._bar.update(n_rows)
             self._is_alive.set()
 
-    def reach(self, share: float) -> None:
-        """So much of the whole is done, from 0 to 1."""
-        n_done = int(self._n_rows * share)
+    def reach(self, fraction: float) -> None:
+        """This fraction of the work is done."""
+        n_done = int(self._n_rows * fraction)
         self.advance(n_done - self._n_reached)
         self._n_reached = n_done
 
@@ -113,10 +152,10 @@ class RowBar:
 
 
 class TransferBar:
-    """A bar on standard error, if that is a terminal; one for each file."""
+    """A progress bar for bytes of a file that comes over the network."""
 
     def __init__(self, title: str) -> None:
-        self._title = title
+        self._title = f"fetching {title}"
         self._bar: Any = None
 
     def show(self, received: Received) -> None:
@@ -124,7 +163,11 @@ class TransferBar:
         if bar is None or bar.total != received.total or bar.n > received.n_bytes:
             self.close()
             self._bar = bar = open_bar(
-                total=received.total, initial=received.n_bytes, desc=self._title, unit="B", unit_scale=True
+                total=received.total,
+                initial=received.n_bytes,
+                desc=self._title,
+                unit="B",
+                unit_scale=True,
             )
         if bar is not None:
             bar.update(received.n_bytes - bar.n)
