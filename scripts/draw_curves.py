@@ -12,8 +12,9 @@ radii. At most `--rows` test rows are drawn at random, the same ones for all mod
 
 A model that is already in the folder of `--models` is read, not trained again. A table of the numbers is printed.
 FOLDER has NAME/train.csv.gz and NAME/test.csv.gz for each set; without `--data`, the sets must have been fetched
-(`metasilvae data fetch mnist-1-5 cod-rna`). Needs the extras `plot` and `sklearn`. GROOT (`groot-trees`) needs numpy 1;
-where it cannot be imported, its curves are left out.
+(`metasilvae data fetch mnist-1-5 cod-rna`). Needs the extras `plot` and `sklearn`. GROOT 0.0.17 (`groot-trees`) does
+not run with numpy 2; the committed picture was drawn with numpy 1.26.4 and scikit-learn 1.5.2. Where GROOT cannot be
+imported, its curves are left out.
 """
 
 from __future__ import annotations
