@@ -114,7 +114,7 @@ def pareto(
         write_output(plot, render(draw_archive(report), plot_format))
     if chooses and picked is None:
         wanted = " and ".join(gate.text for gate in gates)
-        found = f"no tree in {folder} meets {wanted}" if archive.files else f"there is no tree in {folder}"
+        found = f"no tree in {folder} satisfies {wanted}" if archive.files else f"there is no tree in {folder}"
         tell(found)
         ctx.exit(GateResult.VIOLATED)
     if output is not None and picked is not None:

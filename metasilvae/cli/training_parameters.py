@@ -183,40 +183,8 @@ training_options = shared_options(
         group=SEARCH,
         help="Fraction of rows held out for model selection.  [default: 0]",
     ),
-    option("--test", metavar="FILE", group=RESULTS, help="Evaluate the model on this data too."),
     option("--seed", type=_COUNT, group=RESULTS, help="Random seed; the same seed gives the same model.  [default: 0]"),
     option("--seeds", type=SeedList(), group=RESULTS, help="Train once per seed, show the spread, keep the best."),
-    option("--table", metavar="FILE", group=RESULTS, help="Write the metrics of each seed (.csv, .json)."),
-    option("--log", metavar="FILE", group=RESULTS, help="Write the progress as JSON lines."),
-    option(
-        "--pareto",
-        metavar="DIR",
-        group=RESULTS,
-        help="Save all Pareto-optimal trees; see `metasilvae pareto`.",
-    ),
-    option(
-        "--checkpoint",
-        metavar="FILE",
-        group=RESULTS,
-        help="Save the state regularly, so that --resume can continue.",
-    ),
-    option(
-        "--every",
-        type=_SIZE,
-        group=RESULTS,
-        help=f"Save the checkpoint every N steps.  [default: every {SECONDS_BETWEEN:g} s]",
-    ),
-    option(
-        "--resume",
-        metavar="FILE|auto",
-        group=RESULTS,
-        help="Continue from a checkpoint; auto: if there is one.",
-    ),
-    option("--no-manifest", is_flag=True, group=RESULTS, help="Do not write OUTPUT.manifest.json (provenance)."),
-    scheduler_option,
-    shard_option("Train the I-th of N parts of the trees or seeds."),
-    data_options,
-    jobs_option,
     option(
         "--fitness",
         type=Phrase({"linear": LINEAR_WORDS}),
@@ -280,6 +248,42 @@ training_options = shared_options(
         help="all, or uniform N for each tree.  [default: all; forest: fewer]",
     ),
 )  # fmt: skip
+
+# Options of a run as a whole: its files, and where it is computed.
+run_options = shared_options(
+    option("--test", metavar="FILE", group=RESULTS, help="Evaluate the model on this data too."),
+    option("--table", metavar="FILE", group=RESULTS, help="Write the metrics of each seed (.csv, .json)."),
+    option("--log", metavar="FILE", group=RESULTS, help="Write the progress as JSON lines."),
+    option(
+        "--pareto",
+        metavar="DIR",
+        group=RESULTS,
+        help="Save all Pareto-optimal trees; see `metasilvae pareto`.",
+    ),
+    option(
+        "--checkpoint",
+        metavar="FILE",
+        group=RESULTS,
+        help="Save the state regularly, so that --resume can continue.",
+    ),
+    option(
+        "--every",
+        type=_SIZE,
+        group=RESULTS,
+        help=f"Save the checkpoint every N steps.  [default: every {SECONDS_BETWEEN:g} s]",
+    ),
+    option(
+        "--resume",
+        metavar="FILE|auto",
+        group=RESULTS,
+        help="Continue from a checkpoint; auto: if there is one.",
+    ),
+    option("--no-manifest", is_flag=True, group=RESULTS, help="Do not write OUTPUT.manifest.json (provenance)."),
+    scheduler_option,
+    shard_option("Train the I-th of N parts of the trees or seeds."),
+    data_options,
+    jobs_option,
+)
 
 
 @dataclass(frozen=True)
