@@ -83,7 +83,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(targets)
         self.classes_, first, codes = np.unique(targets, return_index=True, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"{type(self).__name__} needs samples of at least two classes, but y has one")
+            raise ValueError(f"{type(self).__name__} needs samples of at least two classes, but y has one class")
         # Labels in order of first appearance, as in a data file: then the model is the one of the command line.
         self._class_of_label = np.argsort(first)
         label_of_class = np.argsort(self._class_of_label).astype(np.int32)

@@ -262,7 +262,7 @@ class TestSelection:
         counts = metasilvae.verify(model, TEST, 0.1).counts
         assert robust_accuracy_scorer(0.1)(other, X_TEST, Y_TEST) == counts.robust / counts.size
         assert 0 < counts.robust < counts.size
-        with pytest.raises(TypeError, match="trained for no epsilon"):
+        with pytest.raises(TypeError, match="no epsilon of training"):
             robust_accuracy_scorer()(other, X, y)
         with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):
             robust_accuracy_scorer(0.1)(GaussianNB().fit(X, y), X, y)
