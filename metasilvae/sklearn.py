@@ -211,12 +211,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return find_radii(self._make_query(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
 
     def robust_score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        epsilon: float | Perturbation | None = None,
-        *,
-        budget: Budget | None = None,
+        self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None, *, budget: Budget | None = None
     ) -> float:
         """Certified robust accuracy: the fraction of samples that are classified correctly and are stable.
 
@@ -232,12 +227,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return self.robust_metrics(X, y, epsilon, budget=budget)[2]
 
     def robust_metrics(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        epsilon: float | Perturbation | None = None,
-        *,
-        budget: Budget | None = None,
+        self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None, *, budget: Budget | None = None
     ) -> tuple[float, float, float]:
         """Accuracy, stability and robust accuracy; tied classes do not count as correct.
 

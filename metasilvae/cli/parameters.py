@@ -12,17 +12,7 @@ from typing import Any
 import click
 
 from metasilvae.analysis.difference import Domain
-from metasilvae.cli.commands import (
-    BUDGET,
-    CLUSTER,
-    DATA_FORMAT,
-    GENERAL,
-    MAIN,
-    OUTPUT,
-    THREAT_MODEL,
-    WordsType,
-    option,
-)
+from metasilvae.cli.commands import BUDGET, CLUSTER, DATA_FORMAT, GENERAL, MAIN, OUTPUT, THREAT_MODEL, WordsType, option
 from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
 from metasilvae.io.storage import STANDARD_STREAM, check_output, is_same_file
@@ -197,10 +187,7 @@ class ThreatModel:
 
 epsilon_option = option("--epsilon", metavar="E", group=THREAT_MODEL, help="Maximum change of each feature.")
 attack_option = option(
-    "--attack",
-    metavar="FILE",
-    group=THREAT_MODEL,
-    help="Allowed changes per column; see `metasilvae attack`.",
+    "--attack", metavar="FILE", group=THREAT_MODEL, help="Allowed changes per column; see `metasilvae attack`."
 )
 repeatable_attack_option = option(
     "--attack", "attacks", multiple=True, metavar="FILE", group=THREAT_MODEL,
