@@ -349,6 +349,7 @@ def train(
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
       metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50 --time-limit 600
+      metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --table seeds.csv
       metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto
     """
