@@ -1,13 +1,10 @@
-"""What the estimators for scikit-learn have in common: everything but their parameters.
+"""Estimators and scorers for scikit-learn.
 
-The trainers as scikit-learn estimators.
+    model = MetaSilvaeClassifier(epsilon=0.1).fit(X, y)
+    cross_val_score(model, X, y, scoring=robust_accuracy_scorer())
 
-Scorers for scikit-learn's model selection: what a model is worth under perturbations.
-
-    cross_val_score(MetaSilvaeClassifier(epsilon=0.1), X, y, scoring=robust_accuracy_scorer(0.1))
-
-In a pipeline the perturbation is one of the values that reach the classifier. Trees of scikit-learn and other libraries
-that `metasilvae.interop.imports` can import are scored too, for comparison.
+Scorers also accept pipelines (the perturbation is that of the values that reach the classifier) and, for comparison,
+trees of scikit-learn and other libraries that `metasilvae.interop.imports` can import.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ MOST_SEEDS = 2**31 - 1
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that can prove its answers; subclasses have the parameters and say what options they mean."""
+    """A classifier whose predictions can be certified; subclasses define the parameters."""
 
     epsilon: float
     perturbation: Perturbation | None
@@ -69,19 +66,25 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> RobustClassifier:
-        """Train a model that is right on many samples and keeps its answer when they are perturbed.
+        """Train the model.
 
         Parameters
         ----------
-        X : array of numbers, shape (n_samples, n_features)
-        y : array, shape (n_samples,)
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
             Labels of at least two classes.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
         """
         values, targets = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(targets)
         self.classes_, first, codes = np.unique(targets, return_index=True, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"{type(self).__name__} needs samples of several classes, all of these are of one class")
+            raise ValueError(f"{type(self).__name__} needs samples of at least two classes, but y has one class")
         # Labels in order of first appearance, as in a data file: then the model is the one of the command line.
         self._class_of_label = np.argsort(first)
         label_of_class = np.argsort(self._class_of_label).astype(np.int32)
@@ -97,23 +100,42 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """The class of each sample; of tied classes the first one."""
+        """Predict the class of each sample; of tied classes the first one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
         values = self._check(X)
         predictions = predict(self.model_, values, jobs=effective_n_jobs(self.n_jobs))
         firsts = [min(self._class_of_label[label] for label in label_set) for label_set in predictions.sets]
         return np.asarray(self.classes_[np.array(firsts, dtype=np.intp)[predictions.ids]])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Shares of the classes: in the leaf of a tree, or in the votes of a forest; shape (n_samples, n_classes)."""
+        """Predict class probabilities: class fractions in the leaf of a tree, or fractions of the votes of a forest.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Columns are in the order of `classes_`.
+        """
         values, model = self._check(X), self.model_
         leaves = find_leaves(model, values, effective_n_jobs(self.n_jobs))
         votes = model.leaf_values if model.n_trees == 1 else _votes_of_leaves(model)
         of_labels = np.zeros((len(leaves), model.n_labels))
         for tree in range(model.n_trees):
             of_labels += votes[leaves[:, tree]]
-        shares = np.empty_like(of_labels)
-        shares[:, self._class_of_label] = of_labels / of_labels.sum(axis=1, keepdims=True)
-        return shares
+        fractions = np.empty_like(of_labels)
+        fractions[:, self._class_of_label] = of_labels / of_labels.sum(axis=1, keepdims=True)
+        return fractions
 
     @overload
     def certify(
@@ -143,22 +165,24 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         budget: Budget | None = None,
         witnesses: bool = False,
     ) -> NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """For each sample, whether it is proved that no perturbation changes the answer.
+        """Prove for each sample that no allowed perturbation changes its prediction.
 
         Parameters
         ----------
-        epsilon : float, Perturbation or None
-            Another radius, or another perturbation, than that of training.
-        budget : Budget or None
-            What a forest may spend on one sample; one that is not decided by then is not proved.
-        witnesses : bool
-            Show too how the others can be changed.
+        X : array-like of shape (n_samples, n_features)
+        epsilon : float, Perturbation or None, default=None
+            The perturbation to certify. None means that of training.
+        budget : Budget or None, default=None
+            Limit of the search for each sample of a forest; samples that are not decided within it are not
+            certified. Set it if certification takes too long.
+        witnesses : bool, default=False
+            Whether to return adversarial examples too.
 
         Returns
         -------
-        is_stable : bool array, shape (n_samples,)
-        points : float64 array, shape (n_samples, n_features); only with `witnesses`
-            For an unstable sample a perturbed one with another answer, else NaN.
+        is_stable : ndarray of shape (n_samples,), dtype=bool
+        points : ndarray of shape (n_samples, n_features)
+            Only with `witnesses`: for each unstable sample an adversarial example, for other samples NaN.
         """
         query, outcome = self._decide(X, epsilon, budget)
         is_stable = np.asarray(outcome.stability == Stability.STABLE)
@@ -170,55 +194,62 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return is_stable, points
 
     def radius(self, X: ArrayLike, *, budget: Budget | None = None) -> NDArray[np.float64]:
-        """For each sample the largest radius at which no perturbation changes the answer, infinite if none does.
+        """Compute the certified radius of each sample: the largest one that cannot change its prediction.
 
-        Samples stay in the range that the perturbation of training is cut to, if it is.
+        Perturbed samples stay in the range of the perturbation of training, if it has one.
 
         Parameters
         ----------
-        budget : Budget or None
-            What a forest may spend on one sample; then the radius is the largest that was proved.
+        X : array-like of shape (n_samples, n_features)
+        budget : Budget or None, default=None
+            Limit of the search for each sample of a forest; with it, radii may be lower bounds.
+
+        Returns
+        -------
+        radii : ndarray of shape (n_samples,)
+            Infinite where no perturbation changes the prediction.
         """
-        return find_radii(self._ask(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
+        return find_radii(self._make_query(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
 
     def robust_score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        epsilon: float | Perturbation | None = None,
-        *,
-        budget: Budget | None = None,
+        self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None, *, budget: Budget | None = None
     ) -> float:
-        """Share of samples that are classified rightly, and provably so under every perturbation."""
-        return self.shares(X, y, epsilon, budget=budget)[2]
+        """Certified robust accuracy: the fraction of samples that are classified correctly and are stable.
 
-    def shares(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        epsilon: float | Perturbation | None = None,
-        *,
-        budget: Budget | None = None,
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        epsilon : float, Perturbation or None, default=None
+            The perturbation to certify. None means that of training.
+        budget : Budget or None, default=None
+            Limit of the search for each sample of a forest; undecided samples count as unstable.
+        """
+        return self.robust_metrics(X, y, epsilon, budget=budget)[2]
+
+    def robust_metrics(
+        self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None, *, budget: Budget | None = None
     ) -> tuple[float, float, float]:
-        """Shares of samples that are right, provably stable, and both; tied classes do not count as right."""
+        """Accuracy, stability and robust accuracy; tied classes do not count as correct.
+
+        Parameters are those of `robust_score`.
+        """
         query, outcome = self._decide(X, epsilon, budget)
         targets = np.asarray(y)
         if targets.shape != (query.dataset.n_samples,):
-            raise ValueError(f"X holds {query.dataset.n_samples} samples, y has the shape {targets.shape}")
+            raise ValueError(f"X has {query.dataset.n_samples} samples, y has the shape {targets.shape}")
         only = outcome.predictions.only_label[outcome.predictions.ids]
-        is_right = (only >= 0) & (self.classes_[self._class_of_label[only]] == targets)
+        is_correct = (only >= 0) & (self.classes_[self._class_of_label[only]] == targets)
         is_stable = outcome.stability == Stability.STABLE
-        return float(is_right.mean()), float(is_stable.mean()), float((is_right & is_stable).mean())
+        return float(is_correct.mean()), float(is_stable.mean()), float((is_correct & is_stable).mean())
 
     def save(self, path: str | Path) -> None:
         """Write the model in silva's text format, as ``metasilvae train`` does."""
         check_is_fitted(self)
         write_model(self.model_, str(path))
 
-    # What the methods share
-
     def _keep(self, parameters: dict[str, Any]) -> None:
-        """Keep the parameters of `__init__` as they are, under their names; scikit-learn looks for them there."""
+        """Store the parameters of `__init__` unchanged, as scikit-learn requires."""
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
 
@@ -228,7 +259,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return values
 
     def _perturbation(self, epsilon: float | Perturbation | None = None) -> Perturbation:
-        """The one of training, or another one; a number changes only the radius of a ball."""
+        """The perturbation of training, or another one; a number changes only the radius of a ball."""
         trained = as_perturbation(self.epsilon) if self.perturbation is None else self.perturbation
         if epsilon is None:
             return trained
@@ -242,11 +273,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _decide(
         self, X: ArrayLike, epsilon: float | Perturbation | None, budget: Budget | None
     ) -> tuple[VerificationQuery, Outcome]:
-        query = self._ask(X, epsilon)
+        query = self._make_query(X, epsilon)
         return query, verify(query, effective_n_jobs(self.n_jobs), budget=budget)
 
-    def _ask(self, X: ArrayLike, epsilon: float | Perturbation | None) -> VerificationQuery:
-        """A question about samples whose labels do not matter."""
+    def _make_query(self, X: ArrayLike, epsilon: float | Perturbation | None) -> VerificationQuery:
+        """A verification query for samples without labels."""
         values = self._check(X)
         dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
         return make_query(self.model_, dataset, self._perturbation(epsilon))
@@ -255,7 +286,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _shared_choices(self) -> dict[str, Any]:
-        """Parameters that trees and forests have in common, by the names of the options."""
+        """Parameters of both estimators, by the names of the options."""
         names = (
             "max_depth", "max_leaves", "min_samples_leaf", "leaf_penalty", "training_epsilon_factor",
             "robust_weight", "tune", "time_limit", "validation",
@@ -264,14 +295,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return {**choices, "preset": self.preset, "weights": self.weights, "seed": self._seed(), **(self.options or {})}
 
     def _seed(self) -> int:
-        """A whole number is the seed itself, as on the command line; else one is drawn."""
+        """An integer is the seed itself, as on the command line; otherwise one is drawn."""
         if isinstance(self.random_state, Integral):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(MOST_SEEDS))
 
 
 def _name_labels(classes: np.ndarray) -> tuple[str, ...]:
-    """Names of the classes, or numbers where silva's format cannot hold the names."""
+    """Names of the classes, or numbers if silva's format does not allow the names."""
     names = tuple(name_classes(classes))
     if len(set(names)) < len(names) or any(map(label_problem, names)):
         return tuple(f"class-{number}" for number in range(len(names)))
@@ -279,52 +310,67 @@ def _name_labels(classes: np.ndarray) -> tuple[str, ...]:
 
 
 def _votes_of_leaves(model: Model) -> NDArray[np.float64]:
-    """One vote of each leaf for each label of its answer."""
+    """One vote of each leaf for each label that it predicts."""
     values = model.leaf_values
     return np.asarray(values == values.max(axis=1, keepdims=True), dtype=np.float64)
 
 
 class MetaSilvaeClassifier(RobustClassifier):
-    """A decision tree that is accurate and provably stable, as ``metasilvae train`` makes it.
-
-    Parameters that are None are as the preset has them.
+    """A robust decision tree, as trained by ``metasilvae train``.
 
     Parameters
     ----------
-    epsilon : float
-        What the tree is to withstand: every value moves by at most so much, in the units of the features.
-    perturbation : Perturbation or None
-        The same in general, instead of `epsilon`; for instance ``Ball(30, 0, 255)``.
-    preset : str
-        ``default``, ``fast``, ``best``, ``paper`` or ``cart``.
-    weights : dict or None
-        What the tree is trained for; None means ``{"accuracy": 0.9, "stability": 0.1}``.
-    max_depth, max_leaves, min_samples_leaf : int or None
-    leaf_penalty, training_epsilon_factor, robust_weight : float or None
-        How careful to be. Whoever sets one of them wants no tuning.
-    tune : bool or None
-        Choose these three by training in small on parts of the samples first.
-    max_iteration, patience : int or None
-        Generations of the genetic search, and generations without improvement after which it ends.
-    time_limit : float or None
-        Seconds; the tree then depends on the machine.
-    validation : float or None
-        Share of the samples that is held out to choose among the best trees.
-    options : dict or None
+    epsilon : float, default=0.1
+        Maximum change of each feature that the tree is trained to withstand, in the units of the features.
+    perturbation : Perturbation or None, default=None
+        A general perturbation instead of `epsilon`, for instance ``Ball(30, 0, 255)``.
+    preset : {"default", "fast", "best", "paper", "cart"}, default="default"
+        Set of defaults for the parameters that are None. Use "fast" for quick experiments, "best" for final models.
+    weights : dict or None, default=None
+        Weights of the metrics in the objective. None means ``{"accuracy": 0.9, "stability": 0.1}``. Increase
+        ``"robust_accuracy"`` or ``"stability"`` if stability matters more than accuracy.
+    max_depth : int or None, default=None
+        Maximum depth of a tree. Set it for models that people read.
+    max_leaves : int or None, default=None
+        Maximum number of leaves of a tree.
+    min_samples_leaf : int or None, default=None
+        Minimum number of samples per leaf. Increase it for noisy data.
+    leaf_penalty : float or None, default=None
+        Complexity penalty per leaf, in samples. Increase it for smaller trees. Setting it disables tuning.
+    training_epsilon_factor : float or None, default=None
+        Factor by which epsilon is multiplied in training. Above 1, stability generalizes better. Setting it disables
+        tuning.
+    robust_weight : float or None, default=None
+        Fraction of the accuracy weight that moves to robust accuracy in training. Setting it disables tuning.
+    tune : bool or None, default=None
+        Whether to tune the three parameters above by cross-validation on subsamples. Set it to False to save time.
+    max_iteration : int or None, default=None
+        Maximum number of generations of the genetic search.
+    patience : int or None, default=None
+        Number of generations without improvement after which the search stops. Increase both for a longer search.
+    time_limit : float or None, default=None
+        Maximum training time in seconds. With a limit, the model depends on the machine.
+    validation : float or None, default=None
+        Fraction of the samples that is held out to select the final model.
+    options : dict or None, default=None
         Further fields of `TrainingOptions`, such as ``{"population": 64}``.
-    n_jobs : int or None
-        Threads, as scikit-learn has it; the result does not depend on it.
-    random_state : int, RandomState or None
-        A whole number is the seed of the command line.
+    n_jobs : int or None, default=None
+        Number of threads; the model does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Random seed. An integer gives the same model as ``--seed`` of the command line.
 
     Attributes
     ----------
     model_ : Model
-    classes_ : array, shape (n_classes,)
+        The trained model.
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
     robust_score_ : float
-        Share of the training samples that are classified rightly and stably.
-    n_features_in_, feature_names_in_
-        As scikit-learn has them.
+        Robust accuracy on the training samples.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if all are strings.
     """
 
     def __init__(
@@ -358,31 +404,28 @@ class MetaSilvaeClassifier(RobustClassifier):
 
 
 class RobustForestClassifier(RobustClassifier):
-    """A forest whose trees are trained for the votes that they cast together, as ``metasilvae train --trees`` makes it.
+    """A robust forest, as trained by ``metasilvae train --trees``; its trees are trained for their joint vote.
 
-    Parameters that are None are as the preset has them.
+    Parameters that are not listed are those of `MetaSilvaeClassifier`; limits of size apply to each tree.
 
     Parameters
     ----------
-    n_trees : int
-    epsilon : float
-        What the forest is to withstand: every value moves by at most so much, in the units of the features.
-    method : str or None
-        ``auto``, ``reweighted`` or ``independent``.
-    row_sample : float or None
-        Share of the samples drawn for each tree.
-    perturbation, preset, weights, max_depth, max_leaves, min_samples_leaf, leaf_penalty, training_epsilon_factor,
-    robust_weight, tune, time_limit, validation, options, n_jobs, random_state
-        As for `MetaSilvaeClassifier`; limits are those of each tree.
+    n_trees : int, default=50
+        Number of trees. More trees are more accurate, but slower to verify.
+    epsilon : float, default=0.1
+        Maximum change of each feature that the forest is trained to withstand, in the units of the features.
+    method : {"auto", "reweighted", "independent"} or None, default=None
+        How trees are trained. With "reweighted", each tree focuses on samples that the forest so far gets wrong or
+        unstable. "auto" selects the method by cross-validation.
+    row_sample : float or None, default=None
+        Fraction of the samples drawn for each tree. Decrease it for more diverse trees.
 
     Attributes
     ----------
-    model_ : Model
-    classes_ : array, shape (n_classes,)
+    model_, classes_, n_features_in_, feature_names_in_
+        As for `MetaSilvaeClassifier`.
     robust_score_ : float
-        Share of the training samples that are classified rightly and provably stably, or less.
-    n_features_in_, feature_names_in_
-        As scikit-learn has them.
+        A lower bound of the robust accuracy on the training samples.
     """
 
     def __init__(
@@ -416,20 +459,21 @@ class RobustForestClassifier(RobustClassifier):
         )
 
 
-STABILITY, ROBUSTNESS = Fitness(stable=1.0), Fitness(robust=1.0)
+STABILITY, ROBUST_ACCURACY = Fitness(stable=1.0), Fitness(robust=1.0)
 
 
 @dataclass(frozen=True)
 class RobustScorer:
-    """A weighted sum of the shares of samples that are right, provably stable, and both.
+    """A weighted sum of accuracy, stability and robust accuracy.
 
     Attributes
     ----------
     fitness : Fitness
-    epsilon : float, Perturbation or None
-        None means the one of training, for estimators of metasilvae.
-    budget : Budget or None
-        What may be spent on one sample of a forest; one that is not decided by then counts as unstable.
+        The weights.
+    epsilon : float, Perturbation or None, default=None
+        The perturbation to certify. None means that of training, for estimators of metasilvae.
+    budget : Budget or None, default=None
+        Limit of the search for each sample of a forest; undecided samples count as unstable.
     """
 
     fitness: Fitness
@@ -437,16 +481,15 @@ class RobustScorer:
     budget: Budget | None = None
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-
         while hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         if hasattr(estimator, "steps"):
             X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
             return self(estimator[-1], X, y)
         if isinstance(estimator, RobustClassifier):
-            return self.fitness.value(*estimator.shares(X, y, self.epsilon, budget=self.budget))
+            return self.fitness.value(*estimator.robust_metrics(X, y, self.epsilon, budget=self.budget))
         if self.epsilon is None:
-            raise TypeError(f"{type(estimator).__name__} was trained for no epsilon; give the scorer one")
+            raise TypeError(f"{type(estimator).__name__} has no epsilon of training; give the scorer one")
         imported = import_object(estimator)
         outcome = api.verify(
             imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, budget=self.budget
@@ -456,12 +499,12 @@ class RobustScorer:
 
 
 def robust_accuracy_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:
-    """Share of samples that are classified rightly and stably."""
-    return RobustScorer(ROBUSTNESS, epsilon, budget)
+    """Certified robust accuracy: the fraction of samples that are correct and stable."""
+    return RobustScorer(ROBUST_ACCURACY, epsilon, budget)
 
 
 def stability_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:
-    """Share of samples whose answer no perturbation changes, right or wrong."""
+    """Stability: the fraction of samples whose prediction no allowed perturbation changes, correct or not."""
     return RobustScorer(STABILITY, epsilon, budget)
 
 
@@ -469,9 +512,9 @@ def fitness_scorer(
     epsilon: float | Perturbation | None = None,
     accuracy: float = 0.9,
     stability: float = 0.1,
-    robustness: float = 0.0,
+    robust_accuracy: float = 0.0,
     budget: Budget | None = None,
 ) -> RobustScorer:
-    """A weighted sum of accuracy, stability and robustness; as it stands, what the paper trains for."""
-    weights = {"accuracy": accuracy, "stability": stability, "robustness": robustness}
+    """A weighted sum of accuracy, stability and robust accuracy; by default the objective of the paper."""
+    weights = {"accuracy": accuracy, "stability": stability, "robust_accuracy": robust_accuracy}
     return RobustScorer(fitness_from_weights(weights), epsilon, budget)

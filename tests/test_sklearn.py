@@ -129,7 +129,7 @@ class TestAnswers:
         for epsilon in (0.0, 0.1, 0.5, 2.0):
             outcome = metasilvae.verify(fitted.model_, TEST, epsilon)
             assert np.array_equal(fitted.certify(X_TEST, epsilon), outcome.stability == 1)
-            figures = fitted.shares(X_TEST, Y_TEST, epsilon)
+            figures = fitted.robust_metrics(X_TEST, Y_TEST, epsilon)
             counts = outcome.counts
             assert figures == (float(counts.accuracy), float(counts.stability), float(counts.robustness))
             assert fitted.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
@@ -181,7 +181,7 @@ class TestAnswers:
 
     def test_unknown_labels_are_wrong(self) -> None:
         tree = clone(TREE).fit(X, y)
-        assert tree.shares(X_TEST, np.full(len(X_TEST), "rose"))[0] == 0
+        assert tree.robust_metrics(X_TEST, np.full(len(X_TEST), "rose"))[0] == 0
         with pytest.raises(ValueError, match="y has the shape"):
             tree.robust_score(X_TEST, Y_TEST[:3])
 
@@ -198,7 +198,7 @@ class TestAnswers:
         tree = clone(TREE).fit([[0.0]] * 4, ["b", "a", "a", "b"])
         assert tree.predict([[1.0]]) == ["a"]
         assert tree.predict_proba([[1.0]]).tolist() == [[0.5, 0.5]]
-        assert tree.shares([[0.0]], ["a"]) == (0.0, 1.0, 0.0)
+        assert tree.robust_metrics([[0.0]], ["a"]) == (0.0, 1.0, 0.0)
 
     def test_labels_that_no_file_can_hold(self, tmp_path: Path) -> None:
         odd = np.where(y == "setosa", "Iris, the bristly", y)
@@ -228,7 +228,7 @@ class TestSelection:
 
     def test_scorers(self) -> None:
         tree = clone(TREE).fit(X, y)
-        accuracy, stability, robustness = tree.shares(X_TEST, Y_TEST, 0.3)
+        accuracy, stability, robustness = tree.robust_metrics(X_TEST, Y_TEST, 0.3)
         assert robust_accuracy_scorer(0.3)(tree, X_TEST, Y_TEST) == robustness
         assert stability_scorer(0.3)(tree, X_TEST, Y_TEST) == stability
         assert fitness_scorer(0.3)(tree, X_TEST, Y_TEST) == pytest.approx(0.9 * accuracy + 0.1 * stability)
@@ -246,7 +246,7 @@ class TestSelection:
         scaled = pipeline[:-1].transform(X_TEST)
         assert robust_accuracy_scorer()(pipeline, X_TEST, Y_TEST) == pipeline[-1].robust_score(scaled, Y_TEST)
         alone = make_pipeline(TREE).fit(X, y)
-        assert stability_scorer(0.1)(alone, X_TEST, Y_TEST) == alone[-1].shares(X_TEST, Y_TEST, 0.1)[1]
+        assert stability_scorer(0.1)(alone, X_TEST, Y_TEST) == alone[-1].robust_metrics(X_TEST, Y_TEST, 0.1)[1]
 
     def test_grid_search(self) -> None:
         pipeline = make_pipeline(MinMaxScaler(), TREE)
@@ -262,7 +262,7 @@ class TestSelection:
         counts = metasilvae.verify(model, TEST, 0.1).counts
         assert robust_accuracy_scorer(0.1)(other, X_TEST, Y_TEST) == counts.robust / counts.size
         assert 0 < counts.robust < counts.size
-        with pytest.raises(TypeError, match="trained for no epsilon"):
+        with pytest.raises(TypeError, match="no epsilon of training"):
             robust_accuracy_scorer()(other, X, y)
         with pytest.raises(ModelError, match="a GaussianNB cannot be imported"):
             robust_accuracy_scorer(0.1)(GaussianNB().fit(X, y), X, y)

@@ -78,6 +78,18 @@ def option(*names: str, group: str = MAIN, **settings: Any) -> Callable[[Any], A
     return click.option(*names, cls=Option, group=group, **settings)
 
 
+def option_group(group: str, *options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Apply several option decorators and put the options into a group."""
+
+    def decorate(command: Any) -> Any:
+        for each in reversed(options):
+            command = each(command)
+            command.__click_params__[-1].group = group
+        return command
+
+    return decorate
+
+
 class WordsType(click.ParamType):
     """Type of an option whose value is typed as several arguments, as the C programs have it."""
 
@@ -100,12 +112,7 @@ def _set_level(level: Verbosity, ctx: click.Context, param: click.Parameter, is_
 
 _VERBOSITY_OPTIONS = [
     Option(
-        [short, name],
-        is_flag=True,
-        expose_value=False,
-        group=GENERAL,
-        help=text,
-        callback=partial(_set_level, level),
+        [short, name], is_flag=True, expose_value=False, group=GENERAL, help=text, callback=partial(_set_level, level)
     )
     for short, name, level, text in (
         ("-q", "--quiet", Verbosity.QUIET, "Print only results and errors."),

@@ -64,10 +64,7 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
     "certified radii as a table, all steps as csv or json.",
 )
 @option(
-    "--plot",
-    metavar="FILE",
-    group=OUTPUT,
-    help="With --curve, plot the curves (.png, .svg or .pdf; needs matplotlib).",
+    "--plot", metavar="FILE", group=OUTPUT, help="With --curve, plot the curves (.png, .svg or .pdf; needs matplotlib)."
 )
 @voting_option
 @format_option(EVALUATION_FORMATS, "Format of the table.")
@@ -159,13 +156,7 @@ def evaluate(
 @jobs_option
 @data_options
 def predict(
-    model: str,
-    data: str,
-    voting: str | None,
-    output_format: str,
-    output: str,
-    jobs: int | None,
-    **data_options: Any,
+    model: str, data: str, voting: str | None, output_format: str, output: str, jobs: int | None, **data_options: Any
 ) -> None:
     """Predict the label of each row of DATA with MODEL.
 

@@ -29,14 +29,7 @@ from metasilvae.cli.parameters import (
 from metasilvae.cli.progress import follow_rows
 from metasilvae.errors import MetasilvaeWarning, OutputError
 from metasilvae.formats.silva_models import read_model, write_model
-from metasilvae.io.storage import (
-    STANDARD_STREAM,
-    TEMPORARY_PREFIX,
-    commit,
-    prepare_folder,
-    staging,
-    write_output,
-)
+from metasilvae.io.storage import STANDARD_STREAM, TEMPORARY_PREFIX, commit, prepare_folder, staging, write_output
 from metasilvae.model import Model, count_leaves, join_trees
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.output.text.terminal import print_summary
@@ -191,13 +184,7 @@ def diff(
 @voting_option
 @output_option
 @data_options
-def simplify(
-    model: str,
-    domain: DomainChoice,
-    voting: str | None,
-    output: str,
-    **data_options: Any,
-) -> None:
+def simplify(model: str, domain: DomainChoice, voting: str | None, output: str, **data_options: Any) -> None:
     """Remove branches of MODEL that are unreachable, redundant or outside a domain, without changing a prediction.
 
     Predictions are proved to be equal for all samples, or for all samples of the domain; `metasilvae diff` with the

@@ -22,6 +22,7 @@ from metasilvae.cli.commands import (
     THREAT_MODEL,
     WordsType,
     option,
+    option_group,
 )
 from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
@@ -164,14 +165,8 @@ def format_option(formats: Mapping[str, object], text: str = "Format of the resu
 
 
 def most_fragile_option(default: int) -> Callable[[Any], Any]:
-    return option(
-        "--most-fragile",
-        "n_fragile",
-        type=click.IntRange(min=0),
-        default=default,
-        group=OUTPUT,
-        help="Number of most fragile rows to list.",
-    )
+    text = "Number of most fragile rows to list."
+    return option("--most-fragile", "n_fragile", type=click.IntRange(0), default=default, group=OUTPUT, help=text)
 
 
 @dataclass(frozen=True)
@@ -197,10 +192,7 @@ class ThreatModel:
 
 epsilon_option = option("--epsilon", metavar="E", group=THREAT_MODEL, help="Maximum change of each feature.")
 attack_option = option(
-    "--attack",
-    metavar="FILE",
-    group=THREAT_MODEL,
-    help="Allowed changes per column; see `metasilvae attack`.",
+    "--attack", metavar="FILE", group=THREAT_MODEL, help="Allowed changes per column; see `metasilvae attack`."
 )
 repeatable_attack_option = option(
     "--attack", "attacks", multiple=True, metavar="FILE", group=THREAT_MODEL,
@@ -241,40 +233,31 @@ ball_options = bundle_options(
     attack_option,
 )
 voting_option = option(
-    "--voting",
-    type=click.Choice(list(VOTINGS)),
-    metavar="NAME",
+    "--voting", type=click.Choice(list(VOTINGS)), metavar="NAME",
     help=f"How a forest votes: {list_choices(VOTINGS)}.  [default: by the kind of its leaves]",
-)
+)  # fmt: skip
 budget_options = bundle_options(
     "budget",
     Budget,
     ("sample_timeout", "sample_steps"),
     option(
-        "--sample-timeout",
-        type=PositiveNumber(),
-        metavar="SECONDS",
-        group=BUDGET,
+        "--sample-timeout", type=PositiveNumber(), metavar="SECONDS", group=BUDGET,
         help="Time limit per row of a forest; rows not decided by then are NO-INFO.  [default: none]",
     ),
     option(
-        "--sample-steps",
-        type=click.IntRange(min=1),
-        group=BUDGET,
+        "--sample-steps", type=click.IntRange(min=1), group=BUDGET,
         help="Limit of search steps per row, which is the same on every machine.  [default: none]",
     ),
-)
+)  # fmt: skip
 jobs_option = option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    group=GENERAL,
+    "--jobs", type=click.IntRange(min=1), group=GENERAL,
     help="Threads; results do not depend on it.  [default: all cores]",
-)
+)  # fmt: skip
 scheduler_option = option(
     "--scheduler",
     metavar="ADDRESS",
     group=CLUSTER,
-    help="Address (tcp://host:8786) or scheduler file of a Dask cluster.",
+    help="Address (tcp://host:8786) or file of a Dask scheduler.",
 )
 
 
@@ -289,29 +272,17 @@ output_option = option(
 
 INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
 
-reading_options = shared_options(
+reading_options = option_group(
+    DATA_FORMAT,
     option(
-        "--input-format",
-        type=click.Choice(INPUT_FORMATS),
-        default="auto",
-        metavar="NAME",
-        group=DATA_FORMAT,
+        "--input-format", type=click.Choice(INPUT_FORMATS), default="auto", metavar="NAME",
         help="Format of data files: csv, libsvm or binary.",
     ),
     option(
-        "--label-column",
-        default="first",
-        metavar="COLUMN",
-        group=DATA_FORMAT,
-        help="first, last, none, a name or a number (CSV).",
+        "--label-column", default="first", metavar="COLUMN", help="first, last, none, a name or a number (CSV)."
     ),
-    option(
-        "--header/--no-header",
-        default=None,
-        group=DATA_FORMAT,
-        help="Whether CSV starts with column names.  [default: detected]",
-    ),
-)
+    option("--header/--no-header", default=None, help="Whether CSV starts with column names.  [default: detected]"),
+)  # fmt: skip
 data_options = shared_options(
     reading_options,
     option(

@@ -27,7 +27,7 @@ from metasilvae.cli.commands import Command, command_line
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.parameters import check_outputs, refuse_two_pipes
 from metasilvae.cli.progress import follow_rows
-from metasilvae.cli.training_parameters import TrainingRequest, read_request, training_options
+from metasilvae.cli.training_parameters import TrainingRequest, read_request, run_options, training_options
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, DataError, MetasilvaeWarning, OutputError
 from metasilvae.execution.executors import TaskExecutor, open_executor
@@ -314,6 +314,7 @@ REPORT_SECONDS = 10.0
 @click.argument("training_set")
 @click.argument("output")
 @training_options
+@run_options
 @click.pass_context
 def train(
     ctx: click.Context,
@@ -348,6 +349,7 @@ def train(
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
       metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50 --time-limit 600
+      metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --table seeds.csv
       metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto
     """

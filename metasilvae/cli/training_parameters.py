@@ -21,6 +21,7 @@ from metasilvae.cli.commands import (
     SEARCH,
     THREAT_MODEL,
     option,
+    option_group,
 )
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
 from metasilvae.cli.parameters import (
@@ -64,14 +65,14 @@ _SIZE = click.IntRange(min=1)
 _SEED_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
-def _preset_option(names: str, field: str, kind: Any, group: str, text: str = "") -> Callable[[Any], Any]:
+def _preset_option(names: str, field: str, kind: Any, text: str = "") -> Callable[[Any], Any]:
     """An option that changes a field of the preset if it is given; the help shows its value in the default preset."""
     value = getattr(DEFAULTS, field)
     shown = f"{value:g}" if isinstance(value, float) else value
     metavar = "N" if isinstance(kind, click.IntRange) else "P" if "probability" in names else "X"
     if isinstance(kind, click.Choice):
         metavar, text = "NAME", f"{text}{list_choices(kind.choices)}."
-    return option(names, field, type=kind, metavar=metavar, group=group, help=f"{text}  [default: {shown}]")
+    return option(names, field, type=kind, metavar=metavar, help=f"{text}  [default: {shown}]")
 
 
 class SeedList(click.ParamType):
@@ -102,184 +103,172 @@ class SeedList(click.ParamType):
 
 
 training_options = shared_options(
-    option("--epsilon", metavar="E", group=THREAT_MODEL, help="Maximum change of each feature."),
-    option(
-        "--perturbation",
-        type=Phrase({name: words for name, words in PERTURBATIONS.items() if name != "from-file"}),
-        metavar="KIND ...",
-        group=THREAT_MODEL,
-        help="l_inf E, or l_inf-clip-all E MIN MAX to stay in [MIN, MAX].",
+    option_group(
+        THREAT_MODEL,
+        option("--epsilon", metavar="E", help="Maximum change of each feature."),
+        option(
+            "--perturbation",
+            type=Phrase({name: words for name, words in PERTURBATIONS.items() if name != "from-file"}),
+            metavar="KIND ...",
+            help="l_inf E, or l_inf-clip-all E MIN MAX to stay in [MIN, MAX].",
+        ),
     ),
     attack_option,
-    option(
-        "--weight",
-        "weights",
-        multiple=True,
-        metavar="NAME=W",
-        group=OBJECTIVE,
-        help="Weight of accuracy, stability, robust_accuracy or a verdict in phi; repeatable.  "
-        "[default: accuracy=0.9 stability=0.1]",
+    option_group(
+        OBJECTIVE,
+        option(
+            "--weight",
+            "weights",
+            multiple=True,
+            metavar="NAME=W",
+            help="Weight of accuracy, stability, robust_accuracy or a verdict in phi; repeatable.  "
+            "[default: accuracy=0.9 stability=0.1]",
+        ),
+        _preset_option("--robust-weight", "robust_weight", _FRACTION, "Accuracy weight moved to robust accuracy."),
+        _preset_option(
+            "--training-epsilon-factor",
+            "training_epsilon_factor",
+            click.FloatRange(min=0),
+            "Train with epsilon multiplied by this factor.",
+        ),
     ),
-    _preset_option(
-        "--robust-weight", "robust_weight", _FRACTION, OBJECTIVE, "Accuracy weight moved to robust accuracy."
+    option_group(
+        REGULARIZATION,
+        option("--max-depth", type=_COUNT, help="Maximum depth.  [default: no limit]"),
+        option("--max-leaves", type=_SIZE, help="Maximum number of leaves.  [default: no limit]"),
+        _preset_option("--min-samples-leaf", "min_samples_leaf", _SIZE, "Minimum samples per leaf."),
+        _preset_option(
+            "--leaf-penalty", "leaf_penalty", click.FloatRange(min=0), "Complexity penalty per leaf, in rows."
+        ),
+        option(
+            "--tune/--no-tune",
+            default=None,
+            help="Tune leaf penalty, epsilon factor and robust weight by cross-validation.  "
+            "[default: tune, unless one of them is set]",
+        ),
     ),
-    _preset_option(
-        "--training-epsilon-factor", "training_epsilon_factor", click.FloatRange(min=0), OBJECTIVE,
-        "Train with epsilon multiplied by this factor.",
+    option_group(
+        ENSEMBLES,
+        option("--trees", type=_SIZE, help="Train a forest of N trees."),
+        option(
+            "--forest-method",
+            type=click.Choice(METHODS),
+            metavar="NAME",
+            help=f"{list_choices(METHODS)}. reweighted: focus on rows that the forest so far gets wrong or unstable.  "
+            "[default: auto]",
+        ),
+        option(
+            "--row-sample",
+            type=click.FloatRange(0, 1, min_open=True),
+            metavar="FRACTION",
+            help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+        ),
     ),
-    option("--max-depth", type=_COUNT, group=REGULARIZATION, help="Maximum depth.  [default: no limit]"),
-    option("--max-leaves", type=_SIZE, group=REGULARIZATION, help="Maximum number of leaves.  [default: no limit]"),
-    _preset_option("--min-samples-leaf", "min_samples_leaf", _SIZE, REGULARIZATION, "Minimum samples per leaf."),
-    _preset_option(
-        "--leaf-penalty", "leaf_penalty", click.FloatRange(min=0), REGULARIZATION,
-        "Complexity penalty per leaf, in rows.",
+    option_group(
+        SEARCH,
+        option(
+            "--preset",
+            type=click.Choice(list(PRESETS)),
+            default="default",
+            metavar="NAME",
+            help=f"{list_choices(list(PRESETS))}.",
+        ),
+        option("--time-limit", type=PositiveNumber(), metavar="SECONDS", help="Stop after this time."),
+        option("--target", type=float, metavar="PHI", help="Stop when phi in training reaches this."),
+        _preset_option("--patience", "patience", _COUNT, "Stop after N generations without gain; 0: never."),
+        _preset_option("--polish", "polish", _COUNT, "Passes of local search over the best trees."),
+        _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity of growth: "),
+        _preset_option("--tournament-size", "tournament_size", _SIZE, "Trees per tournament."),
+        _preset_option(
+            "--crossover-probability", "crossover", _FRACTION, "Probability that offspring have two parents."
+        ),
+        option(
+            "--validation",
+            type=click.FloatRange(0, 0.9),
+            metavar="FRACTION",
+            help="Fraction of rows held out for model selection.  [default: 0]",
+        ),
     ),
-    option(
-        "--tune/--no-tune",
-        default=None,
-        group=REGULARIZATION,
-        help="Tune leaf penalty, epsilon factor and robust weight by cross-validation.  "
-        "[default: tune, unless one of them is set]",
+    option_group(
+        RESULTS,
+        option("--seed", type=_COUNT, help="Random seed; the same seed gives the same model.  [default: 0]"),
+        option("--seeds", type=SeedList(), help="Train once per seed, show the spread, keep the best."),
     ),
-    option("--trees", type=_SIZE, group=ENSEMBLES, help="Train a forest of N trees."),
-    option(
-        "--forest-method",
-        type=click.Choice(METHODS),
-        metavar="NAME",
-        group=ENSEMBLES,
-        help=f"{list_choices(METHODS)}. reweighted: focus on rows that the forest so far gets wrong or unstable.  "
-        "[default: auto]",
+    option_group(
+        COMPATIBILITY,
+        option(
+            "--fitness",
+            type=Phrase({"linear": LINEAR_WORDS}),
+            metavar="linear E W1 .. W9",
+            help="Epsilon, then weights of correct, wrong, stable, unstable, no-info, robust, fragile, vulnerable and "
+            "broken rows.",
+        ),
+        _preset_option("--max-iteration", "generations", _COUNT, "Maximum number of generations."),
+        option(
+            "--population-generator",
+            type=Phrase({"greedy": (), "blank": (), "from-forest": ("PATH",)}),
+            metavar="KIND",
+            help="greedy, blank or from-forest PATH.  [default: greedy]",
+        ),
+        _preset_option("--population-initial-size", "initial_population", _SIZE, "Size of the initial population."),
+        _preset_option("--population-max-size", "population", _SIZE, "Size of later populations."),
+        option(
+            "--population-next-size",
+            type=click.Choice(["constant"]),
+            default="constant",
+            metavar="NAME",
+            help="constant.",
+            show_default=False,
+        ),
+        _preset_option("--elitism", "elitism", _COUNT, "Best trees copied to the next generation."),
+        _preset_option("--select", "selection", click.Choice(SELECTIONS)),
+        option(
+            "--crossover",
+            "crossover_kind",
+            type=click.Choice(["one-point"]),
+            default="one-point",
+            metavar="NAME",
+            help="one-point.",
+            show_default=False,
+        ),
+        _preset_option("--mutation", "mutation", click.Choice([*MUTATIONS, *MUTATION_ALIASES])),
+        _preset_option("--mutation-base-probability", "mutation_probability", _FRACTION, "Probability of mutation."),
+        _preset_option("--mutation-probability", "mutation_probability_rule", click.Choice(MUTATION_PROBABILITIES)),
+        _preset_option(
+            "--split-search-aggressiveness",
+            "aggressiveness",
+            click.FloatRange(0, 1, min_open=True),
+            "Fraction of features that a mutation tries.",
+        ),
+        option(
+            "--allowed-features",
+            type=Phrase({"all": (), "uniform": ("N",)}),
+            metavar="KIND",
+            help="all, or uniform N for each tree.  [default: all; forest: fewer]",
+        ),
     ),
-    option(
-        "--row-sample",
-        type=click.FloatRange(0, 1, min_open=True),
-        metavar="FRACTION",
-        group=ENSEMBLES,
-        help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+)
+
+# Options of a run as a whole: its files, and where it is computed.
+run_options = shared_options(
+    option_group(
+        RESULTS,
+        option("--test", metavar="FILE", help="Evaluate the model on this data too."),
+        option("--table", metavar="FILE", help="Write the metrics of each seed (.csv, .json)."),
+        option("--log", metavar="FILE", help="Write the progress as JSON lines."),
+        option("--pareto", metavar="DIR", help="Save all Pareto-optimal trees; see `metasilvae pareto`."),
+        option("--checkpoint", metavar="FILE", help="Save the state regularly, so that --resume can continue."),
+        option(
+            "--every", type=_SIZE, help=f"Save the checkpoint every N steps.  [default: every {SECONDS_BETWEEN:g} s]"
+        ),
+        option("--resume", metavar="FILE|auto", help="Continue from a checkpoint; auto: if there is one."),
+        option("--no-manifest", is_flag=True, help="Do not write OUTPUT.manifest.json (provenance)."),
     ),
-    option(
-        "--preset",
-        type=click.Choice(list(PRESETS)),
-        default="default",
-        metavar="NAME",
-        group=SEARCH,
-        help=f"{list_choices(list(PRESETS))}.",
-    ),
-    option("--time-limit", type=PositiveNumber(), metavar="SECONDS", group=SEARCH, help="Stop after this time."),
-    option("--target", type=float, metavar="PHI", group=SEARCH, help="Stop when phi in training reaches this."),
-    _preset_option(
-        "--patience", "patience", _COUNT, SEARCH, "Stop after N generations without gain; 0: never."
-    ),
-    _preset_option("--polish", "polish", _COUNT, SEARCH, "Passes of local search over the best trees."),
-    _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), SEARCH, "Impurity of growth: "),
-    _preset_option("--tournament-size", "tournament_size", _SIZE, SEARCH, "Trees per tournament."),
-    _preset_option(
-        "--crossover-probability", "crossover", _FRACTION, SEARCH, "Probability that offspring have two parents."
-    ),
-    option(
-        "--validation",
-        type=click.FloatRange(0, 0.9),
-        metavar="FRACTION",
-        group=SEARCH,
-        help="Fraction of rows held out for model selection.  [default: 0]",
-    ),
-    option("--test", metavar="FILE", group=RESULTS, help="Evaluate the model on this data too."),
-    option("--seed", type=_COUNT, group=RESULTS, help="Random seed; the same seed gives the same model.  [default: 0]"),
-    option("--seeds", type=SeedList(), group=RESULTS, help="Train once per seed, show the spread, keep the best."),
-    option("--table", metavar="FILE", group=RESULTS, help="Write the metrics of each seed (.csv, .json)."),
-    option("--log", metavar="FILE", group=RESULTS, help="Write the progress as JSON lines."),
-    option(
-        "--pareto",
-        metavar="DIR",
-        group=RESULTS,
-        help="Save all Pareto-optimal trees; see `metasilvae pareto`.",
-    ),
-    option(
-        "--checkpoint",
-        metavar="FILE",
-        group=RESULTS,
-        help="Save the state regularly, so that --resume can continue.",
-    ),
-    option(
-        "--every",
-        type=_SIZE,
-        group=RESULTS,
-        help=f"Save the checkpoint every N steps.  [default: every {SECONDS_BETWEEN:g} s]",
-    ),
-    option(
-        "--resume",
-        metavar="FILE|auto",
-        group=RESULTS,
-        help="Continue from a checkpoint; auto: if there is one.",
-    ),
-    option("--no-manifest", is_flag=True, group=RESULTS, help="Do not write OUTPUT.manifest.json (provenance)."),
     scheduler_option,
     shard_option("Train the I-th of N parts of the trees or seeds."),
     data_options,
     jobs_option,
-    option(
-        "--fitness",
-        type=Phrase({"linear": LINEAR_WORDS}),
-        metavar="linear E W1 .. W9",
-        group=COMPATIBILITY,
-        help="Epsilon, then weights of correct, wrong, stable, unstable, no-info, robust, fragile, vulnerable and "
-        "broken rows.",
-    ),
-    _preset_option("--max-iteration", "generations", _COUNT, COMPATIBILITY, "Maximum number of generations."),
-    option(
-        "--population-generator",
-        type=Phrase({"greedy": (), "blank": (), "from-forest": ("PATH",)}),
-        metavar="KIND",
-        group=COMPATIBILITY,
-        help="greedy, blank or from-forest PATH.  [default: greedy]",
-    ),
-    _preset_option(
-        "--population-initial-size", "initial_population", _SIZE, COMPATIBILITY, "Size of the initial population."
-    ),
-    _preset_option("--population-max-size", "population", _SIZE, COMPATIBILITY, "Size of later populations."),
-    option(
-        "--population-next-size",
-        type=click.Choice(["constant"]),
-        default="constant",
-        metavar="NAME",
-        group=COMPATIBILITY,
-        help="constant.",
-        show_default=False,
-    ),
-    _preset_option("--elitism", "elitism", _COUNT, COMPATIBILITY, "Best trees copied to the next generation."),
-    _preset_option("--select", "selection", click.Choice(SELECTIONS), COMPATIBILITY),
-    option(
-        "--crossover",
-        "crossover_kind",
-        type=click.Choice(["one-point"]),
-        default="one-point",
-        metavar="NAME",
-        group=COMPATIBILITY,
-        help="one-point.",
-        show_default=False,
-    ),
-    _preset_option(
-        "--mutation", "mutation", click.Choice([*MUTATIONS, *MUTATION_ALIASES]), COMPATIBILITY
-    ),
-    _preset_option(
-        "--mutation-base-probability", "mutation_probability", _FRACTION, COMPATIBILITY, "Probability of mutation."
-    ),
-    _preset_option(
-        "--mutation-probability", "mutation_probability_rule", click.Choice(MUTATION_PROBABILITIES), COMPATIBILITY
-
-    ),
-    _preset_option(
-        "--split-search-aggressiveness", "aggressiveness", click.FloatRange(0, 1, min_open=True), COMPATIBILITY,
-        "Fraction of features that a mutation tries.",
-    ),
-    option(
-        "--allowed-features",
-        type=Phrase({"all": (), "uniform": ("N",)}),
-        metavar="KIND",
-        group=COMPATIBILITY,
-        help="all, or uniform N for each tree.  [default: all; forest: fewer]",
-    ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from experiments.store import Bundle
 from experiments.tasks import Task, phi, share
 from metasilvae.formats.training_records import FIGURES, TEST_PREFIX, LoggedRun, StudyTable
 from metasilvae.output.plots.canvas import render
-from metasilvae.output.plots.trainings import draw_convergence, draw_variance, draw_weights
+from metasilvae.output.plots.trainings import draw_convergence, draw_objective_weights, draw_variance
 
 
 def draw_figures(bundle: Bundle) -> dict[str, bytes]:
@@ -23,7 +23,7 @@ def draw_figures(bundle: Bundle) -> dict[str, bytes]:
         figures["convergence.svg"] = draw_convergence(logs, "steps", "")
     weights = _list_records(bundle, "weights")
     if weights:
-        figures["weights.svg"] = draw_weights([_as_table(weights)], "test")
+        figures["weights.svg"] = draw_objective_weights([_as_table(weights)], "test")
     seeds = _list_records(bundle, "variance")
     counts = Counter(record["set"] for record in seeds)
     boxes = [record for record in seeds if counts[record["set"]] >= FEWEST_SEEDS]

@@ -127,7 +127,7 @@ def test_a_tree_is_trained_written_and_reported(tmp_path: Path) -> None:
     assert lines[1] == "perturbation  l_inf 0.1"
     assert re.fullmatch(r"training      seed 0, \d+\.\d\d s, end: iterations", lines[2])
     assert lines[4].split() == ["rows", "number", "phi", "accuracy", "stability", "robustness"]
-    shares = [figures[name] for name in ("accuracy", "stability", "robustness")]
+    shares = [figures[name] for name in ("accuracy", "stability", "robust_accuracy")]
     phi = 0.9 * shares[0] + 0.1 * shares[1]
     assert lines[5].split() == ["training", "120", *(f"{share:.4g}" for share in (phi, *shares))]
     assert lines[6].split()[:2] == ["test", "30"]
@@ -249,7 +249,7 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
         (["--epsilon", "1", "--seeds", "1..5,3"], "names seed 3 twice"),
         (["--tune", "--robust-weight", "0.1"], "--tune and --robust-weight exclude each other"),
         (["--tune", "--population-generator", "blank"], "--tune and --population-generator blank exclude"),
-        (["--epsilon", "1", "--perturbation", "l_inf", "1"], "say the same thing"),
+        (["--epsilon", "1", "--perturbation", "l_inf", "1"], "exclude each other"),
         (["--fitness", "linear", "0", "1"], "expected 'linear E CORRECT WRONG"),
         (["--fitness", "linear", *"012345678x"], "'x' is not a number"),
         (["--fitness", "linear", *"0000000000"], "all trees are equally fit"),

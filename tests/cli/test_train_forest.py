@@ -26,7 +26,7 @@ def test_a_forest_is_written_and_described(tmp_path: Path) -> None:
         verified = run("evaluate", output, f"builtin:iris/{name.replace('training', 'train')}", "--epsilon", "0.1",
                        "--format", "json")  # fmt: skip
         record = json.loads(verified.stdout)["evaluations"][0]
-        expected = [f"{record[each]:.4g}" for each in ("accuracy", "stability", "robustness")]
+        expected = [f"{record[each]:.4g}" for each in ("accuracy", "stability", "robust_accuracy")]
         assert [accuracy, stability, robustness] == expected
     assert "at least" not in result.stdout
     assert [json.loads(line)["phase"] for line in log.read_text().splitlines()] == ["tree"] * 6

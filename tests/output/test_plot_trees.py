@@ -77,7 +77,7 @@ def test_facts_are_those_of_a_slow_count(data: st.DataObject) -> None:
         if node["feature"] < 0:
             prediction = tree.leaf_predictions.sets[tree.leaf_predictions.ids[node["leaf"]]]
             named = [tree.labels[label] for label in prediction]
-            assert box.right_rows == sum(named == [labels[row]] for row in here)
+            assert box.correct_rows == sum(named == [labels[row]] for row in here)
             continue
         values = [rows[row][node["feature"]] for row in here]
         with np.errstate(over="ignore"):
@@ -102,7 +102,7 @@ def test_a_drawing_of_iris(direction: str) -> None:
     figure = draw_tree(gather_facts(tree, rows, 0.1), direction)
     texts = texts_of_figure(figure)
     assert {"petal_length \u2264 2.45", "petal_width \u2264 1.75", "petal_length \u2264 4.95"} <= set(texts)
-    assert {"30 rows, margin 0.75", "20 rows, margin 0.05", "5 within 0.1", "40 | 0 | 0", "11 rows, 10 right"} <= set(
+    assert {"30 rows, margin 0.75", "20 rows, margin 0.05", "5 within 0.1", "40 | 0 | 0", "11 rows, 10 correct"} <= set(
         texts
     )
     assert texts.count("yes") == texts.count("no") == 3

@@ -139,7 +139,7 @@ class TestDrawing:
         assert iris.run("document.activeElement.getAttribute('aria-level')") == "2"
         assert "petal_length ≤ 2.45" in iris.run("document.getElementById('node-details').textContent")
         iris.press("End")
-        assert "answer virginica" in iris.run("document.activeElement.getAttribute('aria-label')")
+        assert "prediction virginica" in iris.run("document.activeElement.getAttribute('aria-label')")
         iris.press("ArrowLeft")
         iris.press("ArrowUp")
         assert iris.run(FOCUSED) in order

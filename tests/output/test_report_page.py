@@ -306,10 +306,10 @@ def test_no_notes_about_what_is_not_there(tmp_path: Path) -> None:
     texts = {section.attributes["id"]: section for section in page.find("section")}
     assert texts["confusion"].text == f"Confusion matrix{rows}: no mistakes in 30 rows"
     assert texts["fragile"].text == f"Most fragile rows{rows}: no row is unstable"
-    assert texts["attribution"].text == f"Features behind unstable rows{rows}: no row is unstable"
-    fooled = make_page(model, rows, "--epsilon", 0.6)
-    assert "Each change was classified again" in fooled.source
-    assert "Moved: rows whose" in fooled.source
+    assert texts["attribution"].text == f"Features driving instability{rows}: no row is unstable"
+    unstable = make_page(model, rows, "--epsilon", 0.6)
+    assert "Each row is shown with an adversarial example" in unstable.source
+    assert "Changed: unstable rows whose" in unstable.source
 
 
 def test_labels_are_in_order(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from metasilvae.cli.parameters import PhraseCommand
+from metasilvae.cli.commands import Command
 from metasilvae.cli.training_parameters import read_request, training_options
 
 
@@ -12,7 +12,7 @@ def request(*arguments: str):
     """What a command line asks for."""
     found = []
 
-    @click.command(cls=PhraseCommand)
+    @click.command(cls=Command)
     @training_options
     def parse(**options) -> None:
         found.append(read_request(**options))

@@ -78,8 +78,7 @@ def _tabulate_rules(number: int, attack: Attack, sharing: Sequence[Assessment]) 
         [list_names([names[feature] for feature in features]), words] for words, features in rules[:MOST_RULES]
     ]
     caption = join(
-        show_name(attack.source),
-        f": allowed changes per column, all of them at once{_describe_rest(len(rules))}",
+        show_name(attack.source), f": allowed changes per column, all of them at once{_describe_rest(len(rules))}"
     )
     satisfying = [
         join("; " if place else "", f"all {each.outcome.n_samples} rows of ", show_name(each.query.dataset.source))

@@ -95,9 +95,9 @@ class NodeFacts:
     values : array, shape (n_labels,), or None
         Class counts of all leaves below, as the model has them; scores only of a leaf.
     rows : int or None
-        Rows of the data that come to the node.
-    right_rows : int or None
-        Of the rows in a leaf, those whose label it answers, and no other one.
+        Rows of the data that reach the node.
+    correct_rows : int or None
+        Of the rows in a leaf, those that it classifies correctly.
     margin : float or None
         Distance between the threshold and the nearest of these rows.
     near_rows : int or None
@@ -109,7 +109,7 @@ class NodeFacts:
     n_leaves: int
     values: np.ndarray | None
     rows: int | None = None
-    right_rows: int | None = None
+    correct_rows: int | None = None
     margin: float | None = None
     near_rows: int | None = None
 
@@ -313,7 +313,7 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
             prediction = name_prediction(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
             lines = [say(prediction, LONGEST_PREDICTION), _count_words(facts, box)]
             if box.rows is not None:
-                right = f", {box.right_rows} right" if box.rows else ""
+                right = f", {box.correct_rows} correct" if box.rows else ""
                 lines.append(f"{_plural(box.rows, 'row')}{right}")
         elif box.children is None:
             lines = [f"... {box.n_leaves} leaves", _count_words(facts, box)]

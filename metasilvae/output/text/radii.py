@@ -114,7 +114,9 @@ def write_text(report: RadiusReport) -> Iterator[str]:
 
 
 def _in_words(record: dict[str, Any]) -> dict[str, Any]:
-    return {**record, "prediction": ",".join(record["prediction"])}
+    renamed = {"radius": "certified radius", "at_most": "at most"}
+    words = {renamed.get(name, name): value for name, value in record.items()}
+    return {**words, "prediction": ",".join(record["prediction"])}
 
 
 def _json_rows(report: RadiusReport) -> Iterator[dict[str, Any]]:
@@ -134,7 +136,8 @@ def write_jsonl(report: RadiusReport) -> Iterator[str]:
 
 def write_csv(report: RadiusReport) -> Iterator[str]:
     """One line for each row; labels of a tied prediction are joined by commas."""
-    return stream_csv(["row", "label", "prediction", "correct", "radius", "at_most", "reason"], report.rows())
+    names = ["row", "label", "prediction", "correct", "radius", "at_most", "reason"]
+    return stream_csv(names, ({**record, "correct": int(record["correct"])} for record in report.rows()))
 
 
 RADIUS_FORMATS: dict[str, Callable[[RadiusReport], Iterator[str]]] = {

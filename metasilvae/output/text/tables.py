@@ -94,20 +94,15 @@ ROWS_PER_PIECE = 4096
 
 
 def stream_csv(names: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """CSV with a header; lists are joined by commas, truth values are 1 and 0, missing values are empty."""
+    """CSV with a header; lists are joined by commas, missing values are empty."""
     return stream_lines(_lines(names, records))
 
 
 def _lines(names: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Iterator[Sequence[object]]:
     yield names
     for record in records:
-        yield [_as_cell(record.get(name, "")) for name in names]
-
-
-def _as_cell(value: object) -> object:
-    if isinstance(value, list):
-        return ",".join(value)
-    return int(value) if isinstance(value, bool) else value
+        cells = (record.get(name, "") for name in names)
+        yield [",".join(cell) if isinstance(cell, list) else cell for cell in cells]
 
 
 def stream_lines(lines: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -163,11 +163,7 @@ class TransferBar:
         if bar is None or bar.total != received.total or bar.n > received.n_bytes:
             self.close()
             self._bar = bar = open_bar(
-                total=received.total,
-                initial=received.n_bytes,
-                desc=self._title,
-                unit="B",
-                unit_scale=True,
+                total=received.total, initial=received.n_bytes, desc=self._title, unit="B", unit_scale=True
             )
         if bar is not None:
             bar.update(received.n_bytes - bar.n)

@@ -97,11 +97,7 @@ def write_text(report: VerificationReport) -> Iterator[str]:
     """A short summary for people."""
     counts = report.outcome.counts
     yield describe_subject(report.query, report.perturbation, report.shard) + "\n"
-    for name, count in (
-        ("accuracy", counts.correct),
-        ("stability", counts.stable),
-        ("robust accuracy", counts.robust),
-    ):
+    for name, count in (("accuracy", counts.correct), ("stability", counts.stable), ("robust accuracy", counts.robust)):
         yield f"{name:15}  {100 * count / counts.size:6.2f} %  {count:>8} of {counts.size}\n"
     yield "\n"
     for verdict in Verdict:
