@@ -222,4 +222,4 @@ def test_names_that_speak_against_the_columns_are_told() -> None:
     assert "--label-column label reads that one" in result.output
     assert "reads that one" not in run("check", "last.csv", "--label-column", "label").output
     Path("numbers.csv").write_text("label,0,1\na,1,3\nb,4,4\n")
-    assert "--header reads it as such" in run("check", "numbers.csv").output
+    assert "--header reads it as names" in run("check", "numbers.csv").output
