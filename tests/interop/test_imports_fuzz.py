@@ -213,6 +213,6 @@ def test_the_part_that_is_compared_is_told() -> None:
     X = np.arange(40.0).reshape(20, 2)
     fitted = sklearn.DecisionTreeClassifier().fit(X, np.arange(20) % 3)
     shares: list[float] = []
-    compare_with_library(import_object(fitted), X, on_share=shares.append)
+    compare_with_library(import_object(fitted), X, on_fraction=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1

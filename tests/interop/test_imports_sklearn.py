@@ -175,7 +175,7 @@ def test_the_comparison_finds_every_changed_threshold() -> None:
             imported.model.nodes["threshold"][node] = before
     compare_with_library(imported)
     imported.model.leaf_values[0] += 1
-    with pytest.raises(ModelError, match="not equal to its source"):
+    with pytest.raises(ModelError, match="differs from its source"):
         compare_with_library(imported, X)
 
 

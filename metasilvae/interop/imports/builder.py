@@ -95,12 +95,7 @@ def _count_tree_levels(tree: Nodes, most: int) -> int:
 
 
 def _lay_out(
-    tree: Nodes,
-    n_features: int,
-    n_nodes: int,
-    n_leaves: int,
-    nodes: list[tuple[float, int, int, int, int]],
-    where: str,
+    tree: Nodes, n_features: int, n_nodes: int, n_leaves: int, nodes: list[tuple[float, int, int, int, int]], where: str
 ) -> list[int]:
     """Append the nodes of a tree in pre-order; the positions of its leaves, in the same order."""
     features, thresholds = tree.feature.tolist(), tree.threshold.tolist()

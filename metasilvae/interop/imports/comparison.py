@@ -66,7 +66,7 @@ def compare_with_library(
     imported: Imported,
     X: NDArray[np.float64] | None = None,
     seed: int = 0,
-    on_share: Callable[[float], object] = lambda share: None,
+    on_fraction: Callable[[float], object] = lambda fraction: None,
 ) -> LibraryComparison | None:
     """Compare the predictions of a model and of its library; a difference raises a `ModelError`.
 
@@ -76,7 +76,7 @@ def compare_with_library(
     ----------
     X : float64 array, shape (n_samples, n_features), or None
         Rows of data.
-    on_share : function
+    on_fraction : function
         Called with the fraction of the rows that is compared, from 0 to 1.
     """
     model, library = imported.model, None if imported.is_too_deep else imported.load_predictor()
@@ -105,7 +105,7 @@ def compare_with_library(
             sizes[part] += len(piece)
             n_ties += ties
             n_rounded += rounded
-            on_share(sum(sizes.values()) / n_all)
+            on_fraction(sum(sizes.values()) / n_all)
     n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
     return LibraryComparison(library.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
 
@@ -194,7 +194,7 @@ def rows_beside_thresholds(
 ) -> Iterator[NDArray[np.float64]]:
     """For each split, twice, rows that lead to it, where any can, and lie on both sides of its threshold; in pieces.
 
-    They are the float64 neighbours, and the float32 neighbours if asked for; of all splits, or of those given.
+    They are the float64 neighbours, and the float32 neighbours if requested, of all or of the given splits.
     """
     low, high = _ranges(model)
     splits = np.repeat(np.flatnonzero(model.nodes["feature"] >= 0) if splits is None else splits, 2)

@@ -45,14 +45,14 @@ def read_joblib(content: bytes, name: str, options: ImportOptions) -> Imported:
 def read_skops(content: bytes, name: str, options: ImportOptions) -> Imported:
     """Import a file that skops.io.dump wrote; types that skops does not know require trust."""
     skops = load_library("skops.io", EXTRA, "reading a skops file")
-    asked = _load(lambda: skops.get_untrusted_types(data=content), name)
-    unknown = [kind for kind in asked if kind not in TRUSTED_TYPES]
+    untrusted = _load(lambda: skops.get_untrusted_types(data=content), name)
+    unknown = [kind for kind in untrusted if kind not in TRUSTED_TYPES]
     if unknown and not options.trust:
         raise ModelError(
             f"{name}: contains types that skops does not trust ({list_some(unknown)}); if you trust its origin, "
             "use --trust"
         )
-    return import_any(_load(lambda: skops.loads(content, trusted=asked), name), options, name)
+    return import_any(_load(lambda: skops.loads(content, trusted=untrusted), name), options, name)
 
 
 def _load(load: Any, name: str) -> Any:
