@@ -142,7 +142,7 @@ def compare_models(
     samples: NDArray[np.float64] | None = None,
     budget: Budget | None = None,
     stop: threading.Event | None = None,
-    on_share: Callable[[float], object] = lambda share: None,
+    on_fraction: Callable[[float], object] = lambda fraction: None,
 ) -> ModelDifference:
     """Compare the predictions of two models for all samples of a domain.
 
@@ -160,7 +160,7 @@ def compare_models(
         Work allowed for the whole search, for forests; None means no limit.
     stop : threading.Event or None
         Once set, the search ends.
-    on_share : function
+    on_fraction : function
         Called with the fraction of the search that is done, from 0 to 1.
     """
     if first.n_features != second.n_features:
@@ -196,7 +196,7 @@ def compare_models(
         return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions[:max_regions])
 
     remaining = RemainingBudget(budget or Budget(), threading.Event() if stop is None else stop)
-    region, reason = _search(first, second, votings, domain, equal, remaining, on_share)
+    region, reason = _search(first, second, votings, domain, equal, remaining, on_fraction)
     if region is not None:
         return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, [region][:max_regions])
     result = DifferenceStatus.EQUAL if reason is None else DifferenceStatus.UNDECIDED
@@ -292,7 +292,7 @@ def _search(
     domain: InputBox,
     equal: set[int],
     remaining: RemainingBudget,
-    on_share: Callable[[float], object],
+    on_fraction: Callable[[float], object],
 ) -> tuple[Region | None, str | None]:
     """A region in which two forests differ, or else the reason if the search ended without a decision.
 
@@ -314,7 +314,7 @@ def _search(
         domain.lower, domain.upper,
     )  # fmt: skip
     while True:
-        status, reason = remaining.run(search, lambda: on_share(search.done))
+        status, reason = remaining.run(search, lambda: on_fraction(search.done))
         if status in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
             lower, upper = (side[np.newaxis].copy() for side in search.box)
             (region,) = _make_regions(first, second, votings, lower, upper)
@@ -352,10 +352,7 @@ def _score(models: tuple[Model, Model], votings: tuple[str, str]) -> tuple[list[
 
 
 def _find_shared(
-    models: tuple[Model, Model],
-    units: list[NDArray[np.int64]],
-    votings: tuple[str, str],
-    equal: set[int],
+    models: tuple[Model, Model], units: list[NDArray[np.int64]], votings: tuple[str, str], equal: set[int]
 ) -> NDArray[np.uint8]:
     """Which trees have a counterpart in the other model: the same tree anywhere, or an equal one at its position."""
     is_shared = [np.zeros(model.n_trees, dtype=np.uint8) for model in models]

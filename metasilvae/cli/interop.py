@@ -76,7 +76,7 @@ def import_(
     comparison = None
     if is_compared:
         with RowBar(100, phase="comparing predictions", unit="%") as bar:
-            comparison = compare_with_library(imported, None if dataset is None else dataset.X, on_share=bar.reach)
+            comparison = compare_with_library(imported, None if dataset is None else dataset.X, on_fraction=bar.reach)
     if is_compared and comparison is None:
         warnings.warn(
             f"{source}: not compared with its library, {_why_not_compared(imported)}", MetasilvaeWarning, stacklevel=2

@@ -172,7 +172,7 @@ def diff(
     with follow_rows(100, budget, is_long=is_long, phase="comparing", unit="%") as work:
         comparison = compare_models(
             *models, within, voting=voting, max_regions=max_regions, samples=samples,
-            budget=budget, stop=work.stop, on_share=work.reach,
+            budget=budget, stop=work.stop, on_fraction=work.reach,
         )  # fmt: skip
     write_output(output, COMPARISON_FORMATS[output_format](ComparisonReport(comparison, dataset, unequal)))
     ctx.exit(work.exit_code or (EXIT_CODES[comparison.result] if exit_code else 0))

@@ -113,7 +113,7 @@ def pareto(
     if plot is not None and plot_format is not None:
         write_output(plot, render(draw_archive(report), plot_format))
     if chooses and picked is None:
-        wanted = " and ".join(gate.text for gate in required)
+        wanted = " and ".join(requirement.text for requirement in required)
         found = f"no tree in {folder} satisfies {wanted}" if archive.files else f"there is no tree in {folder}"
         tell(found)
         ctx.exit(RequirementResult.VIOLATED)

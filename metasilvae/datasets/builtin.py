@@ -1,4 +1,4 @@
-"""The list of data sets that ship with the project."""
+"""The builtin data sets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ INDEX = "index.tsv"
 
 @dataclass(frozen=True)
 class BuiltinDataset:
-    """One part of a shipped data set.
+    """One part of a builtin data set.
 
     Attributes
     ----------
     epsilon : float
-        Recommended size of a perturbation.
+        Recommended perturbation size.
     sha256 : str
         Checksum of the compressed file.
     """
@@ -37,21 +37,22 @@ class BuiltinDataset:
 
 
 def list_builtin_datasets() -> list[BuiltinDataset]:
-    """Read the index of the shipped data sets."""
+    """Read the index of the builtin data sets."""
     path = builtin_folder() / INDEX
     try:
         with path.open(newline="") as stream:
-            return [
-                BuiltinDataset(
-                    row["name"],
-                    row["split"],
-                    int(row["rows"]),
-                    int(row["features"]),
-                    int(row["classes"]),
-                    float(row["epsilon"]),
-                    row["sha256"],
-                )
-                for row in csv.DictReader(stream, delimiter="\t")
-            ]
+            rows = list(csv.DictReader(stream, delimiter="\t"))
+        return [
+            BuiltinDataset(
+                name=row["name"],
+                split=row["split"],
+                rows=int(row["rows"]),
+                features=int(row["features"]),
+                classes=int(row["classes"]),
+                epsilon=float(row["epsilon"]),
+                sha256=row["sha256"],
+            )
+            for row in rows
+        ]
     except (OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: the list of shipped data sets cannot be read ({error}); install again") from None
+        raise DataError(f"{path}: the list of builtin data sets cannot be read ({error}); install again") from None

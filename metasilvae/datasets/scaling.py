@@ -1,4 +1,4 @@
-"""Scaling features to [0, 1]: measured on one data set, kept in a file, applied to others."""
+"""Scaling of features to [0, 1]: fitted to one data set, saved in a file, applied to others."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ class Scale:
 
     @classmethod
     def fit(cls, dataset: Dataset) -> Scale:
-        """Measure the ranges of a data set."""
+        """The scale of the ranges in a data set."""
         return cls(dataset.X.min(axis=0), dataset.X.max(axis=0), dataset.feature_names)
 
     def apply(self, dataset: Dataset) -> Dataset:
-        """The data set on this scale; values outside the measured range fall outside [0, 1]."""
+        """The scaled data set; values outside the fitted range are mapped outside [0, 1]."""
         if dataset.n_features != len(self.minimum):
             raise DataError(
                 f"{dataset.source}: {dataset.n_features} features found, the scale has {len(self.minimum)}; "
-                "use the scale that was saved for data of this kind"
+                "use the scale that was saved for these data"
             )
         if self.feature_names and dataset.feature_names and self.feature_names != dataset.feature_names:
             warnings.warn(
-                f"{dataset.source}: the columns have other names than those of the scale; they are matched by position",
+                f"{dataset.source}: the column names differ from those of the scale; columns are matched by position",
                 MetasilvaeWarning,
                 stacklevel=2,
             )
         with np.errstate(over="ignore"):
             width = self.maximum - self.minimum
-            # Where the width of a range exceeds the largest float64, everything is halved.
+            # If the width of a range exceeds the largest float64, everything is halved.
             factor = np.where(np.isfinite(width), 1.0, 0.5)
             width = self.maximum * factor - self.minimum * factor
             width[width == 0] = math.inf
@@ -61,7 +61,7 @@ class Scale:
             X -= self.minimum * factor
             X /= width
         if not np.isfinite(X).all():
-            raise DataError(f"{dataset.source}: a value lies too far outside the scale; is it the right one?")
+            raise DataError(f"{dataset.source}: a value is too far outside the scale; is it the correct scale?")
         return dataclasses.replace(dataset, X=X)
 
     def save(self, path: str) -> None:
@@ -86,7 +86,7 @@ class Scale:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{display_name(source)}: not a scale file ({error}); "
-                "make one by `metasilvae data convert --scale minmax --save-scale`"
+                "create one with `metasilvae data convert --scale minmax --save-scale`"
             ) from None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What is in a data set, and what about it deserves a second look."""
+"""Summary of a data set, with warnings about unusual content."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from metasilvae._core.common.values import hash_rows
 from metasilvae.dataset import Dataset
-from metasilvae.errors import shorten
+from metasilvae.errors import list_some, shorten
+from metasilvae.formats.silva_models import label_problem
 
-LONGEST_SILVA_LABEL = 31
-_NAMED_AT_MOST = 5
+_MOST_LISTED = 5
 _BLOCK_ROWS = 1024
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Rows whose values were seen before.
+    """Rows with equal values.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """Facts about a data set.
+    """Size, classes and value ranges of a data set.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class DataSummary:
     is_whole : bool
         All values are whole numbers.
     oddities : list of str
-        What deserves a second look, one sentence each.
+        Warnings, one sentence each.
     """
 
     n_samples: int
@@ -65,7 +65,7 @@ class DataSummary:
 
 
 def summarize_dataset(dataset: Dataset) -> DataSummary:
-    """Collect the facts about a data set of at least one row."""
+    """Summarize a data set of at least one row."""
     minimum, maximum = dataset.X.min(axis=0), dataset.X.max(axis=0)
     counts = np.bincount(dataset.y, minlength=dataset.n_labels).tolist()
     class_counts = dict(zip(dataset.labels, counts, strict=True))
@@ -91,7 +91,7 @@ def summarize_dataset(dataset: Dataset) -> DataSummary:
 
 
 def _is_whole(X: NDArray[np.float64]) -> bool:
-    """Whether all values are whole numbers; in blocks, because a second array of the size of X may not fit."""
+    """Whether all values are whole numbers; in blocks, because memory may not hold a second array of the size of X."""
     blocks = (X[first : first + _BLOCK_ROWS] for first in range(0, len(X), _BLOCK_ROWS))
     return all(np.array_equal(block, np.floor(block)) for block in blocks)
 
@@ -109,22 +109,6 @@ def find_duplicates(X: NDArray[np.float64], y: NDArray[np.int32]) -> Duplicates:
     return Duplicates(n_repeats, conflicts)
 
 
-def describe_label(label: str) -> str | None:
-    """Why silva's model format cannot hold a label, None if it can."""
-    if label.split() != [label]:
-        return "holds a blank"
-    if "," in label:
-        return "holds a comma"
-    if len(label.encode()) > LONGEST_SILVA_LABEL:
-        return f"is longer than {LONGEST_SILVA_LABEL} bytes"
-    return None
-
-
-def _name_some(names: list[str]) -> str:
-    rest = len(names) - _NAMED_AT_MOST
-    return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def _describe_classes(class_counts: dict[str, int]) -> list[str]:
     oddities = []
     if len(class_counts) == 1:
@@ -133,7 +117,7 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
     if len(class_counts) > max(20, n_samples / 4):
         oddities.append(
             f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column? "
-            "Then say --label-column"
+            "Then use --label-column"
         )
     return oddities
 
@@ -141,24 +125,24 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
 def _describe_constants(dataset: Dataset, constant: list[int]) -> list[str]:
     if not constant:
         return []
-    names = _name_some([dataset.feature_name(feature) for feature in constant])
+    names = list_some([dataset.feature_name(feature) for feature in constant])
     return [f"{len(constant)} constant feature{'s' * (len(constant) > 1)}, useless for splits: {names}"]
 
 
 def _describe_conflicts(dataset: Dataset, duplicates: Duplicates) -> list[str]:
     if not duplicates.conflicts:
         return []
-    rows = duplicates.conflicts[0][:_NAMED_AT_MOST]
+    rows = duplicates.conflicts[0][:_MOST_LISTED]
     if dataset.line_of_row is None:
         places = "rows " + ", ".join(str(row + 1) for row in rows)
     else:
         places = "lines " + ", ".join(str(dataset.line_of_row[row]) for row in rows)
     return [
         f"{duplicates.n_conflicting_rows} rows have equal values but different labels, for instance {places}; "
-        "no classifier gets all of them right"
+        "no classifier predicts all of them correctly"
     ]
 
 
 def _describe_labels(labels: tuple[str, ...]) -> list[str]:
-    bad = [f"{shorten(label)} {reason}" for label in labels if (reason := describe_label(label))]
-    return [f"silva's model format cannot hold {len(bad)} of the labels: {_name_some(bad)}"] if bad else []
+    bad = [f"{shorten(label)} {problem.partition(';')[0]}" for label in labels if (problem := label_problem(label))]
+    return [f"silva's model format cannot represent {len(bad)} of the labels: {list_some(bad)}"] if bad else []

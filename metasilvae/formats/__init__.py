@@ -1,1 +1,1 @@
-"""Readers and writers of files."""
+"""Readers and writers of data, model, table and log files."""

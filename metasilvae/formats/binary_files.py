@@ -1,6 +1,6 @@
-"""silva's binary data (format 1): ``# 1 rows columns``, then per row a 32-byte label and native float64 values.
+"""Binary data: silva's format 1, and the IDX format of MNIST's images and labels.
 
-Reading images and labels in the IDX format, as MNIST and its successors come.
+silva's format is a line ``# 1 rows columns``, then for each row a 32-byte label and native float64 values.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ from metasilvae.formats.text import (
 from metasilvae.io import storage
 
 LABEL_BYTES = 32
+# Start of an IDX file: two zero bytes and the type of the values (8: unsigned bytes). The number of dimensions and the
+# length of each follow.
+_IDX_OF_BYTES = b"\0\0\x08"
 _HEADER = re.compile(rb"#[ \t]*1[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?\n")
 
 
 def looks_like_binary(head: bytes | bytearray) -> bool:
-    """The header line announces binary rows, and what follows starts with a padded label or nothing."""
+    """Whether the header line announces binary rows and is followed by a padded label or nothing."""
     match = _HEADER.match(head)
     if match is None:
         return False
@@ -41,9 +44,9 @@ def looks_like_binary(head: bytes | bytearray) -> bool:
 
 
 def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) -> Dataset:
-    """Read the rest of a binary file; problems are placed by row, counted from 1."""
+    """Read the rest of a binary file; problems are located by row, counted from 1."""
     source = chunks.source
-    # Not the line feed that stands behind the text.
+    # Without the line feed after the text.
     header = _HEADER.match(chunks.buffer[: min(chunks.stop, 256)])
     if header is None:
         raise DataError(at_line(source, 1, "no header line of binary data found, expected: # 1 ROWS FEATURES"))
@@ -52,7 +55,7 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
     if width == 0:
         raise DataError(at_line(source, 1, "0 features are announced; the file holds labels only"))
     if n_features is not None and n_features != width:
-        raise DataError(at_line(source, 1, f"{width} features are announced, {n_features} were asked for"))
+        raise DataError(at_line(source, 1, f"{width} features are announced, {n_features} were requested"))
     check_size(source, 1, width)
     row_bytes = LABEL_BYTES + 8 * width
     if row_bytes > LONGEST_LINE:
@@ -75,12 +78,12 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
         rows = np.arange(X.n_rows + 1, X.n_rows + n_rows + 1)
         _check_values(row_problems, rows, block["values"])
         check_size(source, X.n_rows + n_rows, width)
-        X.room(n_rows)[:] = block["values"]
+        X.reserve(n_rows)[:] = block["values"]
         spans = np.empty((n_rows, 2), np.int64)
         spans[:, 0] = chunks.start + row_bytes * np.arange(n_rows)
         spans[:, 1] = spans[:, 0] + LABEL_BYTES
         del block
-        labels.encode(chunks.buffer, spans, rows, y.room(n_rows))
+        labels.encode(chunks.buffer, spans, rows, y.reserve(n_rows))
         X.take(n_rows)
         y.take(n_rows)
         chunks.advance(chunks.start + n_rows * row_bytes, 2)
@@ -99,7 +102,7 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
 
 
 class _RowProblems(Problems):
-    """Places problems by row, because binary data has no lines."""
+    """Locates problems by row, because binary data has no lines."""
 
     def __init__(self, problems: Problems) -> None:
         super().__init__(problems.source, problems.limit)
@@ -127,7 +130,7 @@ def _check_values(problems: Problems, rows: np.ndarray, values: np.ndarray) -> N
 def _decode_label(field: bytes) -> str:
     label, _, padding = field.partition(b"\0")
     if padding.strip(b"\0"):
-        raise ValueError("the label goes on behind its end; the announced number of features is probably wrong")
+        raise ValueError("the label continues after its end; the announced number of features is probably wrong")
     if len(label) == LABEL_BYTES:
         raise ValueError("the label fills 32 bytes; at most 31 and a NUL byte are allowed")
     if not label.strip():
@@ -146,7 +149,7 @@ def write_binary(dataset: Dataset, stream: IO[bytes]) -> None:
         if len(text) >= LABEL_BYTES:
             raise ValueError(f"the label {shorten(label)} is longer than {LABEL_BYTES - 1} bytes; shorten it")
         if 0 in text:
-            raise ValueError(f"the label {shorten(label)} holds a NUL byte; rename it")
+            raise ValueError(f"the label {shorten(label)} contains a NUL byte; rename it")
         labels[position, : len(text)] = np.frombuffer(text, np.uint8)
     stream.write(f"# 1 {dataset.n_samples} {dataset.n_features}\n".encode())
     record = np.dtype([("label", np.uint8, (LABEL_BYTES,)), ("values", np.float64, (dataset.n_features,))])
@@ -159,15 +162,11 @@ def write_binary(dataset: Dataset, stream: IO[bytes]) -> None:
         stream.write(block.tobytes())
 
 
-# Two zero bytes, the type of the values (8: unsigned bytes), then the number of dimensions and the length of each.
-_BYTES = b"\0\0\x08"
-
-
 def read_idx(source: str, n_dimensions: int) -> NDArray[np.uint8]:
     """An array of bytes with the given number of dimensions."""
     content = storage.read_source(source)
     begin = 4 + 4 * n_dimensions
-    if content[:4] != _BYTES + bytes([n_dimensions]) or len(content) < begin:
+    if content[:4] != _IDX_OF_BYTES + bytes([n_dimensions]) or len(content) < begin:
         raise DataError(f"{source}: not an IDX file of bytes in {n_dimensions} dimensions")
     shape = [int(length) for length in np.frombuffer(content, ">u4", n_dimensions, 4)]
     if len(content) - begin != math.prod(shape):

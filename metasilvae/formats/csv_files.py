@@ -1,9 +1,7 @@
-"""What a CSV file looks like: announced counts, delimiter, header, columns; and what is wrong with a row.
+"""CSV data: a label and values per line, with or without silva's ``# rows columns`` line and column names.
 
-Everything here looks at a few lines in plain Python. The compiled reader does the bulk and calls back for a row it
-cannot read.
-
-CSV data: a label and values per line, with or without silva's ``# rows columns`` line and column names.
+The layout (delimiter, header, columns) is detected from a few lines in plain Python. The compiled reader reads the
+rows; for a row that it cannot read, Python code describes the problem.
 """
 
 from __future__ import annotations
@@ -41,7 +39,9 @@ SAMPLED_BYTES = 1 << 20
 NO_LABELS = "none"
 NO_COLUMN = -1
 NOTE_MARK = "#"
-# What people call the column of labels.
+# Header of the label column in files that are written; the first one that no feature has.
+_LABEL_COLUMN_NAMES = ("label", "class", "target")
+# Usual names of the label column.
 LABEL_NAMES = frozenset({"label", "labels", "class", "classes", "target"})
 _BLANKS = " \t"
 _ANNOUNCEMENT = re.compile(r"#\s*(?:([01])\s+)?(\d{1,18})\s+(\d{1,18})\s*", re.ASCII)
@@ -55,7 +55,7 @@ _MISSING_VALUE_ADVICE = "fill in a value or delete the row"
 
 @dataclass(frozen=True)
 class Announcement:
-    """The counts of a ``# rows columns`` line."""
+    """The counts in a ``# rows columns`` line."""
 
     line: int
     n_rows: int
@@ -66,7 +66,7 @@ class Announcement:
 class Layout:
     """How to read the rows of a CSV file.
 
-    A column whose name starts with ``#`` is a note that is passed over, unless it is the label.
+    A column whose name starts with ``#`` is a note and is ignored, unless it is the label.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Layout:
 
     @cached_property
     def roles(self) -> NDArray[np.uint8]:
-        """What each column holds: `csv_rows.VALUE`, `LABEL` or `NOTE`."""
+        """Role of each column: `csv_rows.VALUE`, `LABEL` or `NOTE`."""
         roles = np.full(self.n_columns, csv_rows.VALUE, dtype=np.uint8)
         for column, name in enumerate(self.names or ()):
             if name.startswith(NOTE_MARK):
@@ -175,7 +175,7 @@ def detect_delimiter(lines: Sequence[str]) -> str:
 
 
 def is_header(cells: Sequence[str], label_column: int) -> bool:
-    """No cell but the label's is a number, and one of them could be a name."""
+    """Whether no cell except the label is a number, and at least one could be a name."""
     others = [cell for column, cell in enumerate(cells) if column != label_column]
     return not any(map(is_number, others)) and any(
         cell and cell.lower() not in _MISSING and not _INFINITE.fullmatch(cell) and not _DECIMAL_COMMA.fullmatch(cell)
@@ -215,29 +215,29 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     if not forced:
         _warn_of_names(chunks.source, layout, label_column, cells)
     if layout.n_features == 0:
-        raise DataError(at_line(chunks.source, number, "no column holds values: names that start with # mark notes"))
+        raise DataError(at_line(chunks.source, number, "no column holds values; names that start with # mark notes"))
     return layout
 
 
 def _warn_of_names(source: str, layout: Layout, label_column: str, cells: Sequence[str]) -> None:
-    """Tell of names that speak against how the columns are taken."""
+    """Warn if column names contradict the chosen label column or header."""
     telling = [column for column, cell in enumerate(cells) if cell.lower() in LABEL_NAMES]
     message = None
     if layout.names is None:
         if telling:
-            message = f"the first row holds {cells[telling[0]]!r} like a row of column names; --header reads it as such"
+            message = f"the first row contains {cells[telling[0]]!r}, like column names; --header reads it as names"
     elif label_column == "first" and telling and layout.label_column not in telling:
         name = cells[telling[0]]
         message = (
-            f"labels are taken from the first column, {cells[0]!r}, though there is one called {name!r}; "
-            f"--label-column {name} takes that one"
+            f"labels are read from the first column, {cells[0]!r}, but there is a column {name!r}; "
+            f"--label-column {name} reads that one"
         )
     if message:
         warnings.warn(f"{source}: {message}", MetasilvaeWarning, stacklevel=2)
 
 
 def _skip_comments(chunks: TextChunks) -> Announcement | None:
-    """Pass blank and comment lines; return the first announcement among them."""
+    """Skip blank and comment lines; return the first announcement among them."""
     announcement = None
     while peeked := chunks.peek_line():
         text = peeked[0].strip()
@@ -279,7 +279,7 @@ def _locate_by_number(source: str, label_column: str, n_columns: int, line: int)
         return NO_COLUMN
     if int(label_column) > n_columns:
         raise DataError(
-            at_line(source, line, f"label column {label_column} was asked for, but there are {n_columns} columns")
+            at_line(source, line, f"label column {label_column} was requested, but there are {n_columns} columns")
         )
     return int(label_column) - 1
 
@@ -289,19 +289,14 @@ def _locate_by_name(source: str, name: str, cells: Sequence[str], line: int) -> 
         near = difflib.get_close_matches(name, cells, 1)
         advice = f"did you mean {near[0]!r}?" if near else "give a name of the header row, or first, last or a number"
         raise DataError(at_line(source, line, f"no column is called {name!r} in the first row; {advice}"))
-    if list(cells).count(name) > 1:
-        raise DataError(
-            at_line(
-                source,
-                line,
-                f"{cells.count(name)} columns are called {name!r}; give the number of the column instead",
-            )
-        )
-    return list(cells).index(name)
+    if cells.count(name) > 1:
+        problem = f"{cells.count(name)} columns are called {name!r}; give the number of the column instead"
+        raise DataError(at_line(source, line, problem))
+    return cells.index(name)
 
 
 def describe_cell(cell: str) -> str | None:
-    """What keeps a cell from being a number, None if it is one."""
+    """Why a cell is not a number, None if it is one."""
     if is_number(cell):
         return None
     if not cell:
@@ -320,7 +315,7 @@ def describe_cell(cell: str) -> str | None:
 
 
 def describe_row(line: bytes, layout: Layout) -> str:
-    """What is wrong with a row that the compiled reader refused."""
+    """The problem of a row that the compiled reader refused."""
     try:
         cells = split_cells(decode_text(line), layout.delimiter)
     except ValueError as error:
@@ -329,9 +324,9 @@ def describe_row(line: bytes, layout: Layout) -> str:
         what = "header" if layout.names else "first row"
         advice = "add or remove cells, or quote a cell that holds the delimiter"
         if cells[0].startswith("#"):
-            advice = "comments are allowed at the top of the file only"
+            advice = "comments are allowed only at the top of the file"
         elif len(cells) == layout.n_columns + 1 and not cells[-1]:
-            advice = "the line ends with a delimiter too many"
+            advice = "the line ends with an extra delimiter"
         return (
             f"{len(cells)} column{'s' * (len(cells) != 1)} found, {layout.n_columns} expected as in the {what} "
             f"(line {layout.width_line}); {advice}"
@@ -349,33 +344,19 @@ def describe_row(line: bytes, layout: Layout) -> str:
     return "the row cannot be read"
 
 
-_LABEL_COLUMN_NAMES = ("label", "class", "target")
-
-
 def read_csv(
     chunks: TextChunks, problems: Problems, label_column: str, header: bool | None, n_features: int | None
 ) -> Dataset:
     """Read the rest of a CSV file."""
     layout = find_layout(chunks, label_column, header)
     if n_features is not None and n_features != layout.n_features:
-        raise DataError(
-            at_line(
-                chunks.source,
-                layout.width_line,
-                f"{layout.n_features} features{' (and the label)' * layout.has_labels} found, "
-                f"{n_features} were asked for",
-            )
-        )
+        found = f"{layout.n_features} features{' (and the label)' * layout.has_labels} found"
+        raise DataError(at_line(chunks.source, layout.width_line, f"{found}, {n_features} were requested"))
     dataset = _read_rows(chunks, problems, layout)
     problems.finish()
     if dataset.n_samples == 0:
-        raise DataError(
-            at_line(
-                chunks.source,
-                layout.width_line,
-                "column names, but no rows follow; the first row may have been taken for names, then say --no-header",
-            )
-        )
+        problem = "column names, but no rows follow; if the first row holds values, use --no-header"
+        raise DataError(at_line(chunks.source, layout.width_line, problem))
     check_announcement(dataset, layout.announcement)
     return dataset
 
@@ -389,22 +370,14 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
     labels = LabelCodes(problems, decode_label)
     while True:
         start, line, n_rows, status = csv_rows.parse_rows(
-            chunks.buffer,
-            chunks.start,
-            chunks.stop,
-            chunks.at_end,
-            ord(layout.delimiter),
-            layout.roles,
-            chunks.line,
-            X.rest(BATCH_ROWS),
-            spans,
-            line_of_row.room(BATCH_ROWS),
-        )
+            chunks.buffer, chunks.start, chunks.stop, chunks.at_end, ord(layout.delimiter), layout.roles, chunks.line,
+            X.rest(BATCH_ROWS), spans, line_of_row.reserve(BATCH_ROWS),
+        )  # fmt: skip
         chunks.advance(start, line)
         if layout.has_labels:
-            labels.encode(chunks.buffer, spans[:n_rows], line_of_row.room(n_rows), y.room(n_rows))
+            labels.encode(chunks.buffer, spans[:n_rows], line_of_row.reserve(n_rows), y.reserve(n_rows))
         else:
-            y.room(n_rows)[:] = NO_LABEL
+            y.reserve(n_rows)[:] = NO_LABEL
         for column in (X, y, line_of_row):
             column.take(n_rows)
         if status == csv_rows.MALFORMED:
@@ -412,9 +385,9 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             problems.report(chunks.line, describe_row(peeked[0] if peeked else b"", layout))
             chunks.skip_line()
         elif status == csv_rows.FULL:
-            # Grow only when a further row is known to follow: an announced number of rows is usually exact.
+            # Grow only if another row follows: an announced number of rows is usually exact.
             check_size(chunks.source, X.n_rows + 1, width)
-            X.room(1)
+            X.reserve(1)
         elif chunks.at_end:
             break
         else:
@@ -423,15 +396,15 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
 
 
 def _first_capacity(layout: Layout) -> int:
-    """Rows to make room for: as many as announced, if that is believable."""
+    """Rows to allocate first: the announced number, if it fits into memory."""
     announced = layout.announcement.n_rows if layout.announcement else 0
     row_bytes = 8 * layout.n_features
-    believable = allowed_memory() // row_bytes
-    return max(announced if announced <= believable else 0, min(BATCH_ROWS, FIRST_BYTES // row_bytes), 1)
+    is_plausible = announced <= allowed_memory() // row_bytes
+    return max(announced if is_plausible else 0, min(BATCH_ROWS, FIRST_BYTES // row_bytes), 1)
 
 
 def decode_label(text: bytes) -> str:
-    """A label as it stands in the file, without its quotes."""
+    """A label in the file, without its quotes."""
     label = decode_text(text)
     if label.startswith('"'):
         label = label[1:-1].replace('""', '"')
@@ -441,7 +414,7 @@ def decode_label(text: bytes) -> str:
 
 
 def check_announcement(dataset: Dataset, announcement: Announcement | None) -> None:
-    """Warn if a ``#`` line announces other counts than there are."""
+    """Warn if a ``#`` line announces wrong counts."""
     if announcement is None:
         return
     wrong = []
@@ -452,13 +425,13 @@ def check_announcement(dataset: Dataset, announcement: Announcement | None) -> N
         wrong.append(f"{announcement.n_features} features, the rows have {dataset.n_features}{label}")
     if wrong:
         place = at_line(dataset.source, announcement.line, "the # line announces " + "; and ".join(wrong))
-        warnings.warn(f"{place}; the rows are trusted", MetasilvaeWarning, stacklevel=2)
+        warnings.warn(f"{place}; the line is ignored", MetasilvaeWarning, stacklevel=2)
 
 
 def quote_cell(text: str) -> str:
-    """A label or name as a CSV cell that reads back as the same text; a ValueError says why there is none."""
+    """A label or name as a CSV cell that reads back as the same text; a ValueError if that is impossible."""
     if "\n" in text or "\r" in text or "\0" in text:
-        raise ValueError(f"{shorten(text)} holds a line break or NUL byte; rename it")
+        raise ValueError(f"{shorten(text)} contains a line break or NUL byte; rename it")
     if text != text.strip() or text.startswith("#") or any(mark in text for mark in '",;|\t'):
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -468,14 +441,12 @@ def write_csv(dataset: Dataset, stream: IO[bytes]) -> None:
     """Write the ``# rows columns`` line, column names if there are any, and the rows."""
     stream.write(f"# {dataset.n_samples} {dataset.n_features}\n".encode())
     if dataset.feature_names:
-        label_name = next(
-            (name for name in _LABEL_COLUMN_NAMES if name not in dataset.feature_names),
-            _LABEL_COLUMN_NAMES[0],
-        )
+        unused = [name for name in _LABEL_COLUMN_NAMES if name not in dataset.feature_names]
+        label_name = unused[0] if unused else _LABEL_COLUMN_NAMES[0]
         line = ",".join(map(quote_cell, (label_name, *dataset.feature_names)))
         if not is_header(split_cells(line, ","), 0):
             warnings.warn(
-                "the column names look like numbers; say --header when you read the file again",
+                "the column names look like numbers; use --header when you read the file",
                 MetasilvaeWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""Data sets in any format: recognized by content when read, chosen by name when written."""
+"""Data sets in all formats: recognized by content for reading, chosen by file name for writing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metasilvae.formats.binary_files import looks_like_binary, read_binary, writ
 from metasilvae.formats.csv_files import NO_LABELS, read_csv, write_csv
 from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
 from metasilvae.formats.silva_models import FOREST_WORD, TREE_WORD
-from metasilvae.formats.text import Problems, TextChunks
+from metasilvae.formats.text import NUL_BYTE, Problems, TextChunks
 from metasilvae.io import storage
 
 WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
@@ -32,12 +32,7 @@ FORMAT_OF_SUFFIX = {
     ".binary": "binary",
 }
 _SAMPLED_BYTES = 1 << 16
-_OTHER_ENCODINGS = {
-    b"\xff\xfe\0\0": "UTF-32",
-    b"\0\0\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+_OTHER_ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _UTF8_MARK = b"\xef\xbb\xbf"
 
 
@@ -84,12 +79,12 @@ def find_problems(
     header: bool | None = None,
     n_features: int | None = None,
 ) -> tuple[Dataset | None, list[str], list[str]]:
-    """Read a data set and collect what is wrong instead of stopping at the first problem.
+    """Read a data set and collect problems instead of stopping at the first one.
 
     Returns
     -------
-    dataset : the data set, None if the file is broken
-    problems : what keeps the file from being read, at most `limit`
+    dataset : the data set, None if the file has problems
+    problems : errors, at most `limit`
     oddities : warnings, for instance about wrong counts
     """
     check_label_column(label_column)
@@ -109,7 +104,7 @@ def find_problems(
 def check_label_column(label_column: str) -> None:
     """Refuse ``none`` where labels are needed."""
     if label_column == NO_LABELS:
-        raise RequestError("--label-column none is for predict: everything else needs the labels of the rows")
+        raise RequestError("--label-column none is only for predict; all other commands need labels")
 
 
 def _read(
@@ -155,7 +150,7 @@ def detect_format(chunks: TextChunks) -> str:
 
 
 def _check_encoding(chunks: TextChunks) -> None:
-    """Skip the mark of UTF-8 and refuse what is no text."""
+    """Skip the byte order mark of UTF-8 and refuse other encodings and binary data."""
     head = bytes(chunks.buffer[: min(chunks.stop, _SAMPLED_BYTES)])
     for mark, encoding in _OTHER_ENCODINGS.items():
         if head.startswith(mark):
@@ -163,19 +158,13 @@ def _check_encoding(chunks: TextChunks) -> None:
     nul = head.find(0)
     if nul >= 0:
         line = len(head[: nul + 1].splitlines())
-        raise DataError(
-            at_line(
-                chunks.source,
-                line,
-                "a NUL byte, so this is not a text file; is it damaged, or binary data without its header line?",
-            )
-        )
+        raise DataError(at_line(chunks.source, line, NUL_BYTE))
     if head.startswith(_UTF8_MARK):
         chunks.advance(len(_UTF8_MARK), 1)
 
 
 def split_suffixes(path: str) -> tuple[str, str, str]:
-    """Stem, suffix that tells the format, suffix that tells the compression; both may be empty."""
+    """Stem, suffix of the format and suffix of the compression; both suffixes may be empty."""
     packed = storage.strip_compression(path)
     suffix = PurePath(packed).suffix
     if suffix.lower() not in FORMAT_OF_SUFFIX:
@@ -184,7 +173,7 @@ def split_suffixes(path: str) -> tuple[str, str, str]:
 
 
 def choose_format(path: str, output_format: str | None = None) -> str:
-    """Format of an output: as asked for, else by the suffix of its name."""
+    """Format of an output: the requested one, or that of the suffix."""
     if output_format is not None:
         if output_format not in WRITERS:
             raise RequestError(f"output format {output_format!r}: expected {', '.join(WRITERS)}")
@@ -192,7 +181,7 @@ def choose_format(path: str, output_format: str | None = None) -> str:
     suffix = split_suffixes(path)[1]
     if not suffix:
         raise RequestError(
-            f"{path}: the name does not tell the format; end it with {', '.join(FORMAT_OF_SUFFIX)}, or say --to FORMAT"
+            f"{path}: the suffix does not determine the format; use {', '.join(FORMAT_OF_SUFFIX)}, or --to FORMAT"
         )
     return FORMAT_OF_SUFFIX[suffix.lower()]
 
@@ -202,8 +191,8 @@ def write_dataset(dataset: Dataset, path: str, output_format: str | None = None)
 
     Parameters
     ----------
-    path : name of the file, ``-`` for standard output; .gz, .bz2 and .xz at its end compress
-    output_format : ``csv``, ``libsvm`` or ``binary``; None tells it from the name
+    path : name of the file, ``-`` for standard output; the suffixes .gz, .bz2 and .xz compress
+    output_format : ``csv``, ``libsvm`` or ``binary``; None chooses by the name
     """
     output_format = choose_format(path, output_format)
     with storage.open_output(path) as stream:

@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"[0-9]+:[^,;|\"]*")
 
 
 def looks_like_libsvm(lines: list[str]) -> bool:
-    """The first line that holds more than a label, if any, has ``index:value`` behind the label."""
+    """Whether the first line with more than a label has ``index:value`` after the label."""
     for line in lines:
         words = line.partition("#")[0].split()
         if not words:
@@ -35,8 +35,8 @@ def read_libsvm(chunks: TextChunks, problems: Problems, n_features: int | None, 
 
     Parameters
     ----------
-    n_features : width asked for
-    libsvm_width : width that the model has
+    n_features : requested width
+    libsvm_width : width of the model
     """
     indices = GrowingArray(np.int32)
     values = GrowingArray(np.float64)
@@ -48,19 +48,11 @@ def read_libsvm(chunks: TextChunks, problems: Problems, n_features: int | None, 
     while True:
         most_entries = (chunks.stop - chunks.start) // 4 + 1
         start, line, n_rows, n_entries, status = libsvm_rows.parse_lines(
-            chunks.buffer,
-            chunks.start,
-            chunks.stop,
-            chunks.at_end,
-            chunks.line,
-            indices.room(most_entries),
-            values.room(most_entries),
-            row_sizes.room(BATCH_ROWS),
-            spans,
-            line_of_row.room(BATCH_ROWS),
-        )
+            chunks.buffer, chunks.start, chunks.stop, chunks.at_end, chunks.line, indices.reserve(most_entries),
+            values.reserve(most_entries), row_sizes.reserve(BATCH_ROWS), spans, line_of_row.reserve(BATCH_ROWS),
+        )  # fmt: skip
         chunks.advance(start, line)
-        labels.encode(chunks.buffer, spans[:n_rows], line_of_row.room(n_rows), y.room(n_rows))
+        labels.encode(chunks.buffer, spans[:n_rows], line_of_row.reserve(n_rows), y.reserve(n_rows))
         for column in (row_sizes, y, line_of_row):
             column.take(n_rows)
         for column in (indices, values):
@@ -106,14 +98,8 @@ def _densify(
         whose = f"--features {n_features}" if n_features else f"the model's {libsvm_width} features"
         zero = f" (line {line_of(int(indices.argmin()))} has index 0)" if base == 0 else ""
         entry = int(np.argmax(indices >= width + base))
-        raise DataError(
-            at_line(
-                source,
-                line_of(entry),
-                f"index {indices[entry]} is beyond {whose}; "
-                f"indices count from {base}{zero} and end at {width + base - 1}",
-            )
-        )
+        problem = f"indices count from {base}{zero} and end at {width + base - 1}"
+        raise DataError(at_line(source, line_of(entry), f"index {indices[entry]} is beyond {whose}; {problem}"))
     check_size(source, len(row_sizes), width)
     X = np.zeros((len(row_sizes), width))
     libsvm_rows.scatter(indices, values, row_sizes, base, X)
@@ -121,7 +107,7 @@ def _densify(
 
 
 def describe_line(line: bytes) -> str:
-    """What is wrong with a line that the compiled reader refused."""
+    """The problem of a line that the compiled reader refused."""
     try:
         words = decode_text(line.partition(b"#")[0]).replace("\t", " ").split(" ")
     except ValueError as error:
@@ -153,13 +139,13 @@ def describe_line(line: bytes) -> str:
 
 
 def check_label(label: str) -> None:
-    """Refuse a label that LIBSVM text cannot hold, with a ValueError that says why."""
+    """Raise a ValueError for a label that LIBSVM text cannot represent."""
     if not label or label.split() != [label] or any(mark in label for mark in ":,#\0"):
-        raise ValueError(f"the label {shorten(label)} holds a blank, colon, comma or #; rename it")
+        raise ValueError(f"the label {shorten(label)} contains a blank, colon, comma or #; rename it")
 
 
 def write_libsvm(dataset: Dataset, stream: IO[bytes], index_base: int = 1) -> None:
-    """Write the rows without zeros; where the width or index base would get lost, an explicit zero keeps it."""
+    """Write the rows without zeros; an explicit zero preserves the width and the index base if necessary."""
     for label in dataset.labels:
         check_label(label)
     labels = [label.encode() for label in dataset.labels]

@@ -11,8 +11,6 @@
 
 Tokens are separated by any white space. The writer puts one node on each line and writes every number as the
 shortest decimal that reads back to the same float64.
-
-What to say about a model file that breaks the grammar of silva's text format.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,147 +34,22 @@ TREE_WORD = "classifier-decision-tree"
 FOREST_WORD = "classifier-forest"
 LONGEST_LABEL = 31  # bytes
 _NODE_WORDS = ("SPLIT", "LEAF", "LEAF_LOGARITHMIC")
-
-
-@dataclass(frozen=True)
-class Header:
-    """What the file said about the tree that is being read, and in which lines."""
-
-    tree_line: int
-    size_line: int
-    n_features: int
-    n_labels: int
-
-
-def describe_first_word(word: str) -> str:
-    """The file begins with neither a tree nor a forest."""
-    if not word:
-        return "the file is empty, expected a model; was it written completely?"
-    hint = "is this a model?"
-    if word.startswith("#") or "," in word:
-        hint = "is this a data file? where both are needed, MODEL comes before DATA"
-    if not word.isprintable() or "\\x" in word:
-        hint = "this is not a text file"
-    return f"the file begins with {shorten(word)}, expected {TREE_WORD} or {FOREST_WORD}; {hint}"
-
-
-def describe_missing_tree(word: str, n_read: int, n_trees: int) -> str:
-    """A forest ends early, or something else stands where a tree should begin."""
-    if not word:
-        return f"the file ends after {n_read} of {n_trees} trees; it is cut short"
-    if n_read == 0:
-        return f"found {shorten(word)} after the number of trees, expected {TREE_WORD}"
-    return (
-        f"found {shorten(word)} after the end of tree {n_read} of {n_trees}, expected {TREE_WORD}; "
-        "does the last leaf have more numbers than there are labels?"
-    )
-
-
-def describe_node_fault(scan: model_text.Scanner, fault: int, header: Header) -> str:
-    """The scanner stopped inside a tree."""
-    token = scan.text[scan.start : scan.end].decode("utf-8", "backslashreplace")
-    found = shorten(token)
-    if fault == model_text.MISSING:
-        n_missing = scan.n_open + 1
-        subtrees = "1 subtree is" if n_missing == 1 else f"{n_missing} subtrees are"
-        return (
-            f"the file ends inside the tree of line {header.tree_line}, {subtrees} missing or incomplete; "
-            "it is cut short"
-        )
-    if fault == model_text.BAD_WORD:
-        hint = "does the leaf before it have too many numbers?"
-        if scan.n_open == 0:
-            hint = f"are there {header.n_labels} labels, as line {header.size_line} says?"
-        return f"found {found}, expected SPLIT, LEAF or LEAF_LOGARITHMIC; {hint}"
-    if fault == model_text.BAD_FEATURE:
-        if not _is_whole(token):
-            return f"feature {found} is not a whole number as written (digits only, counted from 0)"
-        return (
-            f"feature {found} is out of range: line {header.tree_line} announces {header.n_features} "
-            f"features, numbered from 0 to {header.n_features - 1}"
-        )
-    if fault == model_text.BAD_THRESHOLD:
-        return f"threshold {found} {_real_problem(token)}"
-    if fault == model_text.MIXED_LEAVES:
-        other = LeafKind.SCORES if token == LeafKind.COUNTS.value else LeafKind.COUNTS
-        return f"{token} in a model whose first leaf is {other.value}; all leaves of a model must be of one kind"
-    if fault == model_text.ZERO_LEAF:
-        return "all counts of this leaf are zero, so that it has no answer; prune it or give it a count"
-    kind, problem = ("score", _real_problem) if fault == model_text.BAD_SCORE else ("count", _count_problem)
-    place = f"{kind} {scan.n_read + 1} of {header.n_labels}"
-    if token in (*_NODE_WORDS, TREE_WORD):
-        return f"found {found} where {place} of a leaf was expected; each leaf needs {header.n_labels} of them"
-    return f"{place}, {found}, {problem(token)}"
-
-
-def label_problem(label: str) -> str | None:
-    """Why the format cannot hold a label, or None if it can."""
-    try:
-        n_bytes = len(label.encode("utf-8"))
-    except UnicodeEncodeError:
-        return "cannot be written as UTF-8"
-    if n_bytes > LONGEST_LABEL:
-        return f"has {n_bytes} bytes, at most {LONGEST_LABEL} are allowed; use a shorter name"
-    if not label:
-        return "is empty"
-    if "," in label:
-        return "contains a comma; use another character"
-    if any(c in label for c in " \t\n\r\v\f"):
-        return "contains a blank; use another character"
-    if any(c < " " or c == "\x7f" for c in label):
-        return "contains a control character; use letters and digits"
-    return None
-
-
-def _is_whole(token: str) -> bool:
-    digits = token.removeprefix("-")
-    return digits.isascii() and digits.isdigit()
-
-
-def _real_problem(token: str) -> str:
-    try:
-        number = float(token) if token.isascii() and "_" not in token else None
-    except ValueError:
-        number = None
-    if number is None:
-        return "is not a number"
-    if math.isnan(number) or token.lstrip("+-")[:1].isalpha():
-        return "is not a finite number"
-    return "is too large for a float64 number (about 1.8e308 at most)"
-
-
-def _count_problem(token: str) -> str:
-    if _is_whole(token):
-        return "is negative" if token.startswith("-") else "is larger than 2^53, the largest count that stays exact"
-    try:
-        float(token)
-    except ValueError:
-        return "is not a whole number"
-    return (
-        "is not a whole number as written; counts are written with digits only, "
-        f"scores belong into {LeafKind.SCORES.value}"
-    )
-
-
 MAX_FEATURES = 1 << 24
 MAX_NODES = 2**31 - 1
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_model(source: str) -> Model:
-    """Read a model from a path, ``-`` or any other source that `storage` knows.
+    """Read a model from a path, ``-`` or any other source of `storage`.
 
-    Anything that the grammar does not allow is a `ModelError` with path and line; tokens after the model are
-    a warning.
+    Violations of the grammar raise a `ModelError` with path and line; tokens after the model cause a warning.
     """
     return parse_model(storage.read_source(source), storage.display_name(source))
 
 
 def parse_model(text: bytes, name: str = "<memory>") -> Model:
-    """Read a model from the bytes of a file; `name` stands for it in messages."""
-    if text.startswith(_BYTE_ORDER_MARK):
-        text = text[len(_BYTE_ORDER_MARK) :]
-    return _Parser(text, name).parse()
+    """Read a model from the bytes of a file; `name` is its name in messages."""
+    return _Parser(text.removeprefix(_BYTE_ORDER_MARK), name).parse()
 
 
 class _Parser:
@@ -225,15 +97,10 @@ class _Parser:
         has_scores = self.scan.leaf_kind == model_text.SCORES
         values = (self.scores if has_scores else self.counts)[:n_values]
         return Model(
-            self.nodes[: self.scan.n_nodes].copy(),
-            np.array(roots, dtype=np.int32),
-            values.reshape(-1, len(self.labels)).copy(),
-            LeafKind.SCORES if has_scores else LeafKind.COUNTS,
-            self.n_features,
-            self.labels,
-            is_forest,
-            self.name,
-        )
+            self.nodes[: self.scan.n_nodes].copy(), np.array(roots, dtype=np.int32),
+            values.reshape(-1, len(self.labels)).copy(), LeafKind.SCORES if has_scores else LeafKind.COUNTS,
+            self.n_features, self.labels, is_forest, self.name,
+        )  # fmt: skip
 
     def _token(self) -> str:
         token: bytes = self.scan.next_token()
@@ -245,7 +112,7 @@ class _Parser:
             self._refuse(f"the file ends where the {what} was expected; it is cut short")
         if not (token.isascii() and token.isdigit()):
             self._refuse(f"found {shorten(token)}, expected the {what}, a whole number from 1 on")
-        # int() refuses thousands of digits; these are too many in any case.
+        # int() refuses thousands of digits; such a number is too large in any case.
         size = int(token[:30])
         if size < 1:
             self._refuse(f"the {what} is {size}, at least 1 is needed")
@@ -275,7 +142,7 @@ class _Parser:
         self.labels = tuple(labels)
         self.label_block = self.scan.text[start : self.scan.end]
         self.label_lines = self.scan.line - first_line
-        # A value takes a digit and a separator too.
+        # Each value takes at least a digit and a separator.
         n_values = min(self.n_leaves_at_most * n_labels, len(self.scan.text) // 2 + 1)
         self.counts = np.empty(n_values, dtype=np.int64)
         self.scores = self.counts.view(np.float64)
@@ -338,6 +205,126 @@ class _Parser:
         raise ModelError(at_line(self.name, self.scan.line, found))
 
 
+@dataclass(frozen=True)
+class Header:
+    """Header of the tree that is being read, and its lines in the file."""
+
+    tree_line: int
+    size_line: int
+    n_features: int
+    n_labels: int
+
+
+def describe_first_word(word: str) -> str:
+    """The message for a file that begins with neither a tree nor a forest."""
+    if not word:
+        return "the file is empty, expected a model; was it written completely?"
+    hint = "is this a model?"
+    if word.startswith("#") or "," in word:
+        hint = "is this a data file? where both are needed, MODEL comes before DATA"
+    if not word.isprintable() or "\\x" in word:
+        hint = "this is not a text file"
+    return f"the file begins with {shorten(word)}, expected {TREE_WORD} or {FOREST_WORD}; {hint}"
+
+
+def describe_missing_tree(word: str, n_read: int, n_trees: int) -> str:
+    """The message for a forest that ends early or contains something else than trees."""
+    if not word:
+        return f"the file ends after {n_read} of {n_trees} trees; it is cut short"
+    if n_read == 0:
+        return f"found {shorten(word)} after the number of trees, expected {TREE_WORD}"
+    return (
+        f"found {shorten(word)} after the end of tree {n_read} of {n_trees}, expected {TREE_WORD}; "
+        "does the last leaf have more numbers than there are labels?"
+    )
+
+
+def describe_node_fault(scan: model_text.Scanner, fault: int, header: Header) -> str:
+    """The message for a scanner that stopped inside a tree."""
+    token = scan.text[scan.start : scan.end].decode("utf-8", "backslashreplace")
+    found = shorten(token)
+    if fault == model_text.MISSING:
+        n_missing = scan.n_open + 1
+        subtrees = "1 subtree is" if n_missing == 1 else f"{n_missing} subtrees are"
+        return (
+            f"the file ends inside the tree of line {header.tree_line}, {subtrees} missing or incomplete; "
+            "it is cut short"
+        )
+    if fault == model_text.BAD_WORD:
+        hint = "does the leaf before it have too many numbers?"
+        if scan.n_open == 0:
+            hint = f"are there {header.n_labels} labels, as line {header.size_line} says?"
+        return f"found {found}, expected SPLIT, LEAF or LEAF_LOGARITHMIC; {hint}"
+    if fault == model_text.BAD_FEATURE:
+        if not _is_whole(token):
+            return f"feature {found} is not a whole number as written (digits only, counted from 0)"
+        return (
+            f"feature {found} is out of range: line {header.tree_line} announces {header.n_features} "
+            f"features, numbered from 0 to {header.n_features - 1}"
+        )
+    if fault == model_text.BAD_THRESHOLD:
+        return f"threshold {found} {_real_problem(token)}"
+    if fault == model_text.MIXED_LEAVES:
+        other = LeafKind.SCORES if token == LeafKind.COUNTS.value else LeafKind.COUNTS
+        return f"{token} in a model whose first leaf is {other.value}; all leaves of a model must be of one kind"
+    if fault == model_text.ZERO_LEAF:
+        return "all counts of this leaf are zero, so it has no prediction; prune it or give it a count"
+    kind, problem = ("score", _real_problem) if fault == model_text.BAD_SCORE else ("count", _count_problem)
+    place = f"{kind} {scan.n_read + 1} of {header.n_labels}"
+    if token in (*_NODE_WORDS, TREE_WORD):
+        return f"found {found} where {place} of a leaf was expected; each leaf needs {header.n_labels} of them"
+    return f"{place}, {found}, {problem(token)}"
+
+
+def label_problem(label: str) -> str | None:
+    """Why the format cannot represent a label, or None if it can."""
+    try:
+        n_bytes = len(label.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "cannot be written as UTF-8"
+    if n_bytes > LONGEST_LABEL:
+        return f"has {n_bytes} bytes, at most {LONGEST_LABEL} are allowed; use a shorter name"
+    if not label:
+        return "is empty"
+    if "," in label:
+        return "contains a comma; use another character"
+    if any(c in label for c in " \t\n\r\v\f"):
+        return "contains a blank; use another character"
+    if any(c < " " or c == "\x7f" for c in label):
+        return "contains a control character; use letters and digits"
+    return None
+
+
+def _is_whole(token: str) -> bool:
+    digits = token.removeprefix("-")
+    return digits.isascii() and digits.isdigit()
+
+
+def _real_problem(token: str) -> str:
+    try:
+        number = float(token) if token.isascii() and "_" not in token else None
+    except ValueError:
+        number = None
+    if number is None:
+        return "is not a number"
+    if math.isnan(number) or token.lstrip("+-")[:1].isalpha():
+        return "is not a finite number"
+    return "is too large for a float64 number (about 1.8e308 at most)"
+
+
+def _count_problem(token: str) -> str:
+    if _is_whole(token):
+        return "is negative" if token.startswith("-") else "is larger than 2^53, the largest count that stays exact"
+    try:
+        float(token)
+    except ValueError:
+        return "is not a whole number"
+    return (
+        "is not a whole number as written; counts are written with digits only, "
+        f"scores belong into {LeafKind.SCORES.value}"
+    )
+
+
 def format_model(model: Model) -> str:
     """The canonical text of a model; `read_model` gives the same model back, bit for bit."""
     check_labels(model.labels, model.source)
@@ -348,16 +335,13 @@ def format_model(model: Model) -> str:
     if not model.is_forest:
         return "\n".join([header, *lines, ""])
     text = [f"{FOREST_WORD} {model.n_trees}"]
-    bounds = [*model.roots.tolist(), model.n_nodes]
-    for start, end in pairwise(bounds):
-        text.append(header)
-        text += lines[start:end]
-    text.append("")
-    return "\n".join(text)
+    for start, end in model.tree_bounds:
+        text += [header, *lines[start:end]]
+    return "\n".join([*text, ""])
 
 
 def check_labels(labels: Iterable[str], source: str) -> None:
-    """Refuse labels that the format cannot hold."""
+    """Refuse labels that the format cannot represent."""
     for label in labels:
         problem = label_problem(label)
         if problem:
@@ -384,9 +368,9 @@ def _format_nodes(model: Model) -> list[str]:
 
 
 def write_model(model: Model, path: str) -> None:
-    """Write a model and make sure that what was written reads back as the same model.
+    """Write a model and check that the file reads back as the same model.
 
-    Standard output (``-``), pipes and devices cannot be read again; for them the text is checked before it is written.
+    Standard output (``-``), pipes and devices cannot be read again; their text is checked before it is written.
     """
     text = format_model(model).encode()
     target = Path(path)
@@ -404,22 +388,14 @@ def _check_same(model: Model, again: Model, name: str) -> None:
 
 
 def same_model(one: Model, other: Model) -> bool:
-    """Whether two models are the same, bit for bit; how their leaves are numbered does not matter."""
+    """Whether two models are the same, bit for bit, apart from the numbers of their leaves."""
 
     def facts(model: Model) -> tuple[object, ...]:
         nodes = model.nodes
         is_leaf = nodes["feature"] < 0
-        return (
-            model.is_forest,
-            model.n_features,
-            model.labels,
-            model.leaf_kind,
-            model.roots.tobytes(),
-            nodes["feature"].tobytes(),
-            nodes["threshold"][~is_leaf].tobytes(),
-            nodes["left"][~is_leaf].tobytes(),
-            nodes["right"][~is_leaf].tobytes(),
-            model.leaf_values[nodes["leaf"][is_leaf]].tobytes(),
-        )
+        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right"))
+        values = model.leaf_values[nodes["leaf"][is_leaf]].tobytes()
+        structure = (model.roots.tobytes(), nodes["feature"].tobytes(), *inner, values)
+        return (model.is_forest, model.n_features, model.labels, model.leaf_kind, *structure)
 
     return facts(one) == facts(other)

@@ -1,4 +1,4 @@
-"""Reading text in chunks into arrays that grow, so that memory holds the result and one chunk, not the file."""
+"""Text files read in chunks into growing arrays, so that memory holds the result and one chunk, not the file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from metasilvae.io.memory import allowed_memory, describe_allowed, describe_byte
 CHUNK_BYTES = 8 << 20
 LONGEST_LINE = 1 << 30
 BATCH_ROWS = 4096
-# What the first rows of an array may take without asking whether there is so much.
+# Arrays up to this size are allocated without a check of the available memory.
 FIRST_BYTES = 1 << 20
 LINE_FEED = 10
+NUL_BYTE = "a NUL byte, so this is not a text file; is it damaged, or binary data without its header line?"
 
 
 class Problems:
-    """What is wrong with a file: the first problem ends the reading, or the first few are collected.
+    """Problems of a file: the first one ends the reading, or several are collected.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class Problems:
         self.found: list[str] = []
 
     def report(self, line: int, problem: str) -> None:
-        """Note a problem of a line; raise `DataError` when there are enough."""
+        """Add a problem of a line; raise `DataError` when the limit is reached."""
         self.found.append(at_line(self.source, line, problem))
         if len(self.found) >= self.limit:
             raise DataError(self.found[0])
@@ -56,7 +57,7 @@ class TextChunks:
     line : int
         Number of the line at `start`, from 1.
     at_end : bool
-        The stream holds nothing behind `stop`.
+        Whether the stream ends at `stop`.
     """
 
     def __init__(self, stream: BinaryIO, source: str) -> None:
@@ -84,11 +85,11 @@ class TextChunks:
         self._fill()
 
     def _fill(self) -> None:
-        room = len(self.buffer) - 1
+        size = len(self.buffer) - 1
         with memoryview(self.buffer) as view:
-            while self.stop < room:
-                # Compressed streams hand out small pieces.
-                n_read = self.stream.readinto(view[self.stop : room])  # type: ignore[attr-defined]
+            while self.stop < size:
+                # Compressed streams return small pieces.
+                n_read = self.stream.readinto(view[self.stop : size])  # type: ignore[attr-defined]
                 if not n_read:
                     self.at_end = True
                     break
@@ -96,11 +97,11 @@ class TextChunks:
         self.buffer[self.stop] = LINE_FEED
 
     def advance(self, start: int, line: int) -> None:
-        """Go on at another place of the buffer."""
+        """Continue at another place of the buffer."""
         self.start, self.line = start, line
 
     def peek_line(self) -> tuple[bytes, int] | None:
-        """The next line without its line end, and where the one behind it starts; None at the end of the text."""
+        """The next line without its line end, and the start of the one after it; None at the end of the text."""
         while True:
             end, next_start = next_line(self.buffer, self.start, self.stop, self.at_end)
             if end >= 0:
@@ -110,21 +111,21 @@ class TextChunks:
             self.refill()
 
     def skip_line(self) -> None:
-        """Go on behind the next line."""
+        """Continue after the next line."""
         peeked = self.peek_line()
         if peeked:
             self.advance(peeked[1], self.line + 1)
 
 
 class GrowingArray:
-    """An array whose number of rows is not known yet; it grows in place, without a second copy where possible."""
+    """An array whose number of rows is not known yet; it grows in place, if possible without a second copy."""
 
     def __init__(self, dtype: DTypeLike, row_shape: tuple[int, ...] = (), capacity: int = BATCH_ROWS) -> None:
         self.values: NDArray[Any] = np.empty((capacity, *row_shape), dtype)
         self.n_rows = 0
 
-    def room(self, n_rows: int) -> NDArray[Any]:
-        """Space for that many further rows; `take` makes them part of the array."""
+    def reserve(self, n_rows: int) -> NDArray[Any]:
+        """Space for that many further rows; `take` adds them to the array."""
         needed = self.n_rows + n_rows
         if needed > len(self.values):
             self.values.resize((max(needed, len(self.values) * 3 // 2), *self.values.shape[1:]), refcheck=False)
@@ -148,7 +149,7 @@ class LabelCodes:
 
     Parameters
     ----------
-    decode : turns the bytes of a label in the file into the label; a ValueError says what is wrong with it
+    decode : turns the bytes of a label in the file into the label; a ValueError describes a problem
     """
 
     def __init__(self, problems: Problems, decode: Callable[[bytes], str]) -> None:
@@ -184,11 +185,9 @@ class LabelCodes:
 
 
 def decode_text(text: bytes) -> str:
-    """Text of a cell or line; a ValueError says what is wrong with it."""
+    """Text of a cell or line; a ValueError describes its problem."""
     if 0 in text:
-        raise ValueError(
-            "a NUL byte, so this is not a text file; is it damaged, or binary data without its header line?"
-        )
+        raise ValueError(NUL_BYTE)
     try:
         return text.decode()
     except UnicodeDecodeError as error:
@@ -203,7 +202,7 @@ def check_size(source: str, n_rows: int, n_features: int) -> None:
         raise DataError(
             f"{source}: {n_rows} row{'s' * (n_rows != 1)} of {n_features} features need "
             f"{describe_bytes(needed)} of memory, {describe_allowed(allowed)}; "
-            "or is an index or a count in the file wrong?"
+            "check the indices and counts in the file"
         )
 
 

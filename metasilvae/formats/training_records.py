@@ -1,9 +1,7 @@
-"""Tables of studies: a line for each training, as CSV with a header or as a JSON list of objects.
+"""Records of trainings: tables of studies (`train --table`) and logs of steps (`train --log`).
 
-`train --table` writes them; docs/formats.md lists the columns. A reader needs those that it shows, and takes the file
-for the set if there is no such column.
-
-Reading what `train --log` wrote: a line of JSON for each step.
+A table has a line for each training, as CSV with a header or as a JSON list of objects; docs/formats.md lists the
+columns. A log has a line of JSON for each step.
 """
 
 from __future__ import annotations
@@ -22,11 +20,12 @@ from metasilvae.io.storage import display_name, open_source, read_source, strip_
 
 TABLE_ENDINGS = {".csv": "csv", ".json": "json"}
 TEST_PREFIX = "test_"
+METRICS = ("seconds", "fitness", "accuracy", "stability", "leaves")
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """Trainings and their figures; `lines` says where each stands in the file."""
+    """Trainings and their metrics; `lines` holds the line of each in the file."""
 
     source: str
     records: list[dict[str, Any]]
@@ -37,18 +36,18 @@ class StudyTable:
         return all(f"{TEST_PREFIX}accuracy" in record for record in self.records)
 
     def column(self, name: str) -> list[float]:
-        """The numbers of a column; refuses a missing or odd one."""
+        """The numbers of a column; missing and other values are refused."""
         return [self._number(record, name, line) for record, line in zip(self.records, self.lines, strict=True)]
 
     def sets(self) -> list[str]:
-        """The data set of each training."""
+        """The data set of each training; the table itself if it has no such column."""
         return [str(record.get("set") or self.source) for record in self.records]
 
     def _number(self, record: dict[str, Any], name: str, line: int) -> float:
         if name not in record:
             raise DataError(
                 f"{self.source}: has no column {name!r}, only {', '.join(map(str, record))}; "
-                "`metasilvae train --table` writes tables that can be drawn"
+                "`metasilvae train --table` writes tables for plots"
             )
         value = record[name]
         try:
@@ -76,10 +75,10 @@ def read_table(source: str) -> StudyTable:
     try:
         text = read_source(source).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(f"{name}: is no text in UTF-8; give a table as CSV or JSON") from None
+        raise DataError(f"{name}: is not UTF-8 text; give a table as CSV or JSON") from None
     table = _parse_json(text, name) if text.lstrip()[:1] in ("[", "{") else _parse_csv(text, name)
     if not table.records:
-        raise DataError(f"{name}: holds no training; `metasilvae train --table {name}` writes some")
+        raise DataError(f"{name}: holds no trainings; `metasilvae train --table {name}` writes them")
     return table
 
 
@@ -116,9 +115,6 @@ def _parse_csv(text: str, name: str) -> StudyTable:
     return StudyTable(name, records, lines)
 
 
-FIGURES = ("seconds", "fitness", "accuracy", "stability", "leaves")
-
-
 @dataclass(frozen=True)
 class LoggedRun:
     """The steps of one seed.
@@ -127,14 +123,14 @@ class LoggedRun:
     ----------
     phases : list of str
         Name of the phase that each step belongs to.
-    figures : dict
-        For each of `FIGURES` one number for each step.
+    metrics : dict
+        For each of `METRICS` one number for each step.
     """
 
     source: str
     seed: int
     phases: list[str] = field(default_factory=list)
-    figures: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in FIGURES})
+    metrics: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in METRICS})
 
     @property
     def n_steps(self) -> int:
@@ -142,7 +138,7 @@ class LoggedRun:
 
 
 def read_log(source: str) -> list[LoggedRun]:
-    """The runs of a log, in order of their first steps; a last line that is not complete is left out."""
+    """The runs of a log, in order of their first steps; an incomplete last line is ignored."""
     name = display_name(source)
     runs: dict[int, LoggedRun] = {}
     with open_source(source) as stream:
@@ -151,15 +147,15 @@ def read_log(source: str) -> list[LoggedRun]:
             if not isinstance(seed, int) or not isinstance(phase, str):
                 raise DataError(at_line(name, number, "has no seed and phase; give a file that `train --log` wrote"))
             run = runs.setdefault(seed, LoggedRun(name, seed))
-            for figure, values in run.figures.items():
-                value = document.get(figure)
+            for metric, values in run.metrics.items():
+                value = document.get(metric)
                 if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                     found = "missing" if value is None else f"{shorten(str(value))}"
-                    raise DataError(at_line(name, number, f"{figure} is {found}, a finite number was expected"))
+                    raise DataError(at_line(name, number, f"{metric} is {found}, a finite number was expected"))
                 values.append(float(value))
             run.phases.append(phase)
     if not runs:
-        raise DataError(f"{name}: holds no step of a training; `metasilvae train --log {name}` writes them")
+        raise DataError(f"{name}: holds no steps of a training; `metasilvae train --log {name}` writes them")
     return list(runs.values())
 
 
@@ -171,11 +167,10 @@ def _read_lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, dict[str, An
             document = json.loads(line)
         except (ValueError, RecursionError):
             if not line.endswith(b"\n"):
-                return  # a training that goes on, or was killed, leaves half a line
+                return  # a running or killed training leaves an incomplete line
             document = None
         if not isinstance(document, dict):
-            raise DataError(
-                at_line(name, number, f"{shorten(line.decode(errors='replace').strip())} is no step of a training; "
-                        "give a file that `train --log` wrote")
-            )  # fmt: skip
+            found = shorten(line.decode(errors="replace").strip())
+            problem = f"{found} is not a step of a training; give a file that `train --log` wrote"
+            raise DataError(at_line(name, number, problem))
         yield number, document

@@ -1,1 +1,1 @@
-"""Models of other libraries: imported exactly, exported losslessly."""
+"""Models of other libraries: exact imports and lossless exports."""

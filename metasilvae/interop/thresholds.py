@@ -1,7 +1,7 @@
 """Tests of other libraries as tests ``x <= k`` in float64, exact for every float64 x.
 
 Most libraries round x to float32 before they compare. The rounding is folded into k: of all float64 numbers that the
-library would send to the left, k is the largest. An infinite k is a test with one outcome.
+library sends to the left, k is the largest. A test with an infinite k always has the same outcome.
 """
 
 from __future__ import annotations

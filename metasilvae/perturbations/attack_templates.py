@@ -85,11 +85,7 @@ def _fairness_noise(facts: ColumnFacts, is_protected: bool, noise: str) -> str:
 # Name: rule for a column, whether it needs protected columns, description.
 TEMPLATES: dict[str, tuple[Callable[[ColumnFacts, bool, str], str], bool, str]] = {
     "plain": (_start, False, "Numbers have noise; a column with one or two values is immutable."),
-    "fairness-cat": (
-        _fairness_cat,
-        True,
-        "A protected column may take any of its values; all others are immutable.",
-    ),
+    "fairness-cat": (_fairness_cat, True, "A protected column may take any of its values; all others are immutable."),
     "fairness-noise": (_fairness_noise, False, "Numbers have noise; protected columns are immutable."),
     "fairness-noise-cat": (_start, True, "A protected column may take any of its values; numbers have noise."),
 }

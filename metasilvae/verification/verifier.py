@@ -174,11 +174,7 @@ def _search_tree(
 
 
 def _fill_regions(
-    query: VerificationQuery,
-    outcome: Outcome,
-    rows: NDArray[np.int64],
-    regions: NDArray[np.float64],
-    jobs: int | None,
+    query: VerificationQuery, outcome: Outcome, rows: NDArray[np.int64], regions: NDArray[np.float64], jobs: int | None
 ) -> None:
     forest, leaves = query.searched, outcome.witness_leaves
     assert leaves is not None

@@ -7,7 +7,7 @@ from collections import Counter
 from experiments.reader import FEWEST_SEEDS, Reader
 from experiments.store import Bundle
 from experiments.tasks import Task, phi, share
-from metasilvae.formats.training_records import FIGURES, TEST_PREFIX, LoggedRun, StudyTable
+from metasilvae.formats.training_records import METRICS, TEST_PREFIX, LoggedRun, StudyTable
 from metasilvae.output.plots.canvas import render
 from metasilvae.output.plots.trainings import draw_convergence, draw_objective_weights, draw_variance
 
@@ -17,7 +17,7 @@ def draw_figures(bundle: Bundle) -> dict[str, bytes]:
     figures = {}
     logs = []
     for task, log in Reader(bundle).find("convergence", "convergence"):
-        steps = {name: log[name] for name in FIGURES}
+        steps = {name: log[name] for name in METRICS}
         logs.append(LoggedRun(f"{task.dataset}, {task['preset']}", task["seed"], log["phases"], steps))
     if logs:
         figures["convergence.svg"] = draw_convergence(logs, "steps", "")

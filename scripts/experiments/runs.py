@@ -22,7 +22,7 @@ from metasilvae.datasets.splitting import split_dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.extras import find_library, load_library
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.formats.training_records import FIGURES
+from metasilvae.formats.training_records import METRICS
 from metasilvae.interop.imports.scikit_learn import import_estimator
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
@@ -113,7 +113,7 @@ def _log_training(task: Task, sources: Sources) -> dict[str, Any]:
     steps = list(trainer.run())
     return {
         "phases": [step.phase for step in steps],
-        **{name: [round(getattr(step, name), 6) for step in steps] for name in FIGURES},
+        **{name: [round(getattr(step, name), 6) for step in steps] for name in METRICS},
     }
 
 

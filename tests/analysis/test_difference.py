@@ -191,7 +191,7 @@ def test_the_search_ends_at_its_limits() -> None:
     assert compare_models(first, second, stop=stop).reason == "interrupted"
     shares: list[float] = []
     small = make_model(trees[:9], 16)
-    assert compare_models(small, second, on_share=shares.append).result is DifferenceStatus.EQUAL
+    assert compare_models(small, second, on_fraction=shares.append).result is DifferenceStatus.EQUAL
     assert shares[-1] == 1
 
 

@@ -50,7 +50,7 @@ def test_check_shows_warnings() -> None:
     assert "data.csv:1: the # line announces 3 rows, 2 follow; and 3 features" in result.output
     assert "2 constant features" in result.output
     assert "2 rows have equal values but different labels, for instance lines 2, 3" in result.output
-    assert "'a b' holds a blank" in result.output
+    assert "'a b' contains a blank" in result.output
     assert "warning" not in result.stderr
 
 
@@ -72,7 +72,7 @@ def test_check_of_standard_input_with_many_classes() -> None:
     assert result.output.startswith("<stdin>\n")
     assert "100: label0 1, " in result.output
     assert "and 88 more" in result.output
-    assert "is the label in another column? Then say --label-column" in result.output
+    assert "is the label in another column? Then use --label-column" in result.output
 
 
 def test_convert_between_all_formats() -> None:
@@ -110,8 +110,8 @@ def test_scale_is_saved_and_applied() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["convert", "builtin:wine/train", "out.xyz"], "the name does not tell the format"),
-        (["convert", "builtin:wine/train", "-"], "the name does not tell the format"),
+        (["convert", "builtin:wine/train", "out.xyz"], "the suffix does not determine the format"),
+        (["convert", "builtin:wine/train", "-"], "the suffix does not determine the format"),
         (["convert", "builtin:wine/train", "o.csv", "--save-scale", "s"], "--save-scale needs --scale minmax"),
         (["convert", "builtin:wine/train", "o.csv", "--scale", "minmax", "--apply-scale", "s"], "excludes --scale"),
         (["convert", "builtin:wine/train", "o.csv", "--scale", "zscore"], "'zscore' is not"),
@@ -125,7 +125,7 @@ def test_scale_is_saved_and_applied() -> None:
             ["split", "builtin:wine/train", "--train-output", "a.csv", "--test-output", "a.csv"],
             "two results would be",
         ),
-        (["split", "builtin:wine/train", "--test-output", "a.xyz"], "the name does not tell the format"),
+        (["split", "builtin:wine/train", "--test-output", "a.xyz"], "the suffix does not determine the format"),
         (["check", "builtin:wine/train", "--label-column", "0"], "expected first, last, a column name"),
         (["check"], "Missing argument"),
     ],
@@ -219,7 +219,7 @@ def test_inputs_are_never_overwritten() -> None:
 def test_names_that_speak_against_the_columns_are_told() -> None:
     Path("last.csv").write_text("x,y,label\n5.1,3.5,0\n4.9,3.0,1\n")
     result = run("check", "last.csv")
-    assert "--label-column label takes that one" in result.output
-    assert "takes that one" not in run("check", "last.csv", "--label-column", "label").output
+    assert "--label-column label reads that one" in result.output
+    assert "reads that one" not in run("check", "last.csv", "--label-column", "label").output
     Path("numbers.csv").write_text("label,0,1\na,1,3\nb,4,4\n")
-    assert "--header reads it as such" in run("check", "numbers.csv").output
+    assert "--header reads it as names" in run("check", "numbers.csv").output

@@ -123,4 +123,4 @@ def test_other_commands_need_labels(tree: str, rows: str, tmp_path: Path) -> Non
         ["data", "split", rows, "--test", "0.5"],
     ):
         message = run(*words, "--label-column", "none", code=2).stderr
-        assert "--label-column none is for predict: everything else needs the labels of the rows" in message
+        assert "--label-column none is only for predict; all other commands need labels" in message

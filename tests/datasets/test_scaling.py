@@ -58,7 +58,7 @@ def test_misfits() -> None:
     scale = Scale.fit(dataset_of([[0, 1], [1, 2]], ("u", "v")))
     with pytest.raises(DataError, match=r"here\.csv: 3 features found, the scale has 2"):
         scale.apply(dataset_of([[1, 2, 3]]))
-    with pytest.warns(MetasilvaeWarning, match="other names than those of the scale"):
+    with pytest.warns(MetasilvaeWarning, match="names differ from those of the scale"):
         scale.apply(dataset_of([[1, 2]], ("v", "u")))
     with pytest.raises(DataError, match="too far outside the scale"):
         Scale.fit(dataset_of([[0], [1e-300]])).apply(dataset_of([[1e300]]))

@@ -42,8 +42,9 @@ def test_summary() -> None:
     assert summary.duplicates.n_repeats == 1
     assert summary.oddities == [
         "1 constant feature, useless for splits: v",
-        "2 rows have equal values but different labels, for instance lines 2, 5; no classifier gets all of them right",
-        "silva's model format cannot hold 1 of the labels: 'b, c' holds a blank",
+        "2 rows have equal values but different labels, for instance lines 2, 5; "
+        "no classifier predicts all of them correctly",
+        "silva's model format cannot represent 1 of the labels: 'b, c' contains a comma",
     ]
 
 
@@ -51,7 +52,7 @@ def test_oddities_of_labels() -> None:
     one = Dataset(np.array([[0.5], [1]]), np.zeros(2, np.int32), ("x" * 32,))
     assert summarize_dataset(one).oddities == [
         f"every row has the label '{'x' * 32}'; a classifier needs two classes",
-        f"silva's model format cannot hold 1 of the labels: '{'x' * 32}' is longer than 31 bytes",
+        f"silva's model format cannot represent 1 of the labels: '{'x' * 32}' has 32 bytes, at most 31 are allowed",
     ]
     assert not summarize_dataset(one).is_whole
     many = Dataset(np.arange(30.0).reshape(-1, 1), np.arange(30, dtype=np.int32), tuple(map(str, range(30))))

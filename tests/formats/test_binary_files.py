@@ -28,7 +28,7 @@ def test_plain(tmp_path: Path) -> None:
     assert dataset.X.tolist() == [[1, 2.5], [-3, 0.1], [5e-324, 7]]
     assert dataset.line_of_row is None
     assert read_dataset(str(path), n_features=2).n_features == 2
-    with pytest.raises(DataError, match="2 features are announced, 3 were asked for"):
+    with pytest.raises(DataError, match="2 features are announced, 3 were requested"):
         read_dataset(str(path), n_features=3)
 
 

@@ -33,11 +33,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "mark-only": (b"\xef\xbb\xbf", ": no rows; the file is empty or holds comments only"),
     "header-only": (
         b"label,u,v\n",
-        ":1: column names, but no rows follow; the first row may have been taken for names, then say --no-header",
+        ":1: column names, but no rows follow; if the first row holds values, use --no-header",
     ),
     "announced-header-only": (
         b"# 5 2\n\nlabel,u,v\n",
-        ":3: column names, but no rows follow; the first row may have been taken for names, then say --no-header",
+        ":3: column names, but no rows follow; if the first row holds values, use --no-header",
     ),
     "short-row": (b"a,1,2\nb,3\n", f":2: 2 columns found, 3 expected as in the first row (line 1); {WIDTH}"),
     "long-row": (b"a,1,2\nb,3,4,5\n", f":2: 4 columns found, 3 expected as in the first row (line 1); {WIDTH}"),
@@ -48,11 +48,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "one-cell": (b"a,1,2\nb\n", f":2: 1 column found, 3 expected as in the first row (line 1); {WIDTH}"),
     "trailing-delimiter": (
         b"a,1,2\nb,3,4,\n",
-        ":2: 4 columns found, 3 expected as in the first row (line 1); the line ends with a delimiter too many",
+        ":2: 4 columns found, 3 expected as in the first row (line 1); the line ends with an extra delimiter",
     ),
     "late-comment": (
         b"a,1,2\n# b\nb,3,4\n",
-        ":2: 1 column found, 3 expected as in the first row (line 1); comments are allowed at the top of the file only",
+        ":2: 1 column found, 3 expected as in the first row (line 1); comments are allowed only at the top of the file",
     ),
     "empty-cell": (b"a,1,2\nb,,4\n", f":2: column 2: the cell is empty, a number was expected; {MISSING}"),
     "blank-cell": (b"a,1,2\nb, ,4\n", f":2: column 2: the cell is empty, a number was expected; {MISSING}"),
@@ -191,7 +191,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "binary-wrong-width": (
         b"# 1 3 1\n" + ROW * 5,
-        ": row 2: the label goes on behind its end; the announced number of features is probably wrong",
+        ": row 2: the label continues after its end; the announced number of features is probably wrong",
     ),
     "binary-nan": (
         b"# 1 2 2\n" + ROW + NAN_ROW,
@@ -204,7 +204,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "binary-no-label": (b"# 1 1 2\n" + b"\0" * 48, ": row 1: the label is empty; every row needs one"),
     "binary-label-not-padded": (
         b"# 1 1 2\na\0b" + ROW[3:],
-        ": row 1: the label goes on behind its end; the announced number of features is probably wrong",
+        ": row 1: the label continues after its end; the announced number of features is probably wrong",
     ),
     "binary-label-not-utf-8": (
         b"# 1 1 2\n\xfc\0" + ROW[2:],
@@ -273,7 +273,7 @@ def test_several_problems_are_told_at_once(tmp_path: Path) -> None:
         ("missing.csv", "missing.csv: no such file"),
         (".", ".: is a folder, a file was expected"),
         ("builtin:nothing/train", "builtin:nothing/train: there is no such builtin data set"),
-        ("builtin:../setup.py", "no such data set ships"),
+        ("builtin:../setup.py", "there is no such builtin data set"),
         ("a\0b", "is not a valid path"),
     ],
 )

@@ -118,7 +118,7 @@ def test_label_column_without_names(read) -> None:
         DataError, match=r"data\.csv:1: no column is called 'kinds' in the first row; did you mean 'kind'"
     ):
         read("u,kind\n1,2\n", label_column="kinds")
-    with pytest.raises(DataError, match="label column 4 was asked for, but there are 3 columns"):
+    with pytest.raises(DataError, match="label column 4 was requested, but there are 3 columns"):
         read("1,2,a\n4,5,b\n", label_column="4")
     with pytest.raises(DataError, match="2 columns are called 'k'"):
         read("k,k,a\n4,5,6\n", label_column="k")
@@ -149,7 +149,7 @@ def test_labels_with_quotes_and_other_letters(read) -> None:
 
 def test_width_asked_for(read) -> None:
     assert read("a,1,2\n", n_features=2).n_features == 2
-    with pytest.raises(DataError, match=r"data\.csv:1: 2 features \(and the label\) found, 3 were asked for"):
+    with pytest.raises(DataError, match=r"data\.csv:1: 2 features \(and the label\) found, 3 were requested"):
         read("a,1,2\n", n_features=3)
     assert read("a,1,2\n", libsvm_width=7).n_features == 2
 
@@ -157,8 +157,8 @@ def test_width_asked_for(read) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("# 2 2\na,1,2\n", "data.csv:1: the # line announces 2 rows, 1 follow; the rows are trusted"),
-        ("# 1 3\na,1,2\n", "data.csv:1: the # line announces 3 features, the rows have 2 and the label; the rows"),
+        ("# 2 2\na,1,2\n", "data.csv:1: the # line announces 2 rows, 1 follow; the line is ignored"),
+        ("# 1 3\na,1,2\n", "data.csv:1: the # line announces 3 features, the rows have 2 and the label; the line"),
         ("# x\n# 0 9 9\na,1,2\n", "data.csv:2: the # line announces 9 rows, 1 follow; and 9 features, the rows have 2"),
         ("# 999999999999999999 2\na,1,2\n", "announces 999999999999999999 rows, 1 follow"),
     ],
@@ -237,21 +237,21 @@ def test_written_form(tmp_path: Path) -> None:
 
 def test_names_like_numbers_are_warned_about(tmp_path: Path) -> None:
     dataset = Dataset(np.ones((1, 2)), np.zeros(1, np.int32), ("a",), ("1", "2"))
-    with pytest.warns(MetasilvaeWarning, match="say --header"):
+    with pytest.warns(MetasilvaeWarning, match="use --header"):
         write_dataset(dataset, str(tmp_path / "data.csv"))
     assert read_dataset(str(tmp_path / "data.csv"), header=True).feature_names == ("1", "2")
 
 
 def test_a_label_with_a_line_break_is_not_written(tmp_path: Path) -> None:
     dataset = Dataset(np.ones((1, 1)), np.zeros(1, np.int32), ("a\nb",))
-    with pytest.raises(DataError, match="holds a line break"):
+    with pytest.raises(DataError, match="contains a line break"):
         write_dataset(dataset, str(tmp_path / "data.csv"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_output_format(tmp_path: Path) -> None:
     dataset = Dataset(np.ones((1, 1)), np.zeros(1, np.int32), ("a",))
-    with pytest.raises(RequestError, match="the name does not tell the format"):
+    with pytest.raises(RequestError, match="the suffix does not determine the format"):
         write_dataset(dataset, str(tmp_path / "data.xyz"))
     with pytest.raises(RequestError, match="expected csv, libsvm, binary"):
         write_dataset(dataset, str(tmp_path / "data.csv"), "arff")
@@ -339,9 +339,9 @@ def test_data_without_labels(read) -> None:
         dataset = read(content, **options)
         assert dataset.X.tolist() == [list(row[1:]) for row in PLAIN]
         assert (dataset.labels, dataset.y.tolist(), dataset.has_labels) == ((), [-1, -1, -1], False)
-    with pytest.raises(DataError, match="2 features found, 3 were asked for"):
+    with pytest.raises(DataError, match="2 features found, 3 were requested"):
         read("1,2\n", n_features=3, **options)
-    with pytest.warns(MetasilvaeWarning, match="announces 1 features, the rows have 2; the rows are trusted"):
+    with pytest.warns(MetasilvaeWarning, match="announces 1 features, the rows have 2; the line is ignored"):
         read("# 1 1\n1,2\n", **options)
-    with pytest.raises(RequestError, match="everything else needs the labels"):
+    with pytest.raises(RequestError, match="all other commands need labels"):
         read("1,2\n", label_column="none")

@@ -106,7 +106,7 @@ def test_written_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize("label", ["a b", "a:b", "a,b", "#a"])
 def test_labels_that_do_not_fit(tmp_path: Path, label: str) -> None:
     dataset = Dataset(np.ones((1, 1)), np.zeros(1, np.int32), (label,), source="here.csv")
-    with pytest.raises(DataError, match=r"here.csv: cannot be written as libsvm: the label .* holds a blank, colon"):
+    with pytest.raises(DataError, match=r"here.csv: cannot be written as libsvm: the label .* contains a blank, colon"):
         write_dataset(dataset, str(tmp_path / "data.svm"))
 
 

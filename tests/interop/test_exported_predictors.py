@@ -362,7 +362,7 @@ def test_scikit_learn_refusals() -> None:
     with pytest.raises(ModelError, match="a GradientBoostingClassifier needs two labels"):
         PREDICTOR_EXPORTERS["joblib"](make_model([[0.5]], 1, ("a",), LeafKind.SCORES), None, "softargmax")
     close = make_model([[2**53, 2**53 - 1, 2**53 - 1]], 1, ("a", "b", "c"))
-    with pytest.raises(ModelError, match="too large for shares"):
+    with pytest.raises(ModelError, match="too large for fractions"):
         PREDICTOR_EXPORTERS["joblib"](close, None, "max")
 
 

@@ -197,7 +197,7 @@ def test_json_nested_without_end() -> None:
         (b"", "model.bin: the file is empty; save the model again"),
         (b"classifier-forest 1\n", "model.bin: this is silva's format already; it needs no import"),
         (b"CBM1", "model.bin: this is CatBoost's binary format; save the model with format='json'"),
-        (b"hello", "model.bin: begins with 'hello', which is no model known here; --from names the library"),
+        (b"hello", "model.bin: begins with 'hello', which is not a known model format; --from names its library"),
     ],
 )
 def test_a_file_that_is_not_recognized_gets_advice_that_fits(content: bytes, message: str, tmp_path: Path) -> None:
@@ -213,6 +213,6 @@ def test_the_part_that_is_compared_is_told() -> None:
     X = np.arange(40.0).reshape(20, 2)
     fitted = sklearn.DecisionTreeClassifier().fit(X, np.arange(20) % 3)
     shares: list[float] = []
-    compare_with_library(import_object(fitted), X, on_share=shares.append)
+    compare_with_library(import_object(fitted), X, on_fraction=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1

@@ -80,7 +80,7 @@ def test_a_log_of_train_is_drawn(trained: Path, tmp_path: Path) -> None:
     assert [(each.seed, each.n_steps) for each in runs] == [
         (seed, sum(line["seed"] == seed for line in lines)) for seed in (1, 2, 3)
     ]
-    assert runs[1].figures["fitness"] == [line["fitness"] for line in lines if line["seed"] == 2]
+    assert runs[1].metrics["fitness"] == [line["fitness"] for line in lines if line["seed"] == 2]
     run("plot", "convergence", trained / "log.jsonl", "-o", tmp_path / "x.svg")
     texts = texts_of_svg(tmp_path / "x.svg")
     assert {"phi", "accuracy", "stability", "leaves", "seconds", "3 runs"} <= set(texts)
@@ -132,10 +132,10 @@ def test_a_log_that_grows_is_drawn_as_far_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        ("", "holds no step of a training"),
-        ("\n\n", "holds no step of a training"),
-        ("[1]\n", ":1: '[1]' is no step of a training"),
-        (LOG + "x\n", ":9: 'x' is no step of a training"),
+        ("", "holds no steps of a training"),
+        ("\n\n", "holds no steps of a training"),
+        ("[1]\n", ":1: '[1]' is not a step of a training"),
+        (LOG + "x\n", ":9: 'x' is not a step of a training"),
         ("{}\n", ":1: has no seed and phase"),
         (step(fitness=None), ":1: fitness is missing"),
         (step() + step(accuracy=float("nan")), ":2: accuracy is 'nan', a finite number was expected"),
@@ -263,7 +263,7 @@ def test_rows_of_the_test_set_are_shown_where_there_are_any(trained: Path, tmp_p
         ("[1]", "a list of objects"),
         ('{"w_acc": 1}', "a list of objects"),
         ("[", "is not JSON"),
-        (b"\xff\xfe\x00", "is no text in UTF-8"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
         ('w_acc,accuracy,stability\n0.5,"0.9' + "x" * 200_000, "cannot be read as CSV"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Models in the forms that other programs and people read; to add one, write a module and name it here."""
+"""Exports of models to other formats; each format has a function here."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from metasilvae.interop.exports.scikit_learn import write_joblib, write_skops
 from metasilvae.interop.exports.source_code import write_c, write_python
 from metasilvae.model import Model
 
-# What a model is: each takes a model and the names of its features.
+# Descriptions of a model, from the model and its feature names.
 EXPORTERS: dict[str, Callable[[Model, Sequence[str] | None], str]] = {
     "dot": write_dot,
     "json": write_json,
     "text": write_text,
 }
-# What a model answers: each takes the voting scheme, too.
+# Predictors, from the model, its feature names and the voting scheme.
 PREDICTOR_EXPORTERS: dict[str, Callable[[Model, Sequence[str] | None, str], str | bytes]] = {
     "c": write_c,
     "python": write_python,

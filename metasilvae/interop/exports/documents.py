@@ -1,14 +1,10 @@
-"""A model as a JSON document that holds everything.
+"""Exports for people and scripts: JSON, Graphviz and indented text.
 
-Keys of the document: ``kind`` ("tree" or "forest"), ``n_features``, ``feature_names`` (a list, or null where none are
-known), ``labels``, ``leaf_kind`` ("counts" or "scores") and ``trees``. A tree is a flat list of nodes, its root first,
-however deep it is. A split has ``feature`` (from 0), ``threshold``, ``left`` and ``right``: a sample goes to the node
-at position ``left`` of the same list iff its feature is <= the threshold. A leaf has ``values``, one for each label,
-and ``answer``, the list of labels with the largest value. Numbers read back to the same float64.
-
-A model as a Graphviz drawing: one cluster for each tree of a forest.
-
-A model as indented text for people.
+Keys of the JSON document: ``kind`` ("tree" or "forest"), ``n_features``, ``feature_names`` (a list or null),
+``labels``, ``leaf_kind`` ("counts" or "scores") and ``trees``. A tree is a flat list of nodes with its root first. A
+split has ``feature`` (from 0), ``threshold``, ``left`` and ``right``: a sample goes to the node at position ``left`` of
+the same list if and only if its feature is <= the threshold. A leaf has ``values``, one for each label, and
+``prediction``, the list of labels with the largest value. Numbers read back to the same float64.
 """
 
 from __future__ import annotations
@@ -19,6 +15,10 @@ from collections.abc import Sequence
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.interop.exports.leaves import name_features, name_prediction, name_values
 from metasilvae.model import LeafKind, Model
+
+INDENT = "  "
+# Deeper lines show their depth as a number, so that a long chain stays readable and its text small.
+DEEPEST_INDENT = 24
 
 
 def write_json(model: Model, feature_names: Sequence[str] | None = None) -> str:
@@ -31,13 +31,11 @@ def write_json(model: Model, feature_names: Sequence[str] | None = None) -> str:
         "leaf_kind": "counts" if model.leaf_kind is LeafKind.COUNTS else "scores",
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    trees = ["    [\n" + ",\n".join(_node_lines(model, position)) + "\n    ]" for position in range(model.n_trees)]
+    trees = ["    [\n" + ",\n".join(_node_lines(model, *bounds)) + "\n    ]" for bounds in model.tree_bounds]
     return "\n".join(["{", *lines, '  "trees": [', ",\n".join(trees), "  ]", "}", ""])
 
 
-def _node_lines(model: Model, position: int) -> list[str]:
-    start = int(model.roots[position])
-    end = int(model.roots[position + 1]) if position + 1 < model.n_trees else model.n_nodes
+def _node_lines(model: Model, start: int, end: int) -> list[str]:
     predictions = [json.dumps([model.labels[label] for label in labels]) for labels in model.leaf_predictions.sets]
     lines = []
     for threshold, feature, left, right, leaf in model.nodes[start:end].tolist():
@@ -53,13 +51,12 @@ def _node_lines(model: Model, position: int) -> list[str]:
 
 
 def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
-    """Graphviz text; the left branch of a split is the one on which its test holds."""
+    """Graphviz text with a cluster for each tree of a forest; the left branch is the one on which the test holds."""
     names = name_features(model, feature_names)
     nodes = model.nodes
     thresholds = list(shortest_decimals(nodes["threshold"]))
     lines = ["digraph model {", '  node [shape=box, fontname="sans-serif"];', '  edge [fontname="sans-serif"];']
-    ends = [*model.roots[1:].tolist(), model.n_nodes]
-    for position, (start, end) in enumerate(zip(model.roots.tolist(), ends, strict=True)):
+    for position, (start, end) in enumerate(model.tree_bounds):
         if model.is_forest:
             lines.append(f'  subgraph cluster_{position} {{ label="tree {position}";')
         for node in range(start, end):
@@ -80,13 +77,8 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
-INDENT = "  "
-# Deeper lines say their depth instead, so that a long chain stays readable and its text small.
-DEEPEST_INDENT = 24
-
-
 def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
-    """Each test on a line of its own, what follows from it below and further to the right."""
+    """Indented text: each test on its own line, its branch below it with more indentation."""
     names = name_features(model, feature_names)
     thresholds = list(shortest_decimals(model.nodes["threshold"]))
     lines: list[str] = []

@@ -1,34 +1,33 @@
-"""What each leaf adds to the score of each label, as numbers that other programs can add up.
+"""Leaves in exports: the weights that they add to the scores of labels, and readable names.
 
-The answer of a model is the set of labels with the largest sum. Shares of counts and scores are fractions; multiplied
-by their common denominator they are whole numbers, and their sums are exact in any language.
-
-How features and leaves are called in exported models.
+The prediction of a model is the set of labels with the largest sum of weights. Fractions of counts, and scores, are
+rational numbers; multiplied by their common denominator they are whole numbers, whose sums are exact in any language.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
 from metasilvae.model import LeafKind, Model
+from metasilvae.voting import VOTINGS
 
 MOST_BITS = 4096
+MOST_VALUES_SHOWN = 8
 
 
 def vote_weights(model: Model) -> NDArray[np.int64]:
-    """One vote of each leaf for each label of its answer, shape (n_leaves, n_labels)."""
+    """One vote of each leaf for each label of its prediction, shape (n_leaves, n_labels)."""
     values = model.leaf_values
     return np.asarray(values == values.max(axis=1, keepdims=True), dtype=np.int64)
 
 
 def real_weights(model: Model, voting: str) -> NDArray[np.float64]:
-    """Votes, shares or scores in float64, shape (n_leaves, n_labels)."""
+    """Votes, fractions or scores in float64, shape (n_leaves, n_labels)."""
     if model.n_trees == 1 or voting == "max":
         return vote_weights(model).astype(np.float64)
     values = model.leaf_values
@@ -36,38 +35,28 @@ def real_weights(model: Model, voting: str) -> NDArray[np.float64]:
 
 
 def whole_weights(model: Model, voting: str) -> list[list[int]]:
-    """Votes, shares or scores times their common denominator: whole numbers, exact, for each leaf and label."""
-    if model.n_trees == 1 or voting == "max":
-        votes: list[list[int]] = vote_weights(model).tolist()
-        return votes
-    rows = model.leaf_values.tolist()
-    if model.leaf_kind is LeafKind.COUNTS:
-        totals = [sum(row) for row in rows]
-        fractions = [[Fraction(count, total) for count in row] for row, total in zip(rows, totals, strict=True)]
-    else:
-        fractions = [[Fraction(score) for score in row] for row in rows]
+    """Votes, fractions or scores times their common denominator: exact whole numbers for each leaf and label."""
+    exact = VOTINGS["max" if model.n_trees == 1 else voting].score(model).exact
+    rows = [[exact(leaf, label) for label in range(model.n_labels)] for leaf in range(model.n_leaves)]
     scale = 1
-    for denominator in {value.denominator for row in fractions for value in row}:
+    for denominator in {value.denominator for row in rows for value in row}:
         scale = math.lcm(scale, denominator)
         if scale.bit_length() > MOST_BITS:
             raise ModelError(
                 f"{model.source}: the exact sums of its leaves need more than {MOST_BITS} bits; "
                 "export it as ONNX, or with --voting max"
             )
-    return [[int(value * scale) for value in row] for row in fractions]
-
-
-MOST_VALUES_SHOWN = 8
+    return [[int(value * scale) for value in row] for row in rows]
 
 
 def name_features(model: Model, feature_names: Sequence[str] | None) -> list[str]:
-    """A name for each feature that the model declares; ``x[3]`` where there is none."""
+    """A name for each feature of the model; ``x[3]`` for a feature without one."""
     known = feature_names or ()
     return [known[feature] if feature < len(known) else f"x[{feature}]" for feature in range(model.n_features)]
 
 
 def name_prediction(model: Model, leaf: int) -> str:
-    """The label that a leaf answers, or all tied ones."""
+    """The label that a leaf predicts, or all tied ones."""
     predictions = model.leaf_predictions
     return " or ".join(model.labels[label] for label in predictions.sets[predictions.ids[leaf]])
 

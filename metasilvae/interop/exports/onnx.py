@@ -1,11 +1,11 @@
 """A model as an ONNX TreeEnsembleClassifier, with float inputs or with double inputs.
 
 With float inputs thresholds are rounded down to float32: for every float32 row each test has the same outcome as in the
-model. With double inputs nothing is rounded but sums. Leaves hold votes where votes are counted, else shares or scores,
-which ONNX adds up with rounding; labels whose scores come closer than that may change places.
+model. With double inputs only sums are rounded. Leaves hold votes (voting max), fractions or scores. ONNX rounds their
+sums, so that labels with almost equal scores may change places.
 
-With two labels onnxruntime looks at one score only: the second label wins above 0, or above 1/2 if no weight is
-negative. So each leaf holds the difference of its two weights.
+With two labels onnxruntime uses one score only: the second label wins above 0, or above 1/2 if no weight is negative.
+So each leaf holds the difference of its two weights.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _node_lists(model: Model) -> dict[str, list[Any]]:
     """Nodes are numbered from 0 in each tree."""
     nodes = model.nodes
     is_leaf = nodes["feature"] < 0
-    sizes = np.diff([*model.roots.tolist(), model.n_nodes])
+    sizes = [end - start for start, end in model.tree_bounds]
     starts = np.repeat(model.roots, sizes)
     return {
         "nodes_treeids": np.repeat(np.arange(model.n_trees), sizes).tolist(),
@@ -111,8 +111,7 @@ def _weight_lists(onnx: Any, model: Model, voting: str, is_double: bool) -> dict
     if not np.isfinite(weights).all():
         raise ModelError(f"{model.source}: its scores are too large for ONNX")
     leaves = np.flatnonzero(model.nodes["feature"] < 0)
-    sizes = np.diff([*model.roots.tolist(), model.n_nodes])
-    trees = np.repeat(np.arange(model.n_trees), sizes)[leaves]
+    trees = np.searchsorted(model.roots, leaves, side="right") - 1
     n_columns = weights.shape[1]
     values = weights[model.nodes["leaf"][leaves]].reshape(-1)
     return {
@@ -124,9 +123,9 @@ def _weight_lists(onnx: Any, model: Model, voting: str, is_double: bool) -> dict
 
 
 def _keep_sign_decisive(differences: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where no difference is negative, each that is not 0 must be above the 1/2 that then decides."""
+    """If no difference is negative, each that is not 0 must be above 1/2, which then decides."""
     positive = differences[differences > 0]
     if differences.min() < 0 or not positive.size:
         return differences
-    # A power of two: nothing is rounded.
+    # Multiplied by a power of two, which rounds nothing.
     return np.asarray(np.ldexp(differences, max(0, 1 - int(np.frexp(positive.min())[1]))))

@@ -1,11 +1,9 @@
-"""A model as a fitted classifier of scikit-learn, in a file of joblib or skops.
+"""Exports as fitted classifiers of scikit-learn, in joblib or skops files.
 
-A tree of counts becomes a DecisionTreeClassifier, a forest of them a RandomForestClassifier, scores become a
-GradientBoostingClassifier.
-
-scikit-learn rounds values to float32 before it compares them with a threshold, so answers are equal for all float32
-rows. The leaves of a forest hold shares of counts (voting average) or a vote for each label of their answer (voting
-max); of tied labels scikit-learn answers the first one in its own order.
+A tree of counts becomes a DecisionTreeClassifier, a forest of them a RandomForestClassifier, and scores become a
+GradientBoostingClassifier. scikit-learn rounds values to float32 before it compares them with a threshold, so
+predictions are equal for all float32 rows. The leaves of a forest hold fractions of counts (voting average) or a vote
+for each label of their prediction (voting max). Of tied labels scikit-learn predicts the first one in its own order.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ def write_skops(model: Model, feature_names: Sequence[str] | None, voting: str) 
 
 
 def build_estimator(model: Model, feature_names: Sequence[str] | None, voting: str) -> Any:
-    """A fitted classifier that answers as the model does."""
+    """A fitted classifier with the predictions of the model."""
     classes, order = _order_classes(model.labels)
     build = _build_boosting if model.leaf_kind is LeafKind.SCORES else _build_tree_or_forest
     fitted = build(model, voting, classes, order)
@@ -79,11 +77,11 @@ def _build_boosting(model: Model, voting: str, classes: np.ndarray, order: NDArr
 
 def _build_tree_or_forest(model: Model, voting: str, classes: np.ndarray, order: NDArray[np.intp]) -> Any:
     tree_module = load_library("sklearn.tree", EXTRA, "building a scikit-learn object")
-    shares = _leaf_shares(model, voting)[:, order]
+    fractions = _leaf_fractions(model, voting)[:, order]
     trees = []
     for position in range(model.n_trees):
         estimator = tree_module.DecisionTreeClassifier()
-        estimator.tree_ = _build_tree(model, position, shares)
+        estimator.tree_ = _build_tree(model, position, fractions)
         _mark_fitted(estimator, model, classes)
         trees.append(estimator)
     fitted = trees[0]
@@ -93,7 +91,7 @@ def _build_tree_or_forest(model: Model, voting: str, classes: np.ndarray, order:
         fitted.estimator_ = tree_module.DecisionTreeClassifier()
         fitted.estimators_ = trees
         for number, tree in enumerate(trees):
-            # Inside a forest trees answer positions of classes.
+            # Trees of a forest predict positions of classes.
             _mark_fitted(tree, model, np.arange(len(classes), dtype=np.float64))
             tree.random_state = number
         _mark_fitted(fitted, model, classes)
@@ -101,37 +99,36 @@ def _build_tree_or_forest(model: Model, voting: str, classes: np.ndarray, order:
 
 
 def _order_classes(labels: Sequence[str]) -> tuple[np.ndarray, NDArray[np.intp]]:
-    """Classes in increasing order, as scikit-learn has them, and where each stands in the model; numbers if all are."""
+    """Classes in increasing order, as numbers if all of them are, and the position of each in the model."""
     is_whole = all(_WHOLE_NUMBER.fullmatch(label) for label in labels)
     values = np.array([int(label) for label in labels] if is_whole else list(labels))
     order = np.argsort(values)
     return values[order], order
 
 
-def _leaf_shares(model: Model, voting: str) -> NDArray[np.float64]:
+def _leaf_fractions(model: Model, voting: str) -> NDArray[np.float64]:
     counts = model.leaf_values
     if model.is_forest and voting == "max":
         return vote_weights(model).astype(np.float64)
-    shares: NDArray[np.float64] = counts / counts.sum(axis=1, keepdims=True, dtype=np.float64)
-    is_best = shares == shares.max(axis=1, keepdims=True)
+    fractions: NDArray[np.float64] = counts / counts.sum(axis=1, keepdims=True, dtype=np.float64)
+    is_best = fractions == fractions.max(axis=1, keepdims=True)
     if not np.array_equal(is_best, vote_weights(model).astype(bool)):
-        raise ModelError(f"{model.source}: its counts are too large for shares in float64; they would tie")
-    return shares
+        raise ModelError(f"{model.source}: its counts are too large for fractions in float64; they would tie")
+    return fractions
 
 
-def _build_tree(model: Model, position: int, shares: NDArray[np.float64]) -> Any:
+def _build_tree(model: Model, position: int, fractions: NDArray[np.float64]) -> Any:
     """A compiled tree with the given values in its leaves; of scores, each leaf stands for one sample."""
     internal = load_library("sklearn.tree._tree", EXTRA, "building a scikit-learn object")
-    start = int(model.roots[position])
-    end = int(model.roots[position + 1]) if position + 1 < model.n_trees else model.n_nodes
+    start, end = model.tree_bounds[position]
     source = model.nodes[start:end]
     is_leaf = source["feature"] < 0
-    values = np.zeros((len(source), shares.shape[1]))
+    values = np.zeros((len(source), fractions.shape[1]))
     samples = np.zeros(len(source))
-    values[is_leaf] = shares[source["leaf"][is_leaf]]
+    values[is_leaf] = fractions[source["leaf"][is_leaf]]
     is_counted = model.leaf_kind is LeafKind.COUNTS
     samples[is_leaf] = model.leaf_values[source["leaf"][is_leaf]].sum(axis=1) if is_counted else 1
-    # Children come after their parent; a split holds what its leaves hold together.
+    # Children come after their parent; a split holds the totals of its leaves.
     for node in np.flatnonzero(~is_leaf)[::-1].tolist():
         children = [int(source["left"][node]) - start, int(source["right"][node]) - start]
         samples[node] = samples[children].sum()
@@ -144,15 +141,9 @@ def _build_tree(model: Model, position: int, shares: NDArray[np.float64]) -> Any
     nodes["impurity"] = 1.0 - (values**2).sum(axis=1) if is_counted else 0.0
     nodes["n_node_samples"] = samples
     nodes["weighted_n_node_samples"] = samples
-    tree = internal.Tree(model.n_features, np.array([shares.shape[1]], dtype=np.intp), 1)
-    tree.__setstate__(
-        {
-            "max_depth": int(model.depths[start:end].max()),
-            "node_count": len(nodes),
-            "nodes": nodes,
-            "values": values[:, None, :].copy(),
-        }
-    )
+    tree = internal.Tree(model.n_features, np.array([fractions.shape[1]], dtype=np.intp), 1)
+    depth, values = int(model.depths[start:end].max()), values[:, None, :].copy()
+    tree.__setstate__({"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values})
     return tree
 
 

@@ -1,9 +1,7 @@
-"""A model as C source: one file that compiles as C99 and answers exactly as the model does.
+"""Exports as source code with exactly the predictions of the model: C99, or Python without dependencies.
 
-Nodes lie in a table that a loop walks, so that deep trees compile, too. Weights are whole numbers, cut into limbs of 32
-bits where they are long; sums of limbs cannot overflow, and comparing them needs no rounding.
-
-A model as a Python module without any requirement, which answers exactly as the model does.
+Nodes are in a table that a loop walks, so that deep trees compile too. Weights are whole numbers; in C, long ones are
+divided into limbs of 32 bits, whose sums cannot overflow and are compared without rounding.
 """
 
 from __future__ import annotations
@@ -37,18 +35,18 @@ static const int32_t roots[MODEL_TREES] = {{
 {roots}
 }};
 
-/* What each leaf adds to the score of each label; limbs of 32 bits, the lowest first. */
+/* Weight of each leaf for each label; limbs of 32 bits, the lowest first. */
 static const int64_t weights[][MODEL_LABELS][MODEL_LIMBS] = {{
 {weights}
 }};
 
-/* Marks the labels that the model answers for a row x, and returns how many they are: several if they tie, none if x
-   holds a value that is infinite or no number. */
-int model_predict(const double x[MODEL_FEATURES], unsigned char is_answer[MODEL_LABELS])
+/* Marks the labels that the model predicts for a row x, and returns their number: several if they tie, none if x
+   contains an infinite value or NaN. */
+int model_predict(const double x[MODEL_FEATURES], unsigned char is_predicted[MODEL_LABELS])
 {{
     int64_t sums[MODEL_LABELS][MODEL_LIMBS];
-    int best = 0, n_answers = 0;
-    memset(is_answer, 0, MODEL_LABELS);
+    int best = 0, n_predicted = 0;
+    memset(is_predicted, 0, MODEL_LABELS);
     for (int feature = 0; feature < MODEL_FEATURES; feature++)
         if (!isfinite(x[feature]))
             return 0;
@@ -74,10 +72,10 @@ int model_predict(const double x[MODEL_FEATURES], unsigned char is_answer[MODEL_
                 break;
             }}
     for (int label = 0; label < MODEL_LABELS; label++) {{
-        is_answer[label] = memcmp(sums[label], sums[best], sizeof sums[label]) == 0;
-        n_answers += is_answer[label];
+        is_predicted[label] = memcmp(sums[label], sums[best], sizeof sums[label]) == 0;
+        n_predicted += is_predicted[label];
     }}
-    return n_answers;
+    return n_predicted;
 }}
 
 #ifdef MODEL_MAIN
@@ -110,11 +108,11 @@ static char *read_line(void)
     return line;
 }}
 
-/* Reads rows from standard input, one on each line, separated by commas or by blanks, and prints the answer of each. */
+/* Reads rows from standard input, one per line, separated by commas or blanks, and prints the prediction of each. */
 int main(void)
 {{
     static double x[MODEL_FEATURES];
-    unsigned char is_answer[MODEL_LABELS];
+    unsigned char is_predicted[MODEL_LABELS];
     const char *const blanks = " \\t\\r";
     char *line;
     for (long row = 1; (line = read_line()) != NULL; row++) {{
@@ -149,10 +147,10 @@ int main(void)
             fprintf(stderr, "line %ld: %d numbers, expected %d\\n", row, n_values, MODEL_FEATURES);
             return 1;
         }}
-        model_predict(x, is_answer);
+        model_predict(x, is_predicted);
         const char *separator = "";
         for (int label = 0; label < MODEL_LABELS; label++)
-            if (is_answer[label]) {{
+            if (is_predicted[label]) {{
                 printf("%s%s", separator, model_labels[label]);
                 separator = ",";
             }}
@@ -190,7 +188,7 @@ def write_c(model: Model, feature_names: Sequence[str] | None, voting: str) -> s
 
 
 def _count_limbs(weights: list[list[int]], n_trees: int) -> int:
-    """One limb where all sums fit into 64 bits as they are; the top limb keeps the sign and room for the sum."""
+    """One limb if all sums fit into 64 bits; else the top limb holds the sign and the carry of sums."""
     n_bits = max((abs(value) * n_trees).bit_length() for row in weights for value in row)
     return 1 if n_bits <= _SHORTEST else -(-n_bits // LIMB_BITS) + 1
 
@@ -204,7 +202,7 @@ def _limbs(value: int, n_limbs: int) -> str:
 
 
 def _quote(text: str) -> str:
-    """A string literal; what is not plain ASCII becomes the octal codes of its UTF-8 bytes."""
+    """A string literal; other characters than plain ASCII become the octal codes of their UTF-8 bytes."""
     plain = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
     return '"' + "".join(plain) + '"'
 
@@ -225,14 +223,14 @@ NODES = [
 {nodes}
 ]
 ROOTS = {roots}
-# What each leaf adds to the score of each label: whole numbers, so that sums are exact.
+# Weight of each leaf for each label: whole numbers, so that sums are exact.
 WEIGHTS = [
 {weights}
 ]
 
 
 def predict(x):
-    """The labels that the model answers for a row of {n_features} finite numbers: several if they tie."""
+    """The labels that the model predicts for a row of {n_features} finite numbers: several if they tie."""
     if len(x) != {n_features}:
         raise ValueError("%d numbers, expected {n_features}" % len(x))
     for value in x:
@@ -258,10 +256,10 @@ if __name__ == "__main__":
             try:
                 if "_" in line:
                     raise ValueError("%r holds an underscore" % line.strip())
-                answer = predict([float(cell) for cell in (line.split(",") if "," in line else line.split())])
+                labels = predict([float(cell) for cell in (line.split(",") if "," in line else line.split())])
             except ValueError as error:
                 sys.exit("line %d: %s" % (number, error))
-            print(",".join(answer))
+            print(",".join(labels))
 '''
 
 

@@ -1,7 +1,7 @@
-"""Models of other libraries, turned into ours and compared with the library they came from.
+"""Imports of models of other libraries, compared with the predictions of the library.
 
-A source format is a module with a reader, named in `READERS` and recognized in `files`. A reader takes the bytes of
-a file, its name and `ImportOptions`, and gives an `Imported`; nothing in the bytes is trusted.
+A source format is a module with a reader, which is listed in `READERS` and recognized in `files`. A reader takes the
+bytes of a file, its name and `ImportOptions`, and returns an `Imported`; all content of the file is checked.
 """
 
 from __future__ import annotations

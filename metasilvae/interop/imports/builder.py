@@ -1,13 +1,12 @@
-"""Trees of other libraries, turned into a model.
+"""Models built from the trees of other libraries.
 
-A reader gives the nodes of each tree as flat lists, in any order, with children as positions; nothing about them is
-trusted. The builder walks each tree from its root without recursion, so that a chain of any depth is as good as a
-bushy tree, and refuses children that do not exist or that have two parents.
+A reader gives the nodes of each tree as flat lists, in any order, with children as positions. The builder walks each
+tree from its root without recursion, so that trees may have any depth, and refuses children that do not exist or that
+have two parents.
 
-What boosted trees of all libraries have in common: each adds to the score of one label.
-
-With two labels there is one score only, and its sign decides: the first label has score 0 throughout, the second one
-the library's. The answer at 0 is both labels, whichever of them the library takes.
+Boosted trees add to the score of one label each. With two labels libraries have one score, whose sign decides: here the
+first label always has score 0, the second one the library's score. At 0 both labels are predicted, whichever of them
+the library predicts.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Nodes:
         A sample goes left iff its feature is <= this; infinities are allowed.
     left, right : int arrays, shape (n_nodes,)
     values : array, shape (n_nodes, n_labels)
-        Counts or scores; those of splits are not looked at.
+        Counts or scores; those of splits are ignored.
     """
 
     feature: NDArray[np.int64]
@@ -48,7 +47,7 @@ class Nodes:
 
 
 def single_leaf(values: Sequence[float]) -> Nodes:
-    """A tree that answers the same for every sample."""
+    """A tree with the same values for every sample."""
     none = np.full(1, -1, dtype=np.int64)
     return Nodes(none, np.zeros(1), none, none, np.array([values], dtype=np.float64))
 
@@ -56,9 +55,9 @@ def single_leaf(values: Sequence[float]) -> Nodes:
 def build_model(
     trees: Iterable[Nodes], kind: LeafKind, n_features: int, labels: Sequence[str], is_forest: bool, source: str
 ) -> Model:
-    """Lay out trees in pre-order, without the splits that only one side of can be reached.
+    """Lay out trees in pre-order, without splits of which only one side can be reached.
 
-    Anything that is not a tree, or that silva's format cannot hold, is a `ModelError`.
+    Nodes that do not form a tree, and values that silva's format cannot represent, raise a `ModelError`.
     """
     _check_head(n_features, labels, source)
     nodes: list[tuple[float, int, int, int, int]] = []
@@ -74,20 +73,13 @@ def build_model(
             raise ModelError(f"{source}: more than the {MAX_NODES} nodes that fit")
     if not roots:
         raise ModelError(f"{source}: the model has no trees")
-    return Model(
-        np.array(nodes, dtype=NODE_DTYPE),
-        np.array(roots, dtype=np.int32),
-        np.concatenate(leaves),
-        kind,
-        n_features,
-        tuple(labels),
-        is_forest,
-        source,
-    )
+    node_array, root_array = np.array(nodes, dtype=NODE_DTYPE), np.array(roots, dtype=np.int32)
+    leaf_values = np.concatenate(leaves)
+    return Model(node_array, root_array, leaf_values, kind, n_features, tuple(labels), is_forest, source)
 
 
 def count_levels(trees: Iterable[Nodes], most: int) -> int:
-    """Splits above the deepest leaf, those included that the model leaves out; more than `most` are not counted on."""
+    """Splits above the deepest leaf, also those that the model omits; counting ends at `most` + 1."""
     return max((_count_tree_levels(tree, most) for tree in trees), default=0)
 
 
@@ -103,12 +95,7 @@ def _count_tree_levels(tree: Nodes, most: int) -> int:
 
 
 def _lay_out(
-    tree: Nodes,
-    n_features: int,
-    n_nodes: int,
-    n_leaves: int,
-    nodes: list[tuple[float, int, int, int, int]],
-    where: str,
+    tree: Nodes, n_features: int, n_nodes: int, n_leaves: int, nodes: list[tuple[float, int, int, int, int]], where: str
 ) -> list[int]:
     """Append the nodes of a tree in pre-order; the positions of its leaves, in the same order."""
     features, thresholds = tree.feature.tolist(), tree.threshold.tolist()
@@ -135,7 +122,7 @@ def _lay_out(
                 raise ModelError(f"{where}: the threshold of node {node} is not a number")
             if abs(threshold) != np.inf:
                 break
-            # No number is above inf, none that data can hold is -inf: the other side is never reached.
+            # No value is above inf or equal to -inf, so the other side is never reached.
             node = lefts[node] if threshold > 0 else rights[node]
         here = len(nodes)
         if parent >= 0:
@@ -182,14 +169,14 @@ def _check_values(values: np.ndarray, kind: LeafKind, where: str) -> np.ndarray:
 
 
 def place_scores(values: NDArray[np.float64], column: int, n_columns: int) -> NDArray[np.float64]:
-    """Scores of all labels, from those that a tree adds to one of the library's scores."""
+    """Scores of all labels, from the values that a tree adds to one of the library's scores."""
     scores = np.zeros((len(values), max(2, n_columns)))
     scores[:, 1 if n_columns == 1 else column] = values
     return scores
 
 
 def spread_scores(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores of all labels, from those that the library keeps, shape (n_samples,) or (n_samples, n_columns)."""
+    """Scores of all labels, from the library's scores of shape (n_samples,) or (n_samples, n_columns)."""
     columns = np.asarray(raw, dtype=np.float64).reshape(len(raw), -1)
     if columns.shape[1] > 1:
         return columns
@@ -197,5 +184,5 @@ def spread_scores(raw: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def start_trees(base: NDArray[np.float64]) -> list[Nodes]:
-    """What every sum starts from, as a tree of one leaf: added to a leaf of another tree it would be rounded."""
+    """The start of every sum as a tree of one leaf; added to a leaf of another tree it would be rounded."""
     return [single_leaf(spread_scores(base[None, :])[0].tolist())] if base.any() else []

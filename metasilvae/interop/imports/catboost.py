@@ -1,8 +1,8 @@
-"""CatBoost's JSON files of symmetric (oblivious) trees over numbers.
+"""Imports of CatBoost's JSON files of symmetric (oblivious) trees over numbers.
 
-x is rounded to float32; a split is true iff it is above the float32 border. All nodes of one level of a tree share one
-split, and split number i is bit i of the leaf's number. Which side missing values take does not matter, because our
-data have none.
+x is rounded to float32; a split is true if and only if it is above the float32 border. All nodes of one level of a tree
+have the same split, and split number i is bit i of the leaf's number. The side for missing values is ignored, because
+data sets have none.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from metasilvae.interop.imports.imported import (
     LibraryPredictor,
     choose_labels,
     name_classes,
+    refuse_file,
 )
 from metasilvae.interop.thresholds import fold_at_most
 from metasilvae.model import LeafKind
@@ -35,14 +36,13 @@ DEEPEST = 16  # CatBoost's own limit
 
 
 def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported:
-    """Import a classifier from JSON; no library is needed for it, only for the comparison."""
+    """Import a classifier from JSON; CatBoost is needed only for the comparison."""
     document = load_json(content, name)
     if "oblivious_trees" not in document:
         if "trees" in document:
             raise ModelError(f"{name}: only symmetric trees can be imported; train with grow_policy='SymmetricTree'")
         document.take("oblivious_trees")
-    if options.leaves == "counts":
-        raise ModelError(f"{name}: the leaves of boosted trees hold scores, not counts; use --leaves scores")
+    options.refuse_counts(name)
     info = document.object("model_info")
     loss = info.object("params").object("loss_function").text("type")
     if loss not in (*BINARY, *MULTI):
@@ -76,7 +76,7 @@ def _feature_columns(features: Document) -> NDArray[np.int64]:
 
 
 def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[np.float64]]:
-    """What sums are multiplied by, and what is added to them then."""
+    """The factor of all sums, and the bias that is added then."""
     if "scale_and_bias" not in document:
         return 1.0, np.zeros(n_columns)
     items = document.list("scale_and_bias")
@@ -89,7 +89,7 @@ def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[
 
 
 def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_columns: int) -> Nodes:
-    """A full binary tree; its node n has the children 2n + 1 and 2n + 2, the last split stands at the root."""
+    """A full binary tree; node n has the children 2n + 1 and 2n + 2, and the last split is at the root."""
     where = f"{tree.name}: {tree.place}"
     splits = [] if tree.values.get("splits") is None else tree.objects("splits")
     depth = len(splits)
@@ -132,7 +132,7 @@ def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
             stream.write(content)
         model.load_model(path, format="json")
     except catboost.CatBoostError as error:
-        raise ModelError(f"{name}: CatBoost refuses the file: {' '.join(str(error).split())[:150]}") from None
+        raise refuse_file(name, "CatBoost", error) from None
     finally:
         os.unlink(path)
 

@@ -1,9 +1,9 @@
-"""Whether an imported model answers as the library does that it came from.
+"""Comparison of an imported model with the library it came from.
 
-They are asked about rows of data, random rows, and rows on both sides of every threshold: the last number that goes
-left and the first that goes right, in float64 and in float32, on a path that leads to the split where there is one.
-Scores must agree up to the rounding of its sums, so that one wrong leaf of one tree is found even where it does
-not change the answer. A different answer is an error, unless the scores of both labels are closer than that rounding.
+Both predict rows of data, random rows, and rows on both sides of every threshold: the last number that goes left and
+the first one that goes right, in float64 and in float32, on a path that leads to the split if there is one. Scores must
+agree up to the rounding of sums, so that one wrong leaf of one tree is found even if it does not change a prediction.
+A different prediction is an error unless the scores of both labels are closer than that rounding.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from metasilvae.voting import count_votes
 RANDOM_ROWS = 2000
 _PARTS = {"data": "row of the data", "random": "random row", "thresholds": "row beside a threshold"}
 _CELLS_AT_ONCE = 1 << 21
-# Few enough that a bar moves while a library with many trees is asked.
+# Few enough that the progress bar moves while a library with many trees predicts.
 _MOST_ROWS_AT_ONCE = 1 << 14
 _LARGEST = float(np.finfo(np.float64).max)
-# Tests on the ways to splits beyond the usual depth of trees; more are made by chains of thousands of splits only.
+# Limit for tests on the paths to splits beyond the usual depth; only chains of thousands of splits reach it.
 _MOST_STEPS = 1 << 28
 _USUAL_DEPTH = 100
 
 
 @dataclass(frozen=True)
 class LibraryComparison:
-    """How many rows were compared, and on how many of them only rounding decides.
+    """Numbers of compared rows, and of rows on which only rounding decides.
 
     Attributes
     ----------
     n_data, n_random, n_thresholds : int
         Rows of data, random rows and rows beside thresholds.
     n_splits, n_all_splits : int
-        Splits beside which there are rows, and all: of trees that are very deep only some are looked at.
+        Splits with rows on both sides, and all splits; of very deep trees only some are compared.
     n_ties : int
-        Rows on which the model answers several labels, the library's among them.
+        Rows for which the model predicts several labels, the library's among them.
     n_rounded : int
-        Rows on which the library answers another label because its sums are rounded.
+        Rows for which the library predicts another label because its sums are rounded.
     """
 
     library: str
@@ -66,9 +66,9 @@ def compare_with_library(
     imported: Imported,
     X: NDArray[np.float64] | None = None,
     seed: int = 0,
-    on_share: Callable[[float], object] = lambda share: None,
+    on_fraction: Callable[[float], object] = lambda fraction: None,
 ) -> LibraryComparison | None:
-    """Ask the model and its library the same questions; a difference is a `ModelError`.
+    """Compare the predictions of a model and of its library; a difference raises a `ModelError`.
 
     None if the library is not installed, or if the trees are too deep for it.
 
@@ -76,8 +76,8 @@ def compare_with_library(
     ----------
     X : float64 array, shape (n_samples, n_features), or None
         Rows of data.
-    on_share : function
-        Called with the part of the rows that is compared, from 0 to 1.
+    on_fraction : function
+        Called with the fraction of the rows that is compared, from 0 to 1.
     """
     model, library = imported.model, None if imported.is_too_deep else imported.load_predictor()
     if library is None:
@@ -105,13 +105,13 @@ def compare_with_library(
             sizes[part] += len(piece)
             n_ties += ties
             n_rounded += rounded
-            on_share(sum(sizes.values()) / n_all)
+            on_fraction(sum(sizes.values()) / n_all)
     n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
     return LibraryComparison(library.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
 
 
 def _compare_rows(imported: Imported, library: LibraryPredictor, X: NDArray[np.float64], part: str) -> tuple[int, int]:
-    """How many answers are ties, and how many differ by rounding; any other difference is an error."""
+    """Numbers of ties and of predictions that differ by rounding; any other difference is an error."""
     model = imported.model
     leaves = find_leaves(model, X)
     try:
@@ -143,7 +143,7 @@ def _compare_rows(imported: Imported, library: LibraryPredictor, X: NDArray[np.f
 def _refuse(imported: Imported, X: NDArray[np.float64], part: str, row: int, what: str) -> None:
     values = ", ".join(f"{value!r}" for value in X[row, :8].tolist()) + (", ..." if X.shape[1] > 8 else "")
     raise ModelError(
-        f"{imported.model.source}: the import is not equal to its source: for a {_PARTS[part]} ({values}) {what}; "
+        f"{imported.model.source}: the import differs from its source: for a {_PARTS[part]} ({values}) {what}; "
         "nothing was written; please report it"
     )
 
@@ -176,7 +176,7 @@ def random_rows(model: Model, n_rows: int, rng: np.random.Generator) -> Iterator
 
 
 def _choose_splits(model: Model, most_steps: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """All splits, or as many by chance as there are steps for on the deep ways to them."""
+    """All splits, or a random part of them if the paths to them are too long."""
     splits = np.flatnonzero(model.nodes["feature"] >= 0)
     steps = np.maximum(model.depths.astype(np.int64) - _USUAL_DEPTH, 0)
     if steps[splits].sum() <= most_steps:
@@ -194,7 +194,7 @@ def rows_beside_thresholds(
 ) -> Iterator[NDArray[np.float64]]:
     """For each split, twice, rows that lead to it, where any can, and lie on both sides of its threshold; in pieces.
 
-    They are the float64 neighbours, and the float32 neighbours if asked for; of all splits, or of those given.
+    They are the float64 neighbours, and the float32 neighbours if requested, of all or of the given splits.
     """
     low, high = _ranges(model)
     splits = np.repeat(np.flatnonzero(model.nodes["feature"] >= 0) if splits is None else splits, 2)

@@ -1,9 +1,7 @@
-"""Universal Binary JSON, as far as XGBoost writes it.
+"""Documents of nested objects and lists, from JSON or from XGBoost's Universal Binary JSON (UBJSON).
 
-Lengths are believed only if as many bytes follow. Objects and lists may lie inside each other to a depth that no model
-has; they are kept on a stack, so that nothing recurses.
-
-Documents of nested objects and lists, from JSON or UBJSON; every value is checked when it is taken out.
+Every value is checked when it is taken out of a document. The UBJSON reader accepts a length only if as many bytes
+follow, and keeps open objects and lists on a stack instead of recursing.
 """
 
 from __future__ import annotations
@@ -17,10 +15,19 @@ from numpy.typing import NDArray
 from metasilvae.errors import ModelError, shorten
 
 LARGEST_INTEGER = 2**53
+# UBJSON: types of numbers, constants, and the deepest nesting, which no model reaches.
+_NUMBERS: dict[bytes, np.dtype[Any]] = {
+    mark: np.dtype(kind)
+    for mark, kind in [
+        (b"i", ">i1"), (b"U", ">u1"), (b"I", ">i2"), (b"l", ">i4"), (b"L", ">i8"), (b"d", ">f4"), (b"D", ">f8"),
+    ]
+}  # fmt: skip
+_CONSTANTS: dict[bytes, Any] = {b"T": True, b"F": False, b"Z": None}
+_DEEPEST = 64
 
 
 class Document:
-    """An object of a document, with its place in it for messages."""
+    """An object of a document, with its place for messages."""
 
     def __init__(self, values: Any, name: str, place: str = "") -> None:
         if not isinstance(values, dict):
@@ -117,19 +124,6 @@ def _describe(value: Any) -> str:
     return shorten(str(value) if isinstance(value, int | float | bool) or value is None else value)
 
 
-_NUMBERS: dict[bytes, np.dtype[Any]] = {
-    b"i": np.dtype(">i1"),
-    b"U": np.dtype(">u1"),
-    b"I": np.dtype(">i2"),
-    b"l": np.dtype(">i4"),
-    b"L": np.dtype(">i8"),
-    b"d": np.dtype(">f4"),
-    b"D": np.dtype(">f8"),
-}
-_CONSTANTS: dict[bytes, Any] = {b"T": True, b"F": False, b"Z": None}
-_DEEPEST = 64
-
-
 def load_ubjson(content: bytes, name: str) -> Document:
     """Read a UBJSON document."""
     try:
@@ -143,7 +137,7 @@ class _Broken(Exception):
 
 
 class _Open:
-    """An object or list whose end was not reached yet; a counted one has no end mark."""
+    """An object or list that is being read; one with a length has no end mark."""
 
     def __init__(self, is_object: bool, n_missing: int | None) -> None:
         self.items: Any = {} if is_object else []
@@ -198,7 +192,7 @@ class _Reader:
             container.n_missing -= 1
 
     def _open(self, is_object: bool) -> _Open | list[Any]:
-        """The beginning of an object or list, or the whole of a list of numbers."""
+        """The beginning of an object or list, or a complete list of numbers."""
         kind = None
         if self.content[self.place : self.place + 1] == b"$":
             self.place += 1

@@ -1,9 +1,7 @@
-"""Fitted objects in files of joblib (or pickle) and skops.
+"""Files of fitted objects: recognition of the library, and readers for joblib (pickle) and skops.
 
-Loading a pickle can run any code, so it is done only if the file is trusted explicitly. skops checks which types a
-file holds before it makes any of them.
-
-Which library a file comes from, by its first bytes.
+Loading a pickle can run any code, so it requires explicit trust. skops checks the types in a file before it creates
+objects of them.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, ModelError, shorten
+from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.extras import load_library
 from metasilvae.interop.imports.catboost import read_catboost
 from metasilvae.interop.imports.imported import Imported, ImportOptions, name_classes
@@ -24,45 +22,46 @@ from metasilvae.interop.imports.lightgbm import read_lightgbm
 from metasilvae.interop.imports.scikit_learn import EXTRA, import_estimator
 from metasilvae.interop.imports.xgboost import read_xgboost
 
-# Compiled types of scikit-learn that skops leaves to the reader. They hold plain arrays; the builder checks all of
-# their nodes before any row is sent through them.
-VOUCHED = ("sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor")
+# Compiled types of scikit-learn that skops does not trust by itself. They hold plain arrays, and the builder checks all
+# of their nodes before it predicts any row.
+TRUSTED_TYPES = ("sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor")
+_PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_ZLIB_STARTS = (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
+_ONNX_START = b"\x08"
+_LENGTH_TYPES = b"iUIlL"
 
 
 def read_joblib(content: bytes, name: str, options: ImportOptions) -> Imported:
-    """Import what joblib.dump or pickle.dump wrote, if it may be trusted."""
+    """Import a file that joblib.dump or pickle.dump wrote, if it is trusted."""
     if not options.trust:
         raise ModelError(
-            f"{name}: this is a pickle (joblib), and loading one can run any program hidden in it; if you know where "
-            "it comes from, say --trust; a .skops file can be checked and needs none"
+            f"{name}: this is a pickle (joblib), and loading one can run any program hidden in it; if you trust its "
+            "origin, use --trust; a .skops file can be checked and needs no trust"
         )
     joblib = load_library("joblib", EXTRA, "reading a joblib file")
     return import_any(_load(lambda: joblib.load(io.BytesIO(content)), name), options, name)
 
 
 def read_skops(content: bytes, name: str, options: ImportOptions) -> Imported:
-    """Import what skops.io.dump wrote; types that skops does not know need trust."""
+    """Import a file that skops.io.dump wrote; types that skops does not know require trust."""
     skops = load_library("skops.io", EXTRA, "reading a skops file")
-    asked = _load(lambda: skops.get_untrusted_types(data=content), name)
-    unknown = [kind for kind in asked if kind not in VOUCHED]
+    untrusted = _load(lambda: skops.get_untrusted_types(data=content), name)
+    unknown = [kind for kind in untrusted if kind not in TRUSTED_TYPES]
     if unknown and not options.trust:
-        listed = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
         raise ModelError(
-            f"{name}: holds types that skops does not vouch for ({listed}); if you know where it comes from, "
-            "say --trust"
+            f"{name}: contains types that skops does not trust ({list_some(unknown)}); if you trust its origin, "
+            "use --trust"
         )
-    return import_any(_load(lambda: skops.loads(content, trusted=asked), name), options, name)
+    return import_any(_load(lambda: skops.loads(content, trusted=untrusted), name), options, name)
 
 
 def _load(load: Any, name: str) -> Any:
-    """Call a loader; whatever goes wrong is one line, and its warnings are ours."""
-    with warnings.catch_warnings(record=True) as told:
+    """Call a loader; its errors become one line, and its warnings become warnings about the file."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             result = load()
-        except MetasilvaeError:
-            raise
-        except MemoryError:
+        except (MetasilvaeError, MemoryError):
             raise
         except Exception as error:
             reason = " ".join(str(error).split())[:200]
@@ -70,7 +69,7 @@ def _load(load: Any, name: str) -> Any:
                 f"{name}: cannot be loaded ({type(error).__name__}: {reason}); is the file damaged, or is it from "
                 "another version of its library?"
             ) from None
-    for message in dict.fromkeys(" ".join(str(warning.message).split()) for warning in told):
+    for message in dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught):
         warnings.warn(f"{name}: {message[:300]}", MetasilvaeWarning, stacklevel=4)
     return result
 
@@ -103,19 +102,13 @@ def _save_catboost(fitted: Any) -> bytes:
         return path.read_bytes()
 
 
-_PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_ZLIB_STARTS = (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
-_ONNX_START = b"\x08"
-_LENGTH_TYPES = b"iUIlL"
-
-
 def is_packed_by_us(content: bytes, kind: str | None) -> bool:
-    """Whether a file is to be decompressed before it is read; joblib and skops do it themselves."""
+    """Whether a file must be decompressed before it is read; joblib and skops do this themselves."""
     return kind not in ("joblib", "skops") and not _is_skops(content)
 
 
 def detect_kind(content: bytes, name: str) -> str:
-    """The reader for a file; an error that says what to do if there is none."""
+    """The reader for a file; an error with advice if there is none."""
     if content.startswith(_PICKLE_STARTS) or content.startswith(_ZLIB_STARTS):
         return "joblib"
     if _is_skops(content):
@@ -152,4 +145,4 @@ def _explain(content: bytes) -> str:
     if content.startswith(b"CBM1"):
         return "this is CatBoost's binary format; save the model with format='json'"
     start = shorten(content[:20].decode("utf-8", "backslashreplace"))
-    return f"begins with {start}, which is no model known here; --from names the library it comes from"
+    return f"begins with {start}, which is not a known model format; --from names its library"

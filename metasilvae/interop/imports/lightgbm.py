@@ -1,8 +1,8 @@
-"""LightGBM's text files.
+"""Imports of LightGBM's text files.
 
-x is compared in float64 and goes left iff it is <= the threshold; but all numbers between -1e-35 and 1e-35 count as 0,
-which is folded into thresholds near 0. With zero_as_missing these numbers take a side of their own: that is imported
-where it amounts to a threshold, and refused where it does not.
+x is compared in float64 and goes left if and only if it is <= the threshold, but all numbers between -1e-35 and 1e-35
+count as 0, which is folded into thresholds near 0. With zero_as_missing these numbers have a side of their own; this is
+imported if a threshold can express it, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from metasilvae.interop.imports.imported import (
     ImportOptions,
     LibraryPredictor,
     choose_labels,
+    refuse_file,
 )
 from metasilvae.interop.thresholds import fold_tiny_values
 from metasilvae.model import LeafKind
@@ -78,7 +79,7 @@ class _Block:
 
 
 def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported:
-    """Import a classifier from the text of save_model; no library is needed for it, only for the comparison."""
+    """Import a classifier from the text of save_model; LightGBM is needed only for the comparison."""
     head, blocks = _split_blocks(content, name)
     words = head.text("objective")[0].split() if "objective" in head else ["none"]
     objective = words[0] if words else ""
@@ -86,8 +87,7 @@ def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported
         raise ModelError(
             f"{name}: the objective {shorten(objective)} is not one of a classifier ({', '.join(OBJECTIVES)})"
         )
-    if options.leaves == "counts":
-        raise ModelError(f"{name}: the leaves of boosted trees hold scores, not counts; use --leaves scores")
+    options.refuse_counts(name)
     n_columns = head.integer("num_tree_per_iteration")
     expected = 1 if objective == "binary" else head.integer("num_class")
     if n_columns != expected or (objective != "binary" and n_columns < 2):
@@ -97,7 +97,7 @@ def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported
     labels = choose_labels([str(number) for number in range(max(2, n_columns))], options.labels, name)
     trees = [_tree_nodes(block, number % n_columns, n_columns) for number, block in enumerate(blocks)]
     model = build_model(trees, LeafKind.SCORES, head.integer("max_feature_idx") + 1, labels, True, name)
-    # Random forests of LightGBM answer the mean; its largest label, or its sign, is that of the sum.
+    # Random forests of LightGBM predict by the mean, whose largest label, or sign, is that of the sum.
     origin = f"LightGBM, {objective}, {len(blocks)} trees"
     return Imported(model, "softargmax", origin, lambda: _load_predictor(content, name), EXTRA)
 
@@ -151,7 +151,7 @@ def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str)
     folded = fold_tiny_values(thresholds, TINY)
     is_zero_missing = ((kinds >> _MISSING_SHIFT) & 3) == _ZERO_IS_MISSING
     goes_left = (kinds & _DEFAULT_LEFT) != 0
-    # Those around 0 belong to the side that is next to them anyway, or else a threshold cannot say it.
+    # Numbers around 0 must be on the side of their neighbours, or else no threshold can express it.
     is_near = is_zero_missing & (np.abs(thresholds) <= TINY)
     folded[is_near & goes_left] = TINY
     folded[is_near & ~goes_left] = math.nextafter(-TINY, -math.inf)
@@ -159,7 +159,7 @@ def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str)
     if is_hole.any():
         raise ModelError(
             f"{where}: the tree sends 0, as a missing value, to another side than its neighbours (zero_as_missing), "
-            "which no threshold can; train again without it"
+            "which no threshold can express; train again without it"
         )
     return folded
 
@@ -171,7 +171,7 @@ def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     try:
         booster = lightgbm.Booster(model_str=content.decode("utf-8"))
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
-        raise ModelError(f"{name}: LightGBM refuses the file: {' '.join(str(error).split())[:150]}") from None
+        raise refuse_file(name, "LightGBM", error) from None
 
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         found = np.asarray(booster.predict(X, num_threads=1))

@@ -1,9 +1,9 @@
-"""ONNX files whose answer comes from one TreeEnsembleClassifier.
+"""Imports of ONNX files with one TreeEnsembleClassifier.
 
-Values and thresholds are float32, or float64 in the newer form with tensors; the four comparisons become ``<=``. Which
-label wins follows onnxruntime. With more than two labels it is the largest score. With two there is one score, that of
-the second label, which wins above 1/2 if no weight is negative, else above 0. Two labels with weights of their own are
-refused: onnxruntime looks at one of them only.
+Values and thresholds are float32, or float64 in the newer form with tensors; the four comparisons become ``<=``. The
+winning label is that of onnxruntime: with more than two labels the one with the largest score; with two labels there is
+one score, and the second label wins above 1/2 if no weight is negative, else above 0. Two labels with weights of their
+own are refused, because onnxruntime uses only one of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from metasilvae.model import LeafKind
 
 EXTRA = "onnx"
 OPERATOR = "TreeEnsembleClassifier"
-# Operators that only pass values on.
+# Operators that do not change values.
 HARMLESS = ("Cast", "Identity", "ZipMap")
 LEAF = "LEAF"
 # Mode: (whether the test is x < t rather than x <= t, whether the true branch is the upper side).
@@ -43,15 +43,14 @@ MODES = {
 
 
 def read_onnx(content: bytes, name: str, options: ImportOptions) -> Imported:
-    """Import a tree ensemble; the onnx package reads the file, onnxruntime is asked for the comparison."""
+    """Import a tree ensemble; the onnx package reads the file, onnxruntime predicts for the comparison."""
     onnx = load_library("onnx", EXTRA, "reading an ONNX file")
     try:
         graph = onnx.load_model_from_string(content).graph
     except Exception as error:
         reason = " ".join(str(error).split())[:150]
         raise ModelError(f"{name}: this is not an ONNX file ({reason}); is it complete?") from None
-    if options.leaves == "counts":
-        raise ModelError(f"{name}: the leaves of a {OPERATOR} hold weights, not counts; use --leaves scores")
+    options.refuse_counts(name, f"a {OPERATOR}")
     ensemble = _Ensemble(_find_ensemble(graph, name), onnx, name)
     is_double, n_features = _describe_input(graph, onnx, name)
     labels = choose_labels(ensemble.labels, options.labels, name)
@@ -86,7 +85,7 @@ def _find_ensemble(graph: Any, name: str) -> Any:
 
 
 def _describe_input(graph: Any, onnx: Any, name: str) -> tuple[bool, int | None]:
-    """Whether values are float64, and how many features there are where the graph says it."""
+    """Whether values are float64, and the number of features if the graph states it."""
     tensor = graph.input[0].type.tensor_type
     if tensor.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
         raise ModelError(f"{name}: the input of the graph is neither float nor double")
@@ -160,7 +159,7 @@ def _make_trees(ensemble: _Ensemble, is_double: bool, n_labels: int) -> list[Nod
     for tree, members in members_of.items():
         inner = [place for place in members if not is_leaf[place]]
         children = [*left[inner].tolist(), *right[inner].tolist()]
-        # A tree of splits with two children each, no child of two parents, and one node that is nobody's child.
+        # Splits have two children each, no child has two parents, and exactly one node has none.
         roots = set(node_ids[members].tolist()).difference(children)
         if len(roots) != 1 or len(set(children)) != len(children) or len(children) != len(members) - 1:
             raise ModelError(f"{ensemble.name}: the nodes of tree {tree} do not form one tree; is the file damaged?")

@@ -1,8 +1,8 @@
-"""Fitted classifiers of scikit-learn.
+"""Imports of fitted classifiers of scikit-learn.
 
-Trees and forests of trees round x to float32 and go left iff it is <= the float64 threshold; the rounding is folded
-into the threshold. HistGradientBoosting compares in float64. Missing values do not occur in our data, so the side they
-would take does not matter.
+Trees and forests round x to float32 and go left if and only if it is <= the float64 threshold; the rounding is folded
+into the threshold. HistGradientBoosting compares in float64. The side for missing values is ignored, because data sets
+have none.
 """
 
 from __future__ import annotations
@@ -57,22 +57,21 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
     if not hasattr(estimator, "classes_"):
         raise ModelError(f"{source}: the {kind} is not fitted; call fit first")
     if getattr(estimator, "n_outputs_", 1) != 1:
-        raise ModelError(f"{source}: the {kind} answers {estimator.n_outputs_} outputs at once; only one is supported")
+        raise ModelError(f"{source}: the {kind} has {estimator.n_outputs_} outputs; only one is supported")
     labels = choose_labels(name_classes(estimator.classes_), options.labels, source)
     if kind in BOOSTED:
-        if options.leaves == "counts":
-            raise ModelError(f"{source}: the leaves of a {kind} hold scores, not counts; use --leaves scores")
+        options.refuse_counts(source, f"a {kind}")
         return _import_boosted(estimator, labels, source)
     trees = [estimator.tree_] if kind in TREES else [tree.tree_ for tree in estimator.estimators_]
     counts = None if options.leaves == "scores" else [_recover_counts(tree) for tree in trees]
     if counts is None or any(count is None for count in counts):
         if options.leaves == "counts":
             raise ModelError(
-                f"{source}: the leaves of the {kind} hold weighted shares that are no whole numbers of samples; "
+                f"{source}: the leaves of the {kind} hold weighted fractions that are not whole numbers of samples; "
                 "use --leaves scores"
             )
-        # Each tree adds its share, as the library does; the mean has the same largest label.
-        nodes = [_tree_nodes(tree, _shares(tree) / len(trees)) for tree in trees]
+        # Each tree adds its fraction, as in the library; the mean has the same largest label.
+        nodes = [_tree_nodes(tree, _fractions(tree) / len(trees)) for tree in trees]
         leaf_kind, voting = LeafKind.SCORES, "softargmax"
     else:
         nodes = [_tree_nodes(tree, count) for tree, count in zip(trees, counts, strict=True) if count is not None]
@@ -94,22 +93,22 @@ def _tree_nodes(tree: Any, values: np.ndarray) -> Nodes:
     )
 
 
-def _shares(tree: Any) -> NDArray[np.float64]:
-    """Share of each class in each node; before scikit-learn 1.3 nodes hold counts."""
+def _fractions(tree: Any) -> NDArray[np.float64]:
+    """Fraction of each class in each node; before scikit-learn 1.3 nodes hold counts."""
     values: NDArray[np.float64] = tree.value[:, 0, :]
     is_counted = np.array_equal(values.sum(axis=1), tree.weighted_n_node_samples)
     return values / values.sum(axis=1, keepdims=True) if is_counted else values
 
 
 def _recover_counts(tree: Any) -> NDArray[np.int64] | None:
-    """Whole numbers of samples whose shares are, bit for bit, those of the nodes; None if there are none."""
+    """Whole numbers of samples whose fractions equal those of the nodes, bit for bit; None if there are none."""
     totals: NDArray[np.float64] = tree.weighted_n_node_samples
     values: NDArray[np.float64] = tree.value[:, 0, :]
     is_leaf = tree.children_left == -1
     counts = values if np.array_equal(values.sum(axis=1), totals) else np.rint(values * totals[:, None])
     if totals.max() > LARGEST_COUNT or counts.min() < 0:
         return None
-    is_same = (counts == np.rint(counts)) & (counts / totals[:, None] == _shares(tree))
+    is_same = (counts == np.rint(counts)) & (counts / totals[:, None] == _fractions(tree))
     is_whole = (counts.sum(axis=1) == totals) & is_same.all(axis=1)
     return counts.astype(np.int64) if is_whole[is_leaf].all() else None
 
@@ -144,7 +143,7 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
 
 
 def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
-    """What every sum starts from."""
+    """The start of every sum."""
     init = estimator.init_
     if not isinstance(init, str) and type(init).__name__ != "DummyClassifier":
         raise ModelError(

@@ -1,7 +1,7 @@
-"""XGBoost's JSON and UBJ files.
+"""Imports of XGBoost's JSON and UBJ files.
 
-x is rounded to float32 and goes left iff it is below the float32 threshold. Leaf values are float32 numbers and kept as
-they are; XGBoost adds them up in float32, we add them exactly.
+x is rounded to float32 and goes left if and only if it is below the float32 threshold. Leaf values are float32 numbers;
+XGBoost adds them in float32, metasilvae adds them exactly.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from metasilvae.interop.imports.imported import (
     ImportOptions,
     LibraryPredictor,
     choose_labels,
+    refuse_file,
 )
 from metasilvae.interop.thresholds import fold_below
 from metasilvae.model import LeafKind
 
 EXTRA = "xgboost"
-# Whether the base score is a probability, and its logit is where sums start from.
+# Whether the base score is a probability, whose logit is the start of sums.
 BINARY = {"binary:logistic": True, "binary:hinge": False}
 MULTI = ("multi:softprob", "multi:softmax")
 
 
 def read_xgboost(content: bytes, name: str, options: ImportOptions) -> Imported:
-    """Import a classifier from JSON or UBJ; no library is needed for it, only for the comparison."""
+    """Import a classifier from JSON or UBJ; XGBoost is needed only for the comparison."""
     is_json = content[:1] != b"{" or content[1:2].isspace() or content[1:2] in (b'"', b"}")
     document = load_json(content, name) if is_json else load_ubjson(content, name)
     learner = document.object("learner")
@@ -44,8 +45,7 @@ def read_xgboost(content: bytes, name: str, options: ImportOptions) -> Imported:
     if objective not in BINARY and objective not in MULTI:
         known = ", ".join((*BINARY, *MULTI))
         raise ModelError(f"{name}: the objective {shorten(objective)} is not one of a classifier ({known})")
-    if options.leaves == "counts":
-        raise ModelError(f"{name}: the leaves of boosted trees hold scores, not counts; use --leaves scores")
+    options.refuse_counts(name)
     n_columns = 1 if objective in BINARY else parameters.integer("num_class")
     if objective in MULTI and not 2 <= n_columns <= len(content):
         raise ModelError(f"{name}: the model has {n_columns} classes; at least 2 are needed")
@@ -75,7 +75,7 @@ def read_xgboost(content: bytes, name: str, options: ImportOptions) -> Imported:
 
 
 def _find_trees(learner: Document, name: str) -> tuple[Document, NDArray[np.float64] | None]:
-    """The trees, and what DART multiplies each of them by."""
+    """The trees, and DART's factor for each of them."""
     booster = learner.object("gradient_booster")
     kind = booster.text("name")
     if kind == "dart":
@@ -86,7 +86,7 @@ def _find_trees(learner: Document, name: str) -> tuple[Document, NDArray[np.floa
 
 
 def _count_used(learner: Document, gbtree: Document, n_trees: int, n_columns: int) -> int:
-    """Trees that the classifier uses: those up to the best round, where early stopping found one."""
+    """Number of trees that the classifier uses: those up to the best round, if early stopping found one."""
     attributes = learner.object("attributes") if "attributes" in learner else None
     if attributes is None or "best_iteration" not in attributes:
         return n_trees
@@ -108,7 +108,7 @@ def _count_used(learner: Document, gbtree: Document, n_trees: int, n_columns: in
 
 
 def _base_scores(parameters: Document, objective: str, n_columns: int) -> NDArray[np.float64]:
-    """What every sum starts from, as XGBoost computes it in float32."""
+    """The start of every sum, as XGBoost computes it in float32."""
     found = parameters.take("base_score")
     texts = found.strip().removeprefix("[").removesuffix("]").split(",") if isinstance(found, str) else []
     try:
@@ -120,7 +120,7 @@ def _base_scores(parameters: Document, objective: str, n_columns: int) -> NDArra
     if BINARY.get(objective):
         if not 0 < scores[0] < 1:
             raise ModelError(
-                f"{parameters.name}: the base score {shorten(str(found))} is no probability inside 0 and 1"
+                f"{parameters.name}: the base score {shorten(str(found))} is not a probability between 0 and 1"
             )
         odds = np.float32(1) / scores[0] - np.float32(1)
         scores = np.array([-math.log(odds)], dtype=np.float32)
@@ -154,7 +154,7 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int) -> N
 def _check_neighbours(trees: Sequence[Document]) -> None:
     """Refuse trees whose right children are not the nodes after the left ones, as XGBoost writes them.
 
-    It relies on that: version 3.2 from the seventh level on, where it answers wrongly or crashes if it does not hold.
+    XGBoost relies on this: version 3.2 predicts wrongly or crashes otherwise, from the seventh level on.
     """
     for tree in trees:
         left, right = tree.integers("left_children"), tree.integers("right_children")
@@ -181,18 +181,18 @@ def _load_predictor(content: bytes, name: str, objective: str, n_rounds: int) ->
     try:
         booster = xgboost.Booster({"nthread": 1, "verbosity": 0}, model_file=bytearray(content))
     except xgboost.core.XGBoostError as error:
-        raise ModelError(f"{name}: XGBoost refuses the file: {' '.join(str(error).split())[:150]}") from None
+        raise refuse_file(name, "XGBoost", error) from None
 
-    def ask(X: NDArray[np.float64], is_margin: bool) -> Any:
+    def predict(X: NDArray[np.float64], is_margin: bool) -> Any:
         return booster.predict(xgboost.DMatrix(X, nthread=1), output_margin=is_margin, iteration_range=(0, n_rounds))
 
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
-        found = ask(X, False)
+        found = predict(X, False)
         if found.ndim == 2:
             return np.asarray(found.argmax(axis=1), dtype=np.int64)
         return np.asarray(found > 0.5 if objective in BINARY else found, dtype=np.int64)
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
-        return spread_scores(ask(X, True))
+        return spread_scores(predict(X, True))
 
     return LibraryPredictor(f"XGBoost {xgboost.__version__}", prediction, score, FLOAT32_ROUNDING)

@@ -239,11 +239,11 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
 
 
 def _places(run: LoggedRun, x_axis: str) -> list[float]:
-    return run.figures["seconds"] if x_axis == "seconds" else [float(step) for step in range(1, run.n_steps + 1)]
+    return run.metrics["seconds"] if x_axis == "seconds" else [float(step) for step in range(1, run.n_steps + 1)]
 
 
 def _draw_run(axes: Axes, run: LoggedRun, name: str, x_axis: str, colour: str, phases: Sequence[str]) -> None:
-    places, values = _places(run, x_axis), run.figures[name]
+    places, values = _places(run, x_axis), run.metrics[name]
     mark = "." if run.n_steps == 1 else None
     axes.plot(places, values, color=colour, linewidth=1.5, drawstyle="steps-post", marker=mark)
     for phase, start, _ in _stretches(run):
