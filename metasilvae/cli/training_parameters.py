@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,6 @@ import click
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
 from metasilvae.cli.parameters import Phrase, PositiveNumber, attack_option, shared_options
-from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
@@ -31,6 +29,7 @@ from metasilvae.training.options import (
     forest_options_for,
     options_for,
 )
+from metasilvae.training.runs import TrainingRequest
 from metasilvae.verification.objective import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
 
 DEFAULTS = TrainingOptions()
@@ -205,33 +204,9 @@ training_options = shared_options(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TrainingRequest:
-    """What the options ask for.
-
-    Attributes
-    ----------
-    perturbation : Perturbation
-        What to withstand; where there is an attack, the one to use is known after `fit`.
-    """
-
-    perturbation: Perturbation
-    options: TrainingOptions | ForestOptions
-    seeds: tuple[int, ...]
-    forest: str | None
-    attack: AttackRules | None = None
-
-    def fit(self, dataset: Dataset) -> TrainingRequest:
-        """The same request with the attack made to fit a data set."""
-        return self if self.attack is None else replace(self, perturbation=fit_perturbation(self.attack, dataset))
-
-    def options_of(self, seed: int) -> TrainingOptions | ForestOptions:
-        if isinstance(self.options, ForestOptions):
-            return replace(self.options, tree=replace(self.options.tree, seed=seed))
-        return replace(self.options, seed=seed)
-
-
 def read_request(
+    data: str,
+    files: dict[str, Any],
     *,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
@@ -252,10 +227,18 @@ def read_request(
     row_sample: float | None,
     **changes: Any,
 ) -> TrainingRequest:
-    """Turn the values of `training_options` into a request; contradictions are wrong usage."""
+    """Turn the values of `training_options` into a request; contradictions are wrong usage.
+
+    Parameters
+    ----------
+    data : str
+        Source of the training rows.
+    files : dict
+        Other fields of the request.
+    """
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
-    to_withstand, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
+    chosen, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
     generator, *path = population_generator or (None,)
     fixed = [f"--{name.replace('_', '-')}" for name in sorted(TUNED) if changes[name] is not None]
     if generator not in (None, "greedy"):
@@ -276,15 +259,14 @@ def read_request(
         greedy=None if generator is None else generator == "greedy",
         allowed_features=None if allowed_features is None else _read_allowed(allowed_features),
         tune=False if fixed else tune,
+        seed=seed,
         **changes,
     )
-    return TrainingRequest(
-        Ball(0) if isinstance(to_withstand, AttackRules) else to_withstand,
-        options,
-        seeds or (seed or 0,),
-        path[0] if path else None,
-        to_withstand if isinstance(to_withstand, AttackRules) else None,
-    )
+    # An attack is known after the columns of the data.
+    withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules) else chosen
+    start = path[0] if path else None
+    others = () if attack is None else (attack,)
+    return TrainingRequest(data, withstood, options, seeds=seeds, start=start, other_inputs=others, **files)
 
 
 def _forest_options(

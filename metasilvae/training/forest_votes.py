@@ -78,8 +78,8 @@ class Certainty:
     is_stable: NDArray[np.bool_]
 
     @property
-    def shares(self) -> tuple[float, float, float]:
-        """Shares of correct, stable and robust samples."""
+    def fractions(self) -> tuple[float, float, float]:
+        """Fractions of correct, stable and robust samples."""
         both = self.is_correct & self.is_stable
         return float(self.is_correct.mean()), float(self.is_stable.mean()), float(both.mean())
 

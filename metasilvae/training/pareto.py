@@ -43,10 +43,9 @@ from metasilvae.io.storage import (
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
-from metasilvae.training.evolution import HOLDING_SEED
-from metasilvae.training.options import TrainingOptions
+from metasilvae.training.options import TrainingOptions, as_json
 from metasilvae.training.population import as_model
-from metasilvae.training.provenance import as_json
+from metasilvae.training.protocol import HOLDING_SEED
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.requirements import Gate

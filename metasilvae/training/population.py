@@ -74,8 +74,8 @@ class HallOfFame:
         """Figures of all trees that were offered: correct, stable and robust samples, and leaves."""
         return list(self._seen)
 
-    def take_over(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
-        """Become what gave these `trees` and `seen`."""
+    def resume(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
+        """Continue from the `trees` and `seen` of another hall of fame."""
         self._seen = dict.fromkeys(seen)
         self._kept = [self._judge(tree) for tree in trees]
 

@@ -13,10 +13,10 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.checkpoint.files import pack, unpack
 from metasilvae.training.checkpoint.runs import Checkpoint
-from metasilvae.training.options import ForestOptions, TrainingOptions, forest_options_for, options_for
-from metasilvae.training.protocol import Progress
+from metasilvae.training.options import Options, forest_options_for, options_for
+from metasilvae.training.protocol import Progress, Trainer
 from metasilvae.training.provenance import describe_run
-from metasilvae.training.trainers import AnyTrainer, make_trainer
+from metasilvae.training.runs import make_trainer
 
 SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population": 6, "elitism": 2}
 
@@ -24,7 +24,7 @@ SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population"
 PLAIN: dict[str, Any] = {**SHORT, "tune": False}
 
 
-CASES: dict[str, TrainingOptions | ForestOptions] = {
+CASES: dict[str, Options] = {
     "tree": options_for("default", **PLAIN, seed=3),
     "no elite": options_for("default", **{**PLAIN, "elitism": 0, "crossover": 1.0}),
     "impatient": options_for("default", **{**PLAIN, "generations": 40, "patience": 2}),
@@ -51,7 +51,7 @@ def coarse() -> Dataset:
     return Dataset(X, y, ("a", "b", "c"))
 
 
-def make(case: str, jobs: int = 1) -> AnyTrainer:
+def make(case: str, jobs: int = 1) -> Trainer:
     return make_trainer(coarse(), Ball(0.6), CASES[case], jobs)
 
 
@@ -70,7 +70,7 @@ def stored(state: dict[str, Any]) -> dict[str, Any]:
     return unpack(pack(state))
 
 
-def describe(options: TrainingOptions | ForestOptions = CASES["tree"], **changes: Any) -> dict[str, Any]:
+def describe(options: Options = CASES["tree"], **changes: Any) -> dict[str, Any]:
     dataset = changes.pop("dataset", coarse())
     return describe_run(dataset, changes.pop("perturbation", Ball(0.6)), options, changes.pop("seeds", [3]), **changes)
 
@@ -80,7 +80,7 @@ def written(tmp_path: Any, case: str = "tree", n_steps: int = 4) -> str:
     path = str(tmp_path / "run.checkpoint")
     keeper = Checkpoint(path, describe(CASES[case]), every=n_steps)
     trainer = make(case)
-    keeper.resume(3, trainer)
+    keeper.resume_trainer(3, trainer)
     running = trainer.run()
     for _ in range(n_steps):
         keeper.note(3, next(running), trainer)

@@ -18,17 +18,18 @@ from metasilvae.model import join_trees
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.checkpoint import runs as checkpoints
 from metasilvae.training.checkpoint.files import pack_models, unpack_individuals, unpack_models
-from metasilvae.training.checkpoint.runs import Checkpoint, LogPosition, check_same_run, read_checkpoint
+from metasilvae.training.checkpoint.runs import Checkpoint, check_same_run, read_checkpoint
 from metasilvae.training.evolution import TreeTrainer
+from metasilvae.training.logs import LogPosition, make_record
 from metasilvae.training.options import ForestOptions, TrainingOptions, options_for
-from metasilvae.training.protocol import Progress
-from metasilvae.training.runs import TrainingResult
-from metasilvae.training.trainers import AnyTrainer, make_trainer
+from metasilvae.training.protocol import Progress, Trainer
+from metasilvae.training.results import TrainingResult
+from metasilvae.training.runs import make_trainer
 
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 
 
-def run_in_parts(case: str, lengths: list[int], jobs: int = 1) -> tuple[list[Progress], AnyTrainer]:
+def run_in_parts(case: str, lengths: list[int], jobs: int = 1) -> tuple[list[Progress], Trainer]:
     """A run that is killed after each of the given numbers of steps; the last one goes to the end."""
     records: list[Progress] = []
     state = None
@@ -115,13 +116,13 @@ def test_a_resumed_run_has_the_rest_of_its_time() -> None:
         next(trainer.run())
         state = {**trainer.state, "seconds": 1e6}
         if case == "tuned":
-            state["warm_up"]["seconds"] = 1e6
+            state["initial"]["seconds"] = 1e6
         options = CASES[case]
         limited: TrainingOptions | ForestOptions
         if isinstance(options, ForestOptions):
             limited = dataclasses.replace(options, tree=dataclasses.replace(options.tree, time_limit=10.0))
         else:
-            limited = dataclasses.replace(options, time_limit=10.0)
+            limited = dataclasses.replace(options.tree_options, time_limit=10.0)
         again = make_trainer(coarse(), Ball(0.6), limited)
         again.resume(stored(state))
         assert len(list(again.run())) <= 1
@@ -175,31 +176,30 @@ def test_counts_that_no_model_can_hold_are_refused(count: int | None) -> None:
 def told_of(case: str, n_steps: int) -> LogPosition:
     told = LogPosition()
     for progress in whole_run(case)[0][:n_steps]:
-        told = told.after(3, progress)
+        told = told.after(make_record(3, progress))
     return told
 
 
 def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     keeper = Checkpoint(written(tmp_path), describe())
-    keeper.take_over(read_checkpoint(keeper.path))
+    keeper.resume(read_checkpoint(keeper.path))
     trainer = make("tree")
-    n_done, seconds = keeper.resume(3, trainer)
-    assert n_done == 4
-    assert seconds > 0
+    assert keeper.resume_trainer(3, trainer) == 4
+    assert trainer.seconds > 0
     assert keeper.n_starts == 2
-    assert keeper.told.n_steps == 4
-    assert keeper.told == told_of("tree", 4)
+    assert keeper.reported.n_steps == 4
+    assert keeper.reported == told_of("tree", 4)
     for progress in trainer.run():
         keeper.note(3, progress, trainer)
-    keeper.close(3, TrainingResult.of(trainer, 1.5), trainer)
+    keeper.close(3, dataclasses.replace(TrainingResult.of(trainer), seconds=1.5), trainer)
     keeper.write()
     again = Checkpoint(keeper.path, describe())
-    again.take_over(read_checkpoint(keeper.path))
-    found = again.finding(3, trainer.options, coarse())
+    again.resume(read_checkpoint(keeper.path))
+    found = again.result(3, trainer.options, coarse())
     assert found is not None
     assert format_model(found.model) == whole_run("tree")[1]
     assert (found.seconds, found.stop_reason) == (1.5, trainer.stop_reason)
-    assert again.told == told_of("tree", len(whole_run("tree")[0]))
+    assert again.reported == told_of("tree", len(whole_run("tree")[0]))
 
 
 def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pyt
 def test_a_full_disk_does_not_end_the_training(tmp_path: Any) -> None:
     keeper = Checkpoint(str(tmp_path / "gone" / "run.checkpoint"), describe(), every=1)
     trainer = make("tree")
-    with pytest.warns(MetasilvaeWarning, match="training goes on without a new checkpoint"):
+    with pytest.warns(MetasilvaeWarning, match="training continues without a new checkpoint"):
         keeper.note(3, next(trainer.run()), trainer)
 
 

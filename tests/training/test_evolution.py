@@ -19,8 +19,8 @@ from metasilvae.perturbations.boxes import Ball, BoxFile
 from metasilvae.training import evolution
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import PRESETS, TrainingOptions, options_for
-from metasilvae.training.protocol import StopReason
-from metasilvae.training.tuning import train
+from metasilvae.training.protocol import StopReason, finish
+from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 
@@ -40,6 +40,10 @@ def iris() -> Dataset:
 def make_dataset(rows: list[list[float]], y: list[int]) -> Dataset:
     labels = tuple(f"c{number}" for number in range(max(y) + 1))
     return Dataset(np.array(rows, dtype=float), np.array(y, dtype=np.int32), labels)
+
+
+def train(dataset: Dataset, epsilon: float, options: TrainingOptions | None = None) -> Model:
+    return finish(make_tree_trainer(dataset, Ball(epsilon), options or TrainingOptions()))
 
 
 def run(trainer: TreeTrainer) -> list[evolution.Progress]:
@@ -368,7 +372,7 @@ def test_held_out_rows_choose_and_are_counted_in_the_end(iris: Dataset) -> None:
     assert trainer.n_samples == 84
     run(trainer)
     assert trainer.model.leaf_values.sum() == 120
-    chosen = [trainer._held_out_fitness(tree) for tree in trainer._finalists.trees]
+    chosen = [trainer._score_held_out(tree) for tree in trainer._hall_of_fame.trees]
     assert chosen == sorted(chosen, reverse=True)
     assert trainer.held_out_fitness == chosen[0]
 

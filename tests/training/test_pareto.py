@@ -13,10 +13,11 @@ from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import split_dataset
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.training.evolution import HOLDING_SEED, TreeTrainer
+from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.pareto import MEASURES, SIZES, Archive, TreeCollector, TreeMetrics, measure, pick
-from metasilvae.training.tuning import TunedTrainer, make_trainer
+from metasilvae.training.protocol import HOLDING_SEED
+from metasilvae.training.runs import make_trainer
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.requirements import Gate
 from metasilvae.verification.verifier import make_query, verify
@@ -146,8 +147,7 @@ class Witness(TreeCollector):
 def collect(dataset: Dataset, options: TrainingOptions, jobs: int = 1, **more: int) -> Witness:
     trainer = make_trainer(dataset, Ball(EPSILON), options, jobs)
     witness = Witness(dataset, Ball(EPSILON), options, **more)
-    assert isinstance(trainer, TreeTrainer | TunedTrainer)
-    trainer.observe = witness.observe
+    trainer.observe(witness)
     for _ in trainer.run():
         pass
     return witness
@@ -172,7 +172,7 @@ def test_the_best_tree_of_a_run_is_beaten_by_none_that_is_not_kept(noisy: Datase
     options = options_for("paper", generations=20)
     trainer = TreeTrainer(noisy, Ball(EPSILON), options)
     collector = TreeCollector(noisy, Ball(EPSILON), options)
-    trainer.observe = collector.observe
+    trainer.observe(collector)
     records = list(trainer.run())
     best = measure(trainer.model, noisy, Ball(EPSILON))
     assert any(figures.covers(best) for figures, _ in collector.entries)
@@ -188,9 +188,10 @@ def test_the_number_of_jobs_and_watching_make_no_difference(noisy: Dataset, tune
     ]
     assert archives[0] == archives[1]
     models = []
-    for observe in (None, TreeCollector(noisy, Ball(EPSILON), options).observe):
+    for observers in ([], [TreeCollector(noisy, Ball(EPSILON), options)]):
         trainer = make_trainer(noisy, Ball(EPSILON), options)
-        trainer.observe = observe or trainer.observe
+        for observer in observers:
+            trainer.observe(observer)
         models.append([format_model(trainer.model) for _ in trainer.run()])
     assert models[0] == models[1]
 
@@ -199,7 +200,7 @@ def test_a_stopped_run_has_an_archive(noisy: Dataset) -> None:
     options = options_for("default", tune=False)
     trainer = TreeTrainer(noisy, Ball(EPSILON), options)
     collector = TreeCollector(noisy, Ball(EPSILON), options)
-    trainer.observe = collector.observe
+    trainer.observe(collector)
     for _ in trainer.run():
         trainer.stop()
     assert len(collector.entries) >= 2
