@@ -130,8 +130,9 @@ def choose_options(
 
 def _expect(**arguments: object) -> None:
     """Refuse arguments of a wrong type where they are given, instead of somewhere inside."""
-    kinds = {"model": Model, "dataset": Dataset, "budget": Budget}
-    makers = {"model": "read_model or train", "dataset": "read_dataset or make_dataset", "budget": "Budget(seconds=1)"}
+    kinds = {"model": Model, "dataset": Dataset, "data": Dataset, "budget": Budget}
+    data = "read_dataset or make_dataset"
+    makers = {"model": "read_model or train", "dataset": data, "data": data, "budget": "Budget(seconds=1)"}
     for name, value in arguments.items():
         if not isinstance(value, kinds[name]) and not (name == "budget" and value is None):
             raise RequestError(f"{name} is a {type(value).__name__}; expected what {makers[name]} gives")
@@ -250,6 +251,9 @@ def run_training(
     TrainingOutcome
         With `model`, the metrics of all seeds (`runs`, `records`) and the trees of the `archive`.
     """
+
+    if not isinstance(data, str):
+        _expect(data=data)
 
     def named(path: str | Path | None) -> str | None:
         return None if path is None else str(path)

@@ -57,6 +57,11 @@ checkpoint_options = shared_options(
 )
 
 
+# Options that are fields of the request, and those that say how data are read.
+REQUESTED = ("output", "test", "log", "pareto", "checkpoint", "every", "resume", "jobs", "scheduler", "shard")
+READING = ("input_format", "label_column", "header", "n_features")
+
+
 class CommandMonitor(TrainingMonitor):
     """Shows a bar on a terminal; the first signal stops the run with the best model so far."""
 
@@ -115,27 +120,7 @@ class CommandMonitor(TrainingMonitor):
 @shard_option("train only this part of the trees, or of the seeds with a tree for each; assemble joins the parts")
 @data_options
 @click.pass_context
-def train(
-    ctx: click.Context,
-    training_set: str,
-    output: str,
-    test: str | None,
-    log: str | None,
-    table: str | None,
-    pareto: str | None,
-    checkpoint: str | None,
-    every: int | None,
-    resume: str | None,
-    no_manifest: bool,
-    jobs: int | None,
-    scheduler: str | None,
-    shard: Shard | None,
-    input_format: str,
-    label_column: str,
-    header: bool | None,
-    n_features: int | None,
-    **options: Any,
-) -> None:
+def train(ctx: click.Context, training_set: str, table: str | None, no_manifest: bool, **options: Any) -> None:
     """Train a decision tree or a forest on TRAINING_SET and write it to OUTPUT.
 
     The tree is to be right on many rows, and to stay with its answer when values are perturbed. Held-out rows choose
@@ -160,17 +145,17 @@ def train(
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --scheduler tcp://host:8786
       metasilvae train data.csv part-03.silva --epsilon 0.1 --seeds 1..50 --shard 3/10
     """
+    files = {name: options.pop(name) for name in REQUESTED}
+    output, log, pareto = files["output"], files["log"], files["pareto"]
     generator = options["population_generator"] or ()
-    refuse_two_pipes(training_set, test, options["attack"], *generator[1:])
+    refuse_two_pipes(training_set, files["test"], options["attack"], *generator[1:])
     table_format = None if table is None else choose_table_format(table)
-    files = {
-        "output": output, "test": test, "log": log, "pareto": pareto, "checkpoint": checkpoint, "every": every,
-        "resume": resume, "manifest": not no_manifest, "scheduler": scheduler, "shard": shard, "jobs": jobs,
-        "other_outputs": () if table is None else (table,), "command": command_line(ctx),
-        "reading": {
-            "input_format": input_format, "label_column": label_column, "header": header, "n_features": n_features,
-        },
-    }  # fmt: skip
+    files |= {
+        "manifest": not no_manifest,
+        "reading": {name: options.pop(name) for name in READING},
+        "other_outputs": () if table is None else (table,),
+        "command": command_line(ctx),
+    }
     request = read_request(training_set, files, **options)
     monitor = CommandMonitor()
     outcome = run_training(request, monitor)
@@ -186,7 +171,7 @@ def train(
     if pareto is not None:
         click.echo(describe_archive(pareto, len(outcome.archive)), err=to_stderr)
     if outcome.is_interrupted:
-        tell(_describe_interrupt(outcome, shard))
+        tell(_describe_interrupt(outcome, request.shard))
     ctx.exit(monitor.interrupts.exit_code)
 
 

@@ -24,7 +24,7 @@ from metasilvae.training.options import (
     PRESETS,
     SELECTIONS,
     TUNED,
-    ForestOptions,
+    Options,
     TrainingOptions,
     forest_options_for,
     options_for,
@@ -251,7 +251,9 @@ def read_request(
                 raise click.UsageError(f"{name} is for forests; give the number of trees with --trees")
     elif generator == "from-forest":
         raise click.UsageError("--trees grows a new forest; leave --trees or --population-generator from-forest out")
-    make_options = options_for if trees is None else partial(_forest_options, trees, forest_method, row_sample)
+    make_options: Callable[..., Options] = options_for
+    if trees is not None:
+        make_options = partial(forest_options_for, n_trees=trees, method=forest_method, row_sample=row_sample)
     options = make_options(
         preset,
         fitness=goal,
@@ -267,12 +269,6 @@ def read_request(
     start = path[0] if path else None
     others = () if attack is None else (attack,)
     return TrainingRequest(data, withstood, options, seeds=seeds, start=start, other_inputs=others, **files)
-
-
-def _forest_options(
-    trees: int, method: str | None, row_sample: float | None, preset: str, **changes: Any
-) -> ForestOptions:
-    return forest_options_for(preset, trees, method, row_sample, **changes)
 
 
 def _read_goal(

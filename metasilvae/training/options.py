@@ -49,7 +49,7 @@ class Options(Protocol):
     is_divisible : bool
         Whether a cluster can divide one run into tasks.
     is_observable : bool
-        Whether observers see the trees of the run, each of which could be the model.
+        Whether the run searches for one tree: observers see all trees of the search, and it can start from given trees.
     """
 
     kind: ClassVar[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.forest_votes import bound
 from metasilvae.training.options import TrainingOptions
-from metasilvae.training.protocol import StopReason, Trainer
+from metasilvae.training.protocol import Observer, StopReason, Trainer
 from metasilvae.verification.metrics import Evaluation, evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.verdicts import Stability
@@ -46,72 +46,49 @@ class TrainingResult:
     held_out_rows: int
     seconds: float
     stop_reason: StopReason | None
-    observed: list[dict[str, Any]] = field(default_factory=list)
+    observed: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, trainer: Trainer, observed: Sequence[dict[str, Any]] = ()) -> TrainingResult:
+    def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
         n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
         return cls(
             trainer.options, trainer.model, trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
-            list(observed),
+            [observer.state for observer in observers],
         )  # fmt: skip
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    @property
+    def fitness(self) -> Fitness:
+        return self.options.fitness
+
+    @property
+    def stop_sentence(self) -> str:
+        """Why the run ended, for users."""
+        return "" if self.stop_reason is None else self.stop_reason.describe(self.options, self.model.is_forest)
 
 
 @dataclass(frozen=True)
-class TrainedModel:
+class TrainedModel(TrainingResult):
     """A result with its metrics.
 
     Attributes
     ----------
-    result : TrainingResult
-    model : Model
-        The trained model, named after its file.
     training : Evaluation
         Metrics on the training rows, with the perturbation that the model should withstand.
     test : Evaluation or None
         Metrics on the test rows, if there are any.
     """
 
-    result: TrainingResult
-    model: Model
     training: Evaluation
     test: Evaluation | None
 
     @property
-    def seed(self) -> int:
-        return self.result.options.seed
-
-    @property
-    def fitness(self) -> Fitness:
-        return self.result.options.fitness
-
-    @property
-    def seconds(self) -> float:
-        return self.result.seconds
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        return self.result.stop_reason
-
-    @property
-    def stop_sentence(self) -> str:
-        """Why the run ended, for users."""
-        reason = self.stop_reason
-        return "" if reason is None else reason.describe(self.result.options, self.model.is_forest)
-
-    @property
-    def held_out_fitness(self) -> float | None:
-        return self.result.held_out_fitness
-
-    @property
-    def held_out_rows(self) -> int:
-        return self.result.held_out_rows
-
-    @property
     def training_merit(self) -> float:
         """Fitness on the training rows minus the leaf penalty; a forest has many leaves and no leaf penalty."""
-        options = self.result.options
-        price = 0.0 if self.model.is_forest else options.price_of_leaf(self.training.dataset.n_samples)
+        price = 0.0 if self.model.is_forest else self.options.price_of_leaf(self.training.dataset.n_samples)
         return self.phi(self.training) - price * self.model.n_leaves
 
     def phi(self, evaluation: Evaluation) -> float:
@@ -162,7 +139,8 @@ def score_result(
     """Evaluate a result on its training rows and on test rows; `source` names the model in messages."""
     model = replace(found.model, source=source)
     training = judge(model, dataset, perturbation, jobs)
-    return TrainedModel(found, model, training, None if test is None else judge(model, test, perturbation, jobs))
+    on_test = None if test is None else judge(model, test, perturbation, jobs)
+    return TrainedModel(**{**vars(found), "model": model}, training=training, test=on_test)
 
 
 def choose_best(runs: Sequence[TrainedModel]) -> TrainedModel:

@@ -61,27 +61,8 @@ IN_MEMORY = "<memory>"
 # Trainers
 
 
-def _make_tree_trainer(
-    dataset: Dataset, perturbation: Perturbation, options: Any, jobs: int | None, start: Model | None, _: Submit | None
-) -> Trainer:
-    return make_tree_trainer(dataset, perturbation, options, jobs, start)
-
-
-def _make_forest_trainer(
-    dataset: Dataset,
-    perturbation: Perturbation,
-    options: Any,
-    jobs: int | None,
-    start: Model | None,
-    submit: Submit | None,
-) -> Trainer:
-    if start is not None:
-        raise RequestError("a forest is grown anew; leave out the number of trees, or the trees to start from")
-    return ForestTrainer(dataset, perturbation, options, jobs, submit)
-
-
 # For each `kind` of options, what makes the trainer.
-TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": _make_tree_trainer, "forest": _make_forest_trainer}
+TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
 
 
 def make_trainer(
@@ -101,7 +82,9 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
-    return TRAINERS[options.kind](dataset, perturbation, options, jobs, start, submit)
+    special = {"start": start, "submit": submit}
+    given = {name: value for name, value in special.items() if value is not None}
+    return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)
 
 
 def train_once(
@@ -120,39 +103,12 @@ def train_once(
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """What to train, and which files to write.
+    """What to train, and which files to write; `metasilvae.api.run_training` describes the fields that it has.
 
     Attributes
     ----------
-    data : Dataset or str
-        Training rows, or the source to read them from.
     perturbation : Perturbation or function
         The perturbation that the model should withstand, or a function that makes it for the training rows.
-    options : Options
-        Options of a tree or of a forest.
-    output : str or None
-        File for the model, ``-`` for standard output; None writes neither model nor manifest.
-    seeds : sequence of int or None
-        Train once for each seed and keep the best model; None trains once, with the seed of the options.
-    start : Model, str or None
-        Trees from which the search for one tree starts, or their file.
-    test : Dataset, str or None
-        Rows to report metrics on; they do not influence the model.
-    log : str or None
-        File for one line of JSON per step.
-    pareto : str or None
-        New or empty folder for all trees that no other tree beats in accuracy, stability and size.
-    checkpoint, every, resume : str, int, str or None
-        File for checkpoints, steps between two of them (None: by the clock), and file to resume from ("auto": the
-        checkpoint, if it exists).
-    manifest : bool
-        Whether to write ``OUTPUT.manifest.json``.
-    scheduler : str or None
-        Dask cluster to train on: address of the scheduler, or the file that it wrote.
-    shard : Shard or None
-        Train only this part of the trees of a forest, or of the seeds with a tree for each.
-    jobs : int or None
-        Threads; None means all available cores. The result does not depend on it.
     reading : dict
         Options of `read_dataset` for sources of data.
     other_inputs, other_outputs : sequences of str
@@ -196,6 +152,8 @@ class TrainingRequest:
             raise RequestError("seeds must be different numbers, at least one")
         if self.scheduler is not None and self.log is not None:
             raise RequestError("'log' follows a training in this process; leave out 'log' or 'scheduler'")
+        if self.start is not None and not self.options.is_observable:
+            raise RequestError("'start' is for the search for one tree; leave out 'start' or 'trees'")
         files = CheckpointFiles.choose(self.checkpoint, self.every, self.resume)
         named = [self.output, self.log, *self.other_outputs, *files.outputs]
         outputs = [path for path in named if path is not None]
@@ -340,7 +298,8 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
                 results = run.train()
             if run.checkpoint is not None and results:
                 run.checkpoint.write()
-            models = run.score(results)
+            parts = run.dataset, run.perturbation, run.test, request.jobs, run.name
+            models = [score_result(result, *parts) for result in results]
         return run.write(models, started)
 
 
@@ -440,8 +399,8 @@ class _Run:
                     self.checkpoint.note(seed, progress, trainer)
         finally:
             self.monitor.end()
-        observed = [] if self.collector is None else [self.collector.state]
-        result = self._keep(seed, TrainingResult.of(trainer, observed), trainer)
+        observers = [] if self.collector is None else [self.collector]
+        result = self._keep(seed, TrainingResult.of(trainer, observers), trainer)
         # Between two seeds there is nothing to stop, but there is a result to keep.
         self.monitor.attach(None)
         return result
@@ -459,10 +418,6 @@ class _Run:
         if self.checkpoint is not None:
             self.checkpoint.close(seed, result, trainer)
         return result
-
-    def score(self, results: Sequence[TrainingResult]) -> list[TrainedModel]:
-        parts = self.dataset, self.perturbation, self.test, self.request.jobs, self.name
-        return [score_result(result, *parts) for result in results]
 
     # Writing
 

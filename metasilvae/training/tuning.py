@@ -240,9 +240,9 @@ def make_tree_trainer(
     perturbation: Perturbation,
     options: TrainingOptions,
     jobs: int | None = 1,
-    forest: Model | None = None,
+    start: Model | None = None,
 ) -> TreeTrainer | TunedTrainer:
-    """The trainer of a single tree; `forest` holds trees to start from, which leaves nothing to tune."""
-    if options.tune and options.greedy and forest is None:
+    """The trainer of a single tree; with trees to start from there is no tuning."""
+    if options.tune and options.greedy and start is None:
         return TunedTrainer(dataset, perturbation, options, jobs)
-    return TreeTrainer(dataset, perturbation, options, jobs, forest)
+    return TreeTrainer(dataset, perturbation, options, jobs, start)
