@@ -1,6 +1,6 @@
-"""The library in a few functions; docs/api.md shows them at work.
+"""The library in a few functions; docs/api.md shows examples.
 
-They put together what the modules below offer; whoever needs more control (progress, limits, executors) uses those.
+They combine what the modules below them offer, and check their arguments.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def choose_options(
     Parameters
     ----------
     weights : dict or None
-        What is trained for, such as ``{"accuracy": 0.9, "stability": 0.1}``.
+        Weights of the fitness, such as ``{"accuracy": 0.9, "stability": 0.1}``.
     **changes
         Fields of `TrainingOptions`; for a forest also `method` and `row_sample`. None leaves the preset's value.
     """
@@ -273,7 +273,7 @@ def _options_of(options: Options | None, choices: dict[str, Any]) -> Options:
 
 
 def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None) -> PredictionTable:
-    """Answer of the model for each sample: a set of labels, because votes and counts can tie.
+    """Prediction of the model for each sample: a set of labels, because votes and counts can tie.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def verify(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Outcome:
-    """Decide for each sample whether a perturbation can change the answer.
+    """Decide for each sample whether a perturbation can change the prediction.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def find_witnesses(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Iterator[Witness]:
-    """For each unstable sample a perturbed one that gets another answer."""
+    """For each unstable sample a perturbed one that has another prediction."""
     _expect(model=model, dataset=dataset, budget=budget)
     query = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
     return _find_witnesses(query, _verify(query, jobs, budget=budget), jobs)
@@ -354,7 +354,7 @@ def find_radii(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Radii:
-    """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
+    """For each sample the largest radius at which the prediction cannot change, in multiples of the perturbation."""
     _expect(model=model, dataset=dataset, budget=budget)
     unit = as_perturbation(1.0 if perturbation is None else perturbation)
     return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)

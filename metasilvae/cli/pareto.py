@@ -93,9 +93,9 @@ def pareto(
             data=dataset.source,
             rows="rows",
             perturbation=attacker.describe(),
-            figures=[measure(model, dataset, attacker, jobs) for model in models],
+            metrics=[measure(model, dataset, attacker, jobs) for model in models],
         )
-    picked = pick(archive.figures, gates, by or "accuracy", archive.fitness) if chooses else None
+    picked = pick(archive.metrics, gates, by or "accuracy", archive.fitness) if chooses else None
     report = ArchiveReport(archive, picked)
     if plot is not None and plot_format is not None:
         write_output(plot, render(draw_archive(report), plot_format))

@@ -9,29 +9,33 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 
 
-def split_rows(y: NDArray[np.int32], test_share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_rows(y: NDArray[np.int32], test_fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Draw the rows of a stratified split.
 
-    Each class gives its share rounded down to the test part; the classes that lost most by that give one row more,
-    until the test part has its size. Every class keeps at least one row for training.
+    Each class gives its fraction, rounded down, to the test part; the classes that lost most by rounding give one row
+    more, until the test part has its size. Every class keeps at least one row for training.
 
     Parameters
     ----------
-    y : label code of each row
-    test_share : share of rows for the test part, between 0 and 1
-    seed : the same seed gives the same split
+    y : int32 array
+        Label code of each row.
+    test_fraction : float
+        Fraction of the rows for the test part, between 0 and 1.
+    seed : int
+        The same seed gives the same split.
 
     Returns
     -------
-    train, test : increasing row numbers
+    train, test : intp arrays
+        Increasing row numbers.
     """
-    if not 0 < test_share < 1:
-        raise RequestError(f"test share {test_share:g}: expected a number between 0 and 1, for instance 0.2")
+    if not 0 < test_fraction < 1:
+        raise RequestError(f"test fraction {test_fraction:g}: expected a number between 0 and 1, for instance 0.2")
     counts = np.bincount(y)
-    wanted = counts * test_share
+    wanted = counts * test_fraction
     n_test = np.floor(wanted).astype(np.intp)
     most = np.maximum(counts - 1, 0)
-    missing = round(len(y) * test_share) - int(n_test.sum())
+    missing = round(len(y) * test_fraction) - int(n_test.sum())
     for code in np.argsort(n_test - wanted, kind="stable"):
         if missing > 0 and n_test[code] < min(wanted[code], most[code]):
             n_test[code] += 1
@@ -45,28 +49,28 @@ def split_rows(y: NDArray[np.int32], test_share: float, seed: int) -> tuple[NDAr
     return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
 
-def choose_rows(dataset: Dataset, test_share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def choose_rows(dataset: Dataset, test_fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The rows of `split_rows`; refuses a split with an empty part."""
-    train, test = split_rows(dataset.y, test_share, seed)
+    train, test = split_rows(dataset.y, test_fraction, seed)
     if not len(test) or not len(train):
-        raise DataError(f"{dataset.source}: {_explain_empty_part(dataset, test_share)}")
+        raise DataError(f"{dataset.source}: {_explain_empty_part(dataset, test_fraction)}")
     return train, test
 
 
-def split_dataset(dataset: Dataset, test_share: float, seed: int) -> tuple[Dataset, Dataset]:
+def split_dataset(dataset: Dataset, test_fraction: float, seed: int) -> tuple[Dataset, Dataset]:
     """Stratified training and test part; rows keep the order they have in the data set."""
-    train, test = choose_rows(dataset, test_share, seed)
+    train, test = choose_rows(dataset, test_fraction, seed)
     return dataset.subset(train), dataset.subset(test)
 
 
-def _explain_empty_part(dataset: Dataset, test_share: float) -> str:
+def _explain_empty_part(dataset: Dataset, test_fraction: float) -> str:
     """Why one of the parts would be empty."""
-    if round(dataset.n_samples * test_share) and np.bincount(dataset.y).max() == 1:
+    if round(dataset.n_samples * test_fraction) and np.bincount(dataset.y).max() == 1:
         return (
             f"each of its {dataset.n_samples} rows is the only one of its class, and every class keeps a row for "
             "training; is the label in another column (--label-column)?"
         )
-    return f"{dataset.n_samples} rows are too few to put {test_share:g} of them into a test part"
+    return f"{dataset.n_samples} rows are too few to put {test_fraction:g} of them into a test part"
 
 
 # Cross-validation: repeated folds, or a single split of at most so many samples where there are many.

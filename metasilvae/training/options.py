@@ -1,6 +1,6 @@
 """Options of training runs and their presets, for single trees and for forests.
 
-Both kinds of options offer the interface `Options`, so that whoever runs a training need not know which kind it is.
+Both kinds of options have the interface `Options`, so that their callers need not distinguish them.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class Progress:
 
     Metrics are those of the best model so far on the training samples. Within a phase the score of a tree never falls.
     From one phase to another metrics may fall, because they are measured differently: the initial tree of a tuned run
-    is scored with the perturbation itself, later trees with the larger perturbation that they are trained for. The
-    field `training_epsilon_factor` says which one it is.
+    is not regularized and is scored with the perturbation itself, later trees with the larger perturbation that they
+    are trained for. The field `training_epsilon_factor` says which one it is. A forest starts anew after tuning.
 
     Attributes
     ----------

@@ -184,7 +184,7 @@ class TrainingRequest:
 
 
 class TrainingMonitor:
-    """Follows a run and can stop it; override what is of interest. The run is inside ``with monitor:`` while it trains.
+    """Follows a run and can stop it; subclasses override what they need. Training happens inside ``with monitor:``.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class TrainingMonitor:
 
     @contextlib.contextmanager
     def follow_rows(self, n_rows: int, seconds: float) -> Iterator[tuple[threading.Event, Callable[[int], object]]]:
-        """While rows are verified: an event that ends it early, and a function that is told how many rows are done."""
+        """For a verification of rows: an event that ends it early, and a function that counts the rows done."""
         yield threading.Event(), lambda n_done: None
 
 
@@ -424,7 +424,7 @@ class _Run:
     def write(self, runs: list[TrainedModel], started: datetime) -> TrainingOutcome:
         """Choose among the models, write, and check what was written."""
         request, checkpoint = self.request, self.checkpoint
-        # Only all shards together could tell which one is the best.
+        # Which model is the best one is only known after all shards.
         kept = runs if request.shard is not None or not runs else [choose_best(runs)]
         if runs:
             try:

@@ -122,8 +122,8 @@ class ArchiveReport:
     def records(self) -> list[Record]:
         """Of all trees, or of the one that was picked."""
         records: list[Record] = [
-            {"tree": name, **describe(figures, self.archive.fitness), "leaves": figures.leaves, "depth": figures.depth}
-            for name, figures in zip(self.archive.files, self.archive.figures, strict=True)
+            {"tree": name, **describe(metrics, self.archive.fitness), "leaves": metrics.leaves, "depth": metrics.depth}
+            for name, metrics in zip(self.archive.files, self.archive.metrics, strict=True)
         ]
         return records if self.picked is None else [records[self.picked]]
 
@@ -140,7 +140,7 @@ def _write_table(report: ArchiveReport, table_format: str) -> str:
     archive = report.archive
     if not archive.files:
         return f"{archive.folder}: no trees\n"
-    n_rows = archive.figures[0].rows
+    n_rows = archive.metrics[0].rows
     n_trees = "1 tree" if len(archive.files) == 1 else f"{len(archive.files)} trees"
     shown = n_trees if report.picked is None else f"1 of {n_trees}"
     head = f"{shown} on {archive.data} ({n_rows} {archive.rows}), {archive.perturbation}"
