@@ -25,7 +25,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import split_dataset
 from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.io.storage import (
@@ -44,7 +43,7 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
 from metasilvae.training.options import TrainingOptions, as_json
 from metasilvae.training.population import as_model
-from metasilvae.training.protocol import HOLDING_SEED
+from metasilvae.training.protocol import hold_out
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.requirements import Gate
@@ -203,9 +202,7 @@ class TreeCollector:
         self.dataset = dataset
         self.perturbation = perturbation
         self.options = options
-        self.judges = dataset
-        if options.validation > 0:
-            self.judges = split_dataset(dataset, options.validation, HOLDING_SEED)[1]
+        self.judges = hold_out(dataset, options.validation)[1] or dataset
         self._seen: set[bytes] = set()
         self._archive: Archive[Model] = Archive(lambda metrics: metrics.phi(options.fitness), capacity)
 

@@ -6,8 +6,9 @@ a hall of fame; local search improves them at the end, and held-out rows choose 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,16 +99,22 @@ class HallOfFame:
         return HallOfFameEntry(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))
 
 
+def build_tree(
+    columns: Sequence[np.ndarray], leaf_values: np.ndarray, n_features: int, labels: tuple[str, ...]
+) -> Model:
+    """A model of one tree from feature, threshold, left and right of its nodes, and the class counts of its leaves."""
+    is_leaf = columns[0] < 0
+    nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
+    for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
+        nodes[name] = column
+    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
+    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, LeafKind.COUNTS, n_features, labels)
+
+
 def as_model(tree: Any, dataset: Dataset) -> Model:
     """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
-    feature, threshold, left, right, counts = tree.nodes()
-    nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-    for name, column in zip(("feature", "threshold", "left", "right"), (feature, threshold, left, right), strict=True):
-        nodes[name] = column
-    is_leaf = feature < 0
-    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    roots = np.zeros(1, dtype=np.int32)
-    return Model(nodes, roots, counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels)
+    *columns, counts = tree.nodes()
+    return build_tree(columns, counts[columns[0] < 0], dataset.n_features, dataset.labels)
 
 
 def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) -> Any:
@@ -121,7 +128,7 @@ def count_again(model: Model, dataset: Dataset) -> Model:
     leaves = find_leaves(model, dataset.X)[:, 0].astype(np.int64)
     n_counts = model.n_leaves * model.n_labels
     counts = np.bincount(leaves * model.n_labels + dataset.y, minlength=n_counts).reshape(-1, model.n_labels)
-    return Model(model.nodes, model.roots, counts.astype(np.int64), LeafKind.COUNTS, model.n_features, model.labels)
+    return replace(model, leaf_values=counts.astype(np.int64))
 
 
 # The first tree of the initial population is small, so that there is a useful one at once.
@@ -133,7 +140,7 @@ TreeMaker = Callable[[Any], Any]
 
 
 def blank(samples: Any) -> TreeMaker:
-    """A single leaf that holds every sample."""
+    """Makes a single leaf that holds every sample."""
     return lambda workspace: kernel.Individual(samples).become_leaf(workspace)
 
 
@@ -155,19 +162,17 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
     """Makers of the initial population that the options ask for."""
     if not options.greedy:
         return [blank(samples)]
-    return [_grower(samples, objective, options, blend, size) for blend, size in plan_sizes(samples.n_samples, options)]
+    plan = plan_sizes(samples.n_samples, options)
+    return [partial(_grow, samples, objective, options.impurity, blend, size) for blend, size in plan]
 
 
-def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
-    def grow(workspace: Any) -> Any:
-        tree = kernel.Individual(samples).become_leaf(workspace)
-        entropy = options.impurity == "entropy"
-        if n_splits > 0:
-            tree.grow(0, objective, workspace, by_score=False, reach=blend, entropy=entropy, n_splits=n_splits)
-        tree.trim(objective, workspace)
-        return tree
-
-    return grow
+def _grow(samples: Any, objective: Any, impurity: str, blend: float, n_splits: int, workspace: Any) -> Any:
+    tree = kernel.Individual(samples).become_leaf(workspace)
+    if n_splits > 0:
+        is_entropy = impurity == "entropy"
+        tree.grow(0, objective, workspace, by_score=False, reach=blend, entropy=is_entropy, n_splits=n_splits)
+    tree.trim(objective, workspace)
+    return tree
 
 
 def take_trees(
@@ -190,8 +195,4 @@ def take_trees(
             f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise --max-leaves or "
             "start from smaller trees"
         )
-
-    def taker(tree: Model) -> TreeMaker:
-        return lambda workspace: as_individual(tree, samples, objective, workspace)
-
-    return [taker(tree) for tree in small]
+    return [partial(as_individual, tree, samples, objective) for tree in small]

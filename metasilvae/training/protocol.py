@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import choose_rows
@@ -33,6 +34,14 @@ from metasilvae.training.options import TrainingOptions
 HOLDING_SEED = 0
 # A time limit must be more than 0.
 TINY = 1e-9
+
+
+def hold_out(dataset: Dataset, fraction: float) -> tuple[NDArray[np.intp], Dataset | None]:
+    """Rows to train on, and the data set of a fraction of the rows that is held out; None if that is 0."""
+    if not fraction:
+        return np.arange(dataset.n_samples), None
+    learned, held_out = choose_rows(dataset, fraction, HOLDING_SEED)
+    return learned, dataset.subset(held_out)
 
 
 class StopReason(enum.Enum):
@@ -296,11 +305,7 @@ class BaseTrainer(ABC):
         self.perturbation = perturbation
         self.options = options
         self.stop_reason: StopReason | None = None
-        self.held_out: Dataset | None = None
-        self._rows = np.arange(dataset.n_samples)
-        if options.validation > 0:
-            self._rows, held_out = choose_rows(dataset, options.validation, HOLDING_SEED)
-            self.held_out = dataset.subset(held_out)
+        self._rows, self.held_out = hold_out(dataset, options.validation)
         self._jobs = available_cores() if jobs is None else jobs
         self._observers: list[Observer] = []
         # Steps that were reported and that no stop has cut short.

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, shorten
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import LeafKind, Model
+from metasilvae.training.population import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
@@ -193,18 +194,10 @@ def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
     n_leaves = np.array([np.count_nonzero(feature < 0) for feature, *_ in tests], dtype=np.int32)
     parts = _split(counts, n_leaves * dataset.n_labels, "counts")
     _check_counts(counts.reshape(-1, dataset.n_labels))
-    models = []
-    for (feature, threshold, left, right), values in zip(tests, parts, strict=True):
-        nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-        columns = {"feature": feature, "threshold": threshold, "left": left, "right": right}
-        for name, column in columns.items():
-            nodes[name] = column
-        is_leaf = feature < 0
-        nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-        table = values.reshape(-1, dataset.n_labels).copy()
-        roots = np.zeros(1, dtype=np.int32)
-        models.append(Model(nodes, roots, table, LeafKind.COUNTS, dataset.n_features, dataset.labels))
-    return models
+    return [
+        build_tree(columns, values.reshape(-1, dataset.n_labels).copy(), dataset.n_features, dataset.labels)
+        for columns, values in zip(tests, parts, strict=True)
+    ]
 
 
 def _check_counts(table: np.ndarray) -> None:
