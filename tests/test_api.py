@@ -17,7 +17,7 @@ from support.remote_tasks import Cluster
 
 import metasilvae
 from metasilvae import Ball, make_dataset, read_dataset
-from metasilvae.errors import DataError, RequestError
+from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.formats.silva_models import same_model
 from metasilvae.model import join_trees
 from metasilvae.training.options import ForestOptions, TrainingOptions
@@ -318,6 +318,15 @@ class TestWholeRuns:
         with pytest.raises(RequestError, match=message):
             metasilvae.run_training(self.rows, 0.1, **choices)
         assert list(Path().iterdir()) == []
+
+    def test_a_run_that_is_stopped_before_it_begins(self) -> None:
+        monitor = Steps()
+        monitor.stop()
+        outcome = metasilvae.run_training(self.rows, 0.1, "model.silva", preset="fast", monitor=monitor)
+        assert (outcome.runs, outcome.is_interrupted) == ([], True)
+        assert list(Path().iterdir()) == []
+        with pytest.raises(ModelError, match="stopped before there was a model"):
+            _ = outcome.model
 
     def test_wrong_data(self) -> None:
         with pytest.raises(RequestError, match="data is a ndarray; expected"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, MetasilvaeWarning, OutputError, RequestError
+from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
@@ -265,6 +265,8 @@ class TrainingOutcome:
     @property
     def model(self) -> Model:
         """The model that was kept; of a shard, its trees as one forest."""
+        if not self.kept:
+            raise ModelError("the run was stopped before there was a model; resume it, or train again")
         return _join(self.kept, self.output or IN_MEMORY)
 
     @property

@@ -374,7 +374,7 @@ def test_one_class_is_nothing_to_learn(tmp_path: Path) -> None:
     assert "holds one class only" in run("train", rows, tmp_path / "t", "--epsilon", "1", code=1).stderr
 
 
-def test_the_bar_shows_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_shows_the_phase_and_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -382,10 +382,15 @@ def test_the_bar_shows_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     bar = ProgressBar(min_seconds=0.0)
-    bar.start(1, "seed 0")
-    bar.show(Progress("seed", 0, 0.1, 0.9375, 0.95, 0.825, 0.8, 17, 1, 0.9, 0.9))
+    bar.start(2, "seed 0")
+    bar.show(Progress("initial population", 2, 0.1, 0.9375, 0.95, 0.825, 0.8, 17, 1, 0.9, 0.9, 1.15))
+    bar.show(Progress("generation", 0, 0.2, 0.9375, 0.95, 0.825, 0.8, 17, 1, 0.9, 0.9))
     bar.close()
-    assert "phi 0.9375, accuracy 0.9500, stability 0.8250, 17 leaves" in terminal.getvalue()
+    shown = terminal.getvalue()
+    assert "seed 0, initial population: tree 3 |" in shown
+    assert "phi 0.9375, accuracy 0.9500, stability 0.8250 at 1.15 epsilon, 17 leaves" in shown
+    assert "seed 0, generation 1 |" in shown
+    assert "phi 0.9375, accuracy 0.9500, stability 0.8250, 17 leaves" in shown
 
 
 @pytest.fixture

@@ -14,19 +14,30 @@ from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
 
+# Steps of different phases take different times, so that a rate would say nothing.
+BAR_FORMAT = "{desc} |{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+
 
 class ProgressBar:
-    """A bar on standard error, if that is a terminal; it moves at most once in `min_seconds`."""
+    """A bar on standard error, if that is a terminal; it moves at most once in `min_seconds`.
+
+    It counts the steps of all phases, and names the phase and the unit of its steps.
+    """
 
     def __init__(self, min_seconds: float = 0.1) -> None:
         self._min_seconds = min_seconds
+        self._title = ""
         self._bar: Any = None
 
     def start(self, n_steps: int, title: str, n_done: int = 0) -> None:
-        self._bar = open_bar(total=n_steps, initial=n_done, desc=title, mininterval=self._min_seconds)
+        self._title = title
+        self._bar = open_bar(
+            total=n_steps, initial=n_done, desc=title, mininterval=self._min_seconds, bar_format=BAR_FORMAT
+        )
 
     def show(self, progress: Progress) -> None:
         if self._bar is not None:
+            self._bar.set_description_str(f"{self._title}, {describe_step(progress)}", refresh=False)
             self._bar.set_postfix_str(describe_progress(progress), refresh=False)
             self._bar.update()
 
@@ -40,19 +51,23 @@ class ProgressBar:
             self._bar = None
 
 
+def describe_step(progress: Progress) -> str:
+    """The phase, and the number of its step with the unit."""
+    step = f"{progress.unit} {progress.step + 1}"
+    return step if progress.phase == progress.unit else f"{progress.phase}: {step}"
+
+
 def describe_progress(progress: Progress) -> str:
-    """The phase, the number of its step, and the metrics of the best model so far.
+    """The metrics of the best model so far.
 
     Where stability is measured with a larger perturbation than the one to withstand, its factor is shown: this is why
     metrics may fall from one phase to the next.
     """
-    step = f"{progress.unit} {progress.step + 1}"
-    phase = step if progress.phase == progress.unit else f"{progress.phase}, {step}"
     factor = progress.training_epsilon_factor
     where = "" if factor == 1 else f" at {factor:g} epsilon"
     return (
-        f"{phase}: phi {progress.fitness:.4f}, accuracy {progress.accuracy:.4f}, stability {progress.stability:.4f}"
-        f"{where}, {progress.leaves} leaves"
+        f"phi {progress.fitness:.4f}, accuracy {progress.accuracy:.4f}, stability {progress.stability:.4f}{where}, "
+        f"{progress.leaves} leaves"
     )
 
 
