@@ -58,9 +58,6 @@ REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
 
 
-# Trainers
-
-
 # For each `kind` of options, what makes the trainer.
 TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
 
@@ -143,6 +140,10 @@ class TrainingRequest:
         return [self.options.tree_options.seed] if self.seeds is None else list(self.seeds)
 
     @property
+    def checkpoint_files(self) -> CheckpointFiles:
+        return CheckpointFiles.choose(self.checkpoint, self.every, self.resume)
+
+    @property
     def manifest_file(self) -> str | None:
         return name_manifest(self.output) if self.manifest and self.output is not None else None
 
@@ -154,7 +155,7 @@ class TrainingRequest:
             raise RequestError("'log' follows a training in this process; leave out 'log' or 'scheduler'")
         if self.start is not None and not self.options.is_observable:
             raise RequestError("'start' is for the search for one tree; leave out 'start' or 'trees'")
-        files = CheckpointFiles.choose(self.checkpoint, self.every, self.resume)
+        files = self.checkpoint_files
         named = [self.output, self.log, *self.other_outputs, *files.outputs]
         outputs = [path for path in named if path is not None]
         if self.pareto is not None:
@@ -282,7 +283,7 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
     """Train, and write what the request asks for."""
     started = datetime.now(timezone.utc)
     request = request.checked()
-    files = CheckpointFiles.choose(request.checkpoint, request.every, request.resume)
+    files = request.checkpoint_files
     with files.locked():
         stored = files.load()
         run = _Run(request, monitor or TrainingMonitor())

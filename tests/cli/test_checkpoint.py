@@ -42,7 +42,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     monkeypatch.setattr(Checkpoint, "note", note_and_signal)
 
 
-# Going on
+# Resuming
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,7 +89,7 @@ def test_threads_and_names_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("next.ck").exists()
 
 
-def test_a_shard_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*STUDY, "--shard", "2/2"]
     train(*words)
     expected = model()
@@ -103,7 +103,7 @@ def test_a_shard_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [TREE, ["--epsilon", "0.1", "--validation", "0.2", *SHORT[:-1]]], ids=len)
-def test_an_archive_of_trees_goes_on(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_trees_is_resumed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run("train", DATA, "expected.silva", *words, "--pareto", "trees")
     expected = archive()
     shutil.rmtree("trees")

@@ -1,4 +1,4 @@
-"""`train --pareto` where a run goes on, or where the disk is full: no archive is lost, and none is left in parts."""
+"""`train --pareto` where a run is resumed, or where the disk is full: no archive is lost, and none is left in parts."""
 
 from __future__ import annotations
 

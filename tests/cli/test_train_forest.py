@@ -36,12 +36,12 @@ def test_figures_that_take_too_long_are_lower_bounds(tmp_path: Path, monkeypatch
     monkeypatch.setattr("metasilvae.training.runs.REPORT_SECONDS", 1e-9)
     monkeypatch.setattr("threading.Timer.start", lambda timer: timer.function())
     words = ["--epsilon", "0.4", "--trees", "6", "--no-tune", "--seed", "2"]
-    told = run("train", IRIS, str(tmp_path / "f.silva"), *words).stdout
-    assert "stability and robustness are at least as shown: " in told
+    printed = run("train", IRIS, str(tmp_path / "f.silva"), *words).stdout
+    assert "stability and robustness are at least as shown: " in printed
     monkeypatch.undo()
     again = run("train", IRIS, str(tmp_path / "g.silva"), *words).stdout
     assert "at least" not in again
-    bounds, exact = (float(text.splitlines()[-1].split()[4]) for text in (told, again))
+    bounds, exact = (float(text.splitlines()[-1].split()[4]) for text in (printed, again))
     assert bounds <= exact
     assert (tmp_path / "f.silva").read_bytes() == (tmp_path / "g.silva").read_bytes()
 

@@ -44,7 +44,7 @@ CASES: dict[str, Options] = {
 
 @functools.cache
 def coarse() -> Dataset:
-    """Few values and three labels, so that leaves tie often and figures repeat."""
+    """Few values and three labels, so that leaves tie often and metrics repeat."""
     rng = np.random.default_rng(7)
     X = rng.integers(0, 5, (50, 3)).astype(np.float64)
     y = ((X.sum(axis=1) + rng.integers(0, 4, 50)) % 3).astype(np.int32)
@@ -78,11 +78,11 @@ def describe(options: Options = CASES["tree"], **changes: Any) -> dict[str, Any]
 def written(tmp_path: Any, case: str = "tree", n_steps: int = 4) -> str:
     """A checkpoint after some steps."""
     path = str(tmp_path / "run.checkpoint")
-    keeper = Checkpoint(path, describe(CASES[case]), every=n_steps)
+    checkpoint = Checkpoint(path, describe(CASES[case]), every=n_steps)
     trainer = make(case)
-    keeper.resume_trainer(3, trainer)
+    checkpoint.resume_trainer(3, trainer)
     running = trainer.run()
     for _ in range(n_steps):
-        keeper.note(3, next(running), trainer)
+        checkpoint.note(3, next(running), trainer)
     running.close()
     return path

@@ -1,4 +1,4 @@
-"""Runs that end anywhere and go on from what was kept: the same model, the same steps."""
+"""Runs that end anywhere and are resumed from a checkpoint: the same model, the same steps."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def run_in_parts(case: str, lengths: list[int], jobs: int = 1) -> tuple[list[Pro
     return records, trainer
 
 
-# Going on
+# Resuming
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_killed_after_any_step_ends_as_if_nothing_had_been(case: str) -> None:
+def test_a_run_killed_after_any_step_and_resumed_ends_as_an_unbroken_one(case: str) -> None:
     records, model, held_out, reason = whole_run(case)
     n_steps = len(records)
     # All of the early and late steps, where phases change, and some in between.
@@ -77,19 +77,19 @@ def test_a_run_killed_again_and_again(case: str, lengths: list[int], jobs: int) 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("case", ["tree", "held out", "tuned", "forest", "independent", "paper"])
-def test_a_stop_leaves_a_state_to_go_on_from(case: str, jobs: int) -> None:
+def test_a_stop_leaves_a_state_to_resume_from(case: str, jobs: int) -> None:
     """Work that a stop has cut short is in the model of now, and has no part in the state."""
     records, model, _, _ = whole_run(case)
     for place in range(0, len(records), max(1, len(records) // 12)):
         trainer = make(case, jobs)
-        told = 0
+        reported = 0
         if place == 0:
             trainer.stop()
-        for told, _ in enumerate(trainer.run(), 1):
-            if told == place:
+        for reported, _ in enumerate(trainer.run(), 1):
+            if reported == place:
                 trainer.stop()
         state = stored(trainer.state)
-        assert place - 1 <= state["steps"] <= max(told, place)
+        assert place - 1 <= state["steps"] <= max(reported, place)
         again = make(case, jobs)
         again.resume(state)
         rest = [strip(record) for record in again.run()]
@@ -173,11 +173,11 @@ def test_counts_that_no_model_can_hold_are_refused(count: int | None) -> None:
 # Files
 
 
-def told_of(case: str, n_steps: int) -> LogPosition:
-    told = LogPosition()
+def position_of(case: str, n_steps: int) -> LogPosition:
+    reported = LogPosition()
     for progress in whole_run(case)[0][:n_steps]:
-        told = told.after(make_record(3, progress))
-    return told
+        reported = reported.after(make_record(3, progress))
+    return reported
 
 
 def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
@@ -188,7 +188,7 @@ def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     assert trainer.seconds > 0
     assert keeper.n_starts == 2
     assert keeper.reported.n_steps == 4
-    assert keeper.reported == told_of("tree", 4)
+    assert keeper.reported == position_of("tree", 4)
     for progress in trainer.run():
         keeper.note(3, progress, trainer)
     keeper.close(3, dataclasses.replace(TrainingResult.of(trainer), seconds=1.5), trainer)
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     assert found is not None
     assert format_model(found.model) == whole_run("tree")[1]
     assert (found.seconds, found.stop_reason) == (1.5, trainer.stop_reason)
-    assert again.reported == told_of("tree", len(whole_run("tree")[0]))
+    assert again.reported == position_of("tree", len(whole_run("tree")[0]))
 
 
 def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

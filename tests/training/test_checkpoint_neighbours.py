@@ -1,4 +1,4 @@
-"""What lies beside a checkpoint: the log of its run, files of killed runs, the lock of one that is going on."""
+"""What lies beside a checkpoint: the log of its run, files of killed runs, the lock of a run in progress."""
 
 from __future__ import annotations
 

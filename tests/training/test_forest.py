@@ -354,9 +354,9 @@ def test_nothing_is_tuned_where_there_is_nothing_to_choose(iris: Dataset) -> Non
 
 
 def test_a_fixed_method_stays() -> None:
-    for setting in (*CANDIDATES, *CANDIDATES_IF_FEW):
-        assert quick(5, method="independent").with_candidate(setting).method == "independent"
-        assert quick(5, method="reweighted").with_candidate(setting).is_reweighted
+    for candidate in (*CANDIDATES, *CANDIDATES_IF_FEW):
+        assert quick(5, method="independent").with_candidate(candidate).method == "independent"
+        assert quick(5, method="reweighted").with_candidate(candidate).is_reweighted
 
 
 def test_a_tuning_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:

@@ -52,6 +52,7 @@ MAKERS: dict[str, Maker] = {
     "tree": maker(TREE),
     "tree, held out": maker(dataclasses.replace(TREE, validation=0.3)),
     "tuned tree": maker(TUNED),
+    "tuned tree, held out": maker(dataclasses.replace(TUNED, validation=0.3)),
     "forest": maker(forest_options_for("fast", 6, seed=2)),
     "forest, held out": maker(forest_options_for("fast", 4, "independent", validation=0.3)),
     "tuned forest": maker(forest_options_for("default", 4, **{**SHORT, "generations": 1})),

@@ -1,4 +1,4 @@
-"""Choosing how careful to be before training."""
+"""Tuning by cross-validation."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_run_can_be_stopped_in_any_phase(phase: str, iris: Dataset) -> None:
 
 
 def test_a_stop_while_the_main_run_is_prepared(iris: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It must reach a trainer that has not told of any step yet."""
+    """It must reach a trainer that has not reported any step yet."""
     trainer = TunedTrainer(iris, Ball(0.1), options_for("default", **SHORT))
     usual = tuning.TreeTrainer.run
 
