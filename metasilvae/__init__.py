@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         find_witnesses,
         make_dataset,
         predict,
+        run_training,
         train,
         train_pareto,
         verify,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         robust_accuracy_scorer,
         stability_scorer,
     )
+    from metasilvae.training.runs import TrainingMonitor
     from metasilvae.verification.budget import Budget
 
 # The module that defines each public name.
@@ -47,6 +49,7 @@ _HOMES = {
     "MetasilvaeError": "errors",
     "Model": "model",
     "RobustForestClassifier": "sklearn",
+    "TrainingMonitor": "training.runs",
     "choose_options": "api",
     "evaluate": "api",
     "find_radii": "api",
@@ -60,6 +63,7 @@ _HOMES = {
     "read_dataset": "formats.datasets",
     "read_model": "formats.silva_models",
     "robust_accuracy_scorer": "sklearn",
+    "run_training": "api",
     "stability_scorer": "sklearn",
     "train": "api",
     "train_pareto": "api",
@@ -77,6 +81,7 @@ __all__ = [
     "MetasilvaeError",
     "Model",
     "RobustForestClassifier",
+    "TrainingMonitor",
     "__version__",
     "choose_options",
     "evaluate",
@@ -91,6 +96,7 @@ __all__ = [
     "read_dataset",
     "read_model",
     "robust_accuracy_scorer",
+    "run_training",
     "stability_scorer",
     "train",
     "train_pareto",

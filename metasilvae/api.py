@@ -1,12 +1,13 @@
-"""The library in a few functions; docs/api.md shows them at work.
+"""The library in a few functions; docs/api.md shows examples.
 
-They put together what the modules below offer; whoever needs more control (progress, limits, executors) uses those.
+They combine what the modules below them offer, and check their arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,10 +19,18 @@ from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import predict as _predict
-from metasilvae.training.options import PRESETS, ForestOptions, TrainingOptions, forest_options_for, options_for
+from metasilvae.training.options import (
+    PRESETS,
+    ForestOptions,
+    Options,
+    TrainingOptions,
+    forest_options_for,
+    options_for,
+)
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
-from metasilvae.training.trainers import make_trainer
-from metasilvae.training.tuning import make_trainer as make_tree_trainer
+from metasilvae.training.protocol import finish
+from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
+from metasilvae.training.runs import run_training as _run_training
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
@@ -29,6 +38,7 @@ from metasilvae.verification.objective import fitness_from_weights
 from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.radius import find_radii as _find_radii
+from metasilvae.verification.shards import Shard
 from metasilvae.verification.verdicts import Outcome
 from metasilvae.verification.verifier import Witness
 from metasilvae.verification.verifier import find_witnesses as _find_witnesses
@@ -105,7 +115,7 @@ def choose_options(
     Parameters
     ----------
     weights : dict or None
-        What is trained for, such as ``{"accuracy": 0.9, "stability": 0.1}``.
+        Weights of the fitness, such as ``{"accuracy": 0.9, "stability": 0.1}``.
     **changes
         Fields of `TrainingOptions`; for a forest also `method` and `row_sample`. None leaves the preset's value.
     """
@@ -121,8 +131,9 @@ def choose_options(
 
 def _expect(**arguments: object) -> None:
     """Refuse arguments of a wrong type where they are given, instead of somewhere inside."""
-    kinds = {"model": Model, "dataset": Dataset, "budget": Budget}
-    makers = {"model": "read_model or train", "dataset": "read_dataset or make_dataset", "budget": "Budget(seconds=1)"}
+    kinds = {"model": Model, "dataset": Dataset, "data": Dataset, "budget": Budget}
+    data = "read_dataset or make_dataset"
+    makers = {"model": "read_model or train", "dataset": data, "data": data, "budget": "Budget(seconds=1)"}
     for name, value in arguments.items():
         if not isinstance(value, kinds[name]) and not (name == "budget" and value is None):
             raise RequestError(f"{name} is a {type(value).__name__}; expected what {makers[name]} gives")
@@ -131,7 +142,7 @@ def _expect(**arguments: object) -> None:
 def train(
     dataset: Dataset,
     epsilon: float | Perturbation,
-    options: TrainingOptions | ForestOptions | None = None,
+    options: Options | None = None,
     *,
     jobs: int | None = None,
     **choices: Any,
@@ -143,54 +154,127 @@ def train(
     dataset : Dataset
         Training samples.
     epsilon : float or Perturbation
-        What the model is to withstand.
+        The perturbation that the model should withstand.
     options : TrainingOptions, ForestOptions or None
-        None makes them by `choose_options` from the keywords that are left.
+        None makes them by `choose_options` from the other keywords.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
-    trainer = make_trainer(dataset, as_perturbation(epsilon), _options_of(options, choices), jobs)
-    for _ in trainer.run():
-        pass
-    return trainer.model
+    return finish(make_trainer(dataset, as_perturbation(epsilon), _options_of(options, choices), jobs))
 
 
 def train_pareto(
     dataset: Dataset,
     epsilon: float | Perturbation,
-    options: TrainingOptions | None = None,
+    options: Options | None = None,
     *,
     jobs: int | None = None,
     **choices: Any,
 ) -> list[tuple[TreeMetrics, Model]]:
     """Train a tree, and keep all trees of the run that no other one beats in accuracy, stability and size.
 
-    Parameters are those of `train`. The most accurate tree comes first. The figures are exact, for the rows that
-    `validation` holds out if it does, else for the training samples.
+    Parameters are those of `train`. The most accurate tree comes first. The metrics are exact, on the rows that
+    `validation` holds out if it does, otherwise on the training samples.
     """
     _expect(dataset=dataset)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
-    if isinstance(chosen, ForestOptions):
-        raise RequestError("an archive holds the trees of one run for a single tree; leave the number of trees out")
-    collector = TreeCollector(dataset, perturbation, chosen)
-    trainer = make_tree_trainer(dataset, perturbation, chosen, jobs)
-    trainer.observe = collector.observe
-    for _ in trainer.run():
-        pass
+    collector = TreeCollector(dataset, perturbation, chosen.tree_options)
+    trainer = make_trainer(dataset, perturbation, chosen, jobs)
+    trainer.observe(collector)
+    finish(trainer)
     return collector.entries
 
 
-def _options_of(
-    options: TrainingOptions | ForestOptions | None, choices: dict[str, Any]
-) -> TrainingOptions | ForestOptions:
+def run_training(
+    data: Dataset | str,
+    epsilon: float | Perturbation,
+    output: str | Path | None = None,
+    options: Options | None = None,
+    *,
+    seeds: Sequence[int] | None = None,
+    start: Model | str | None = None,
+    test: Dataset | str | None = None,
+    log: str | Path | None = None,
+    pareto: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    every: int | None = None,
+    resume: str | Path | None = None,
+    manifest: bool = True,
+    scheduler: str | None = None,
+    shard: str | Shard | None = None,
+    jobs: int | None = None,
+    reading: dict[str, Any] | None = None,
+    monitor: TrainingMonitor | None = None,
+    **choices: Any,
+) -> TrainingOutcome:
+    """Train with everything that ``metasilvae train`` offers, and write the files that are named.
+
+    Parameters
+    ----------
+    data : Dataset or str
+        Training samples, or the source to read them from.
+    epsilon : float or Perturbation
+        The perturbation that the model should withstand.
+    output : path or None
+        File for the model, which is read back and scored again; None writes no model.
+    options : TrainingOptions, ForestOptions or None
+        None makes them by `choose_options` from the other keywords.
+    seeds : sequence of int or None
+        Train once for each seed and keep the best model.
+    start : Model, str or None
+        Trees, or their file, from which the search for one tree starts.
+    test : Dataset, str or None
+        Rows to report metrics on; they do not influence the model.
+    log : path or None
+        File for one line of JSON per step.
+    pareto : path or None
+        New or empty folder for all trees that no other tree beats in accuracy, stability and size.
+    checkpoint, resume : path or None
+        File for checkpoints, and file to resume from; ``resume="auto"`` is the checkpoint, if it exists.
+    every : int or None
+        Steps between two checkpoints; None writes them by the clock.
+    manifest : bool
+        Whether to write ``OUTPUT.manifest.json``.
+    scheduler : str or None
+        Dask cluster to train on: address of the scheduler, or the file that it wrote.
+    shard : str, Shard or None
+        Train only this part, such as ``"3/10"``, of the seeds or of the trees of a forest.
+    jobs : int or None
+        Threads; None means all available cores. The model does not depend on it.
+    reading : dict or None
+        Options of `read_dataset` for sources of data.
+    monitor : TrainingMonitor or None
+        Follows the run and can stop it.
+
+    Returns
+    -------
+    TrainingOutcome
+        With `model`, the metrics of all seeds (`runs`, `records`) and the trees of the `archive`.
+    """
+
+    if not isinstance(data, str):
+        _expect(data=data)
+
+    def named(path: str | Path | None) -> str | None:
+        return None if path is None else str(path)
+
+    request = TrainingRequest(
+        data, as_perturbation(epsilon), _options_of(options, choices), named(output), seeds, start, test, named(log),
+        named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
+        Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {},
+    )  # fmt: skip
+    return _run_training(request, monitor)
+
+
+def _options_of(options: Options | None, choices: dict[str, Any]) -> Options:
     if options is not None and choices:
         raise RequestError(f"options are given, and so are {', '.join(choices)}; give one of them")
     return choose_options(**choices) if options is None else options
 
 
 def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None) -> PredictionTable:
-    """Answer of the model for each sample: a set of labels, because votes and counts can tie.
+    """Prediction of the model for each sample: a set of labels, because votes and counts can tie.
 
     Parameters
     ----------
@@ -236,7 +320,7 @@ def verify(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Outcome:
-    """Decide for each sample whether a perturbation can change the answer.
+    """Decide for each sample whether a perturbation can change the prediction.
 
     Parameters
     ----------
@@ -256,7 +340,7 @@ def find_witnesses(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Iterator[Witness]:
-    """For each unstable sample a perturbed one that gets another answer."""
+    """For each unstable sample a perturbed one that has another prediction."""
     _expect(model=model, dataset=dataset, budget=budget)
     query = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
     return _find_witnesses(query, _verify(query, jobs, budget=budget), jobs)
@@ -271,7 +355,7 @@ def find_radii(
     jobs: int | None = None,
     budget: Budget | None = None,
 ) -> Radii:
-    """For each sample the largest radius at which the answer cannot change, in multiples of the perturbation."""
+    """For each sample the largest radius at which the prediction cannot change, in multiples of the perturbation."""
     _expect(model=model, dataset=dataset, budget=budget)
     unit = as_perturbation(1.0 if perturbation is None else perturbation)
     return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)

@@ -27,7 +27,7 @@ from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import find_leaves, predict
-from metasilvae.training.runs import judge
+from metasilvae.training.results import judge
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness, fitness_from_weights
 from metasilvae.verification.query import VerificationQuery, make_query

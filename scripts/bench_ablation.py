@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import split_into_folds
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.options import options_for
-from metasilvae.training.tuning import make_trainer, split_into_parts
+from metasilvae.training.runs import make_trainer
 from metasilvae.verification.metrics import evaluate
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -51,7 +52,7 @@ def split(dataset: Dataset, repeat: int) -> Iterator[tuple[Dataset, Dataset]]:
     """Pairs to train on and to judge by."""
     n_parts, n_used = (5, 5) if dataset.n_samples <= SMALL else (4, 1)
     for number in range(repeat if dataset.n_samples <= SMALL else 1):
-        parts = split_into_parts(dataset.y, n_parts, np.random.default_rng(number))
+        parts = split_into_folds(dataset.y, n_parts, np.random.default_rng(number))
         for part in range(n_used):
             yield dataset.subset(np.flatnonzero(parts != part)), dataset.subset(np.flatnonzero(parts == part))
 

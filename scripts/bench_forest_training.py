@@ -38,7 +38,7 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.options import METHODS, forest_options_for, options_for
-from metasilvae.training.tuning import make_trainer
+from metasilvae.training.runs import make_trainer
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import evaluate
 
@@ -127,7 +127,7 @@ def main() -> int:
             f"{np.mean([run.seconds for run in runs]):.1f}",
             f"{np.mean([run.tuned for run in runs]):.1f}",
             " / ".join(f"{figure:.4f}" for figure in single),
-            " ".join(f"{key}={value}" for key, value in (trainer.setting or {}).items()),
+            " ".join(f"{key}={value}" for key, value in (trainer.candidate or {}).items()),
         )
         print("| " + " | ".join(cells) + " |", flush=True)
     return 0

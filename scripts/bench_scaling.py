@@ -43,7 +43,7 @@ def time_generation(n_samples: int, n_features: int, n_leaves: int, repeat: int,
         trainer = TreeTrainer(make_data(n_samples, n_features), Ball(0.01), options, jobs)
         start = None
         for progress in trainer.run():
-            if progress.phase == "seed":
+            if progress.phase == "initial population":
                 start = time.perf_counter()
         assert start is not None
         best = min(best, (time.perf_counter() - start) / GENERATIONS)

@@ -40,7 +40,7 @@ from metasilvae.formats.silva_models import read_model
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.options import PRESETS, TrainingOptions, options_for
-from metasilvae.training.tuning import make_trainer
+from metasilvae.training.runs import make_trainer
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import doctest
+import json
+import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.command import run as command
+from support.remote_tasks import Cluster
 
 import metasilvae
 from metasilvae import Ball, make_dataset, read_dataset
-from metasilvae.errors import DataError, RequestError
+from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.formats.silva_models import same_model
+from metasilvae.model import join_trees
 from metasilvae.training.options import ForestOptions, TrainingOptions
+from metasilvae.training.protocol import Progress
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "api.md"
 
@@ -184,3 +191,143 @@ def test_archives() -> None:
         assert not any(other.covers(figures) for other, _ in archive if other is not figures)
     with pytest.raises(RequestError, match="leave the number of trees out"):
         metasilvae.train_pareto(rows, 0.1, trees=3)
+
+
+class Steps(metasilvae.TrainingMonitor):
+    """Notes the steps of a run, and stops it after some of them."""
+
+    def __init__(self, n_steps: float = math.inf) -> None:
+        super().__init__()
+        self.n_steps = n_steps
+        self.seen: list[tuple[int, str, int]] = []
+
+    def report(self, seed: int, progress: Progress) -> None:
+        self.seen.append((seed, progress.phase, progress.step))
+        if len(self.seen) == self.n_steps:
+            self.stop()
+
+
+STUDY: dict[str, Any] = {
+    "seeds": [1, 2, 3], "validation": 0.2, "tune": False, "generations": 6, "population": 8, "initial_population": 8,
+}  # fmt: skip
+STUDY_AS_TYPED = [
+    "--seeds", "1..3", "--validation", "0.2", "--no-tune", "--max-iteration", "6", "--population-max-size", "8",
+    "--population-initial-size", "8",
+]  # fmt: skip
+
+
+class TestWholeRuns:
+    """`run_training` has everything that the command has."""
+
+    rows = read_dataset("builtin:iris/train")
+    test_rows = read_dataset("builtin:iris/test")
+
+    @pytest.fixture(autouse=True)
+    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_the_files_are_those_of_the_command(self) -> None:
+        words = ["builtin:iris/train", "expected.silva", "--epsilon", "0.1", "--log", "expected.log"]
+        command("train", *words, *STUDY_AS_TYPED)
+        outcome = metasilvae.run_training(self.rows, 0.1, "model.silva", **STUDY, test=self.test_rows, log="model.log")
+        assert Path("model.silva").read_bytes() == Path("expected.silva").read_bytes()
+        assert same_model(outcome.model, metasilvae.read_model("model.silva"))
+        logs = [Path(name).read_text().splitlines() for name in ("model.log", "expected.log")]
+        ours, theirs = ([{**json.loads(line), "seconds": 0} for line in log] for log in logs)
+        assert ours == theirs
+        manifest = json.loads(Path("model.silva.manifest.json").read_text())
+        assert (manifest["command"], manifest["seeds"], manifest["test_data"]["rows"]) == (None, [1, 2, 3], 30)
+        assert [record["seed"] for record in outcome.records] == [1, 2, 3]
+        assert all(0 < record["test_accuracy"] <= 1 for record in outcome.records)
+        (kept,) = outcome.kept
+        assert kept.held_out_fitness == max(run.held_out_fitness or 0.0 for run in outcome.runs)
+
+    def test_nothing_is_written_unless_it_is_named(self) -> None:
+        outcome = metasilvae.run_training("builtin:iris/train", 0.1, preset="fast", test="builtin:iris/test")
+        assert outcome.model.n_trees == 1
+        assert outcome.output is outcome.checkpoint is None
+        assert list(Path().iterdir()) == []
+
+    @pytest.mark.parametrize("choices", [STUDY, {"trees": 5, "preset": "fast"}], ids=["seeds", "forest"])
+    def test_a_stopped_run_is_resumed(self, choices: dict[str, Any]) -> None:
+        whole = Steps()
+        expected = metasilvae.run_training(self.rows, 0.1, monitor=whole, **choices).model
+        first = Steps(4)
+        outcome = metasilvae.run_training(self.rows, 0.1, checkpoint="run.ck", every=2, monitor=first, **choices)
+        assert outcome.is_interrupted
+        assert outcome.checkpoint == "run.ck"
+        second = Steps()
+        resumed = metasilvae.run_training(self.rows, 0.1, checkpoint="run.ck", resume="auto", monitor=second, **choices)
+        assert same_model(resumed.model, expected)
+        assert not resumed.is_interrupted
+        # What the stop has cut short is repeated.
+        assert list(dict.fromkeys([*first.seen, *second.seen])) == whole.seen
+        assert len(second.seen) < len(whole.seen)
+
+    def test_a_cluster(self, cluster: Cluster) -> None:
+        for name, choices in {"study": STUDY, "forest": {"trees": 4, "preset": "fast"}}.items():
+            here = metasilvae.run_training(self.rows, 0.1, f"{name}-here.silva", **choices)
+            there = metasilvae.run_training(
+                self.rows, 0.1, f"{name}-there.silva", **choices, scheduler=cluster.address, checkpoint=f"{name}.ck"
+            )
+            assert same_model(here.model, there.model)
+            assert Path(f"{name}-here.silva").read_bytes() == Path(f"{name}-there.silva").read_bytes()
+            # All is in the checkpoint: nobody need answer at that address.
+            again = metasilvae.run_training(self.rows, 0.1, **choices, scheduler="nobody:1", resume=f"{name}.ck")
+            assert same_model(again.model, here.model)
+
+    def test_shards(self) -> None:
+        whole = metasilvae.run_training(self.rows, 0.1, trees=4, preset="fast", method="independent").model
+        parts = [
+            metasilvae.run_training(self.rows, 0.1, trees=4, preset="fast", method="independent", shard=f"{n}/2").model
+            for n in (1, 2)
+        ]
+        assert same_model(join_trees(parts), whole)
+        seeds = metasilvae.run_training(self.rows, 0.1, preset="fast", seeds=range(1, 5), shard="2/2")
+        assert ([run.seed for run in seeds.kept], seeds.model.n_trees) == ([3, 4], 2)
+
+    def test_an_archive(self) -> None:
+        outcome = metasilvae.run_training(self.rows, 0.3, preset="fast", seed=1, pareto=Path("trees"))
+        expected = metasilvae.train_pareto(self.rows, 0.3, preset="fast", seed=1)
+        assert [metrics for metrics, _ in outcome.archive] == [metrics for metrics, _ in expected]
+        assert len(list(Path("trees").glob("tree-*.silva"))) == len(expected)
+
+    def test_trees_to_start_from(self) -> None:
+        first = metasilvae.train(self.rows, 0.1, preset="fast")
+        idle = {"generations": 0, "polish": 0, "tune": False}
+        assert same_model(metasilvae.run_training(self.rows, 0.1, start=first, **idle).model, first)
+        with pytest.raises(RequestError, match="leave out"):
+            metasilvae.run_training(self.rows, 0.1, start=first, trees=3)
+
+    @pytest.mark.parametrize(
+        ("choices", "message"),
+        [
+            ({"every": 3}, "'every' is for checkpoints"),
+            ({"resume": "auto"}, "'resume auto' uses the file of 'checkpoint'"),
+            ({"seeds": []}, "seeds must be different numbers"),
+            ({"seeds": [1, 1]}, "seeds must be different numbers"),
+            ({"shard": "1/2"}, "'shard' divides seeds or trees"),
+            ({"shard": "x"}, "shard 'x' is not understood"),
+            ({"pareto": "trees", "seeds": [1, 2]}, "leave out 'pareto' or 'seeds'"),
+            ({"pareto": "trees", "trees": 3}, "leave out 'pareto' or 'trees'"),
+            ({"log": "log.jsonl", "scheduler": "x:1"}, "leave out 'log' or 'scheduler'"),
+            ({"output": "a", "log": "a"}, "two results would be written to a"),
+        ],
+    )
+    def test_contradictions(self, choices: dict[str, Any], message: str) -> None:
+        with pytest.raises(RequestError, match=message):
+            metasilvae.run_training(self.rows, 0.1, **choices)
+        assert list(Path().iterdir()) == []
+
+    def test_a_run_that_is_stopped_before_it_begins(self) -> None:
+        monitor = Steps()
+        monitor.stop()
+        outcome = metasilvae.run_training(self.rows, 0.1, "model.silva", preset="fast", monitor=monitor)
+        assert (outcome.runs, outcome.is_interrupted) == ([], True)
+        assert list(Path().iterdir()) == []
+        with pytest.raises(ModelError, match="stopped before there was a model"):
+            _ = outcome.model
+
+    def test_wrong_data(self) -> None:
+        with pytest.raises(RequestError, match="data is a ndarray; expected"):
+            metasilvae.run_training(self.rows.X, 0.1)  # type: ignore[arg-type]

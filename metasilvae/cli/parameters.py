@@ -26,7 +26,8 @@ from metasilvae.cli.commands import (
 )
 from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
-from metasilvae.io.storage import STANDARD_STREAM, check_output, is_same_file
+from metasilvae.io.storage import STANDARD_STREAM
+from metasilvae.io.storage import check_outputs as check_outputs
 from metasilvae.model import Model
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Perturbation
@@ -299,18 +300,6 @@ def refuse_two_pipes(*sources: str | None) -> None:
     """Standard input can be read once only."""
     if sum(source == STANDARD_STREAM for source in sources) > 1:
         raise click.UsageError("standard input (-) can be used for one of the files only")
-
-
-def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Refuse outputs that cannot be written, that are the same, or that would replace an input."""
-    for position, output in enumerate(outputs):
-        for other in outputs[:position]:
-            if output == other == STANDARD_STREAM or is_same_file(output, other):
-                name = "standard output" if output == STANDARD_STREAM else output
-                raise click.UsageError(f"two results would be written to {name}; give one of them another file")
-        if any(is_same_file(output, source) for source in inputs):
-            raise click.UsageError(f"{output} is read by this command; write the result to another file")
-        check_output(output)
 
 
 def check_files(

@@ -105,10 +105,10 @@ def pareto(
             data=dataset.source,
             rows="rows",
             perturbation=attacker.describe(),
-            figures=[measure(model, dataset, attacker, jobs) for model in models],
+            metrics=[measure(model, dataset, attacker, jobs) for model in models],
         )
     by = by or "accuracy"
-    picked = pick(archive.figures, required, BY_NAMES.get(by, by), archive.fitness) if chooses else None
+    picked = pick(archive.metrics, required, BY_NAMES.get(by, by), archive.fitness) if chooses else None
     report = ArchiveReport(archive, picked)
     if plot is not None and plot_format is not None:
         write_output(plot, render(draw_archive(report), plot_format))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +34,6 @@ from metasilvae.cli.parameters import (
     shard_option,
     shared_options,
 )
-from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
@@ -48,11 +46,12 @@ from metasilvae.training.options import (
     PRESETS,
     SELECTIONS,
     TUNED,
-    ForestOptions,
+    Options,
     TrainingOptions,
     forest_options_for,
     options_for,
 )
+from metasilvae.training.runs import TrainingRequest
 from metasilvae.verification.objective import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
 
 DEFAULTS = TrainingOptions()
@@ -271,33 +270,9 @@ run_options = shared_options(
 )
 
 
-@dataclass(frozen=True)
-class TrainingRequest:
-    """What the options ask for.
-
-    Attributes
-    ----------
-    perturbation : Perturbation
-        What to withstand; where there is an attack, the one to use is known after `fit`.
-    """
-
-    perturbation: Perturbation
-    options: TrainingOptions | ForestOptions
-    seeds: tuple[int, ...]
-    forest: str | None
-    attack: AttackRules | None = None
-
-    def fit(self, dataset: Dataset) -> TrainingRequest:
-        """The same request with the attack made to fit a data set."""
-        return self if self.attack is None else replace(self, perturbation=fit_perturbation(self.attack, dataset))
-
-    def options_of(self, seed: int) -> TrainingOptions | ForestOptions:
-        if isinstance(self.options, ForestOptions):
-            return replace(self.options, tree=replace(self.options.tree, seed=seed))
-        return replace(self.options, seed=seed)
-
-
 def read_request(
+    data: str,
+    files: dict[str, Any],
     *,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
@@ -318,10 +293,18 @@ def read_request(
     row_sample: float | None,
     **changes: Any,
 ) -> TrainingRequest:
-    """Turn the values of `training_options` into a request; contradictions are wrong usage."""
+    """Turn the values of `training_options` into a request; contradictions are wrong usage.
+
+    Parameters
+    ----------
+    data : str
+        Source of the training rows.
+    files : dict
+        Other fields of the request.
+    """
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
-    to_withstand, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
+    chosen, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
     generator, *path = population_generator or (None,)
     fixed = [f"--{name.replace('_', '-')}" for name in sorted(TUNED) if changes[name] is not None]
     if generator not in (None, "greedy"):
@@ -334,7 +317,9 @@ def read_request(
                 raise click.UsageError(f"{name} is for forests; give the number of trees with --trees")
     elif generator == "from-forest":
         raise click.UsageError("--trees grows a new forest; leave --trees or --population-generator from-forest out")
-    make_options = options_for if trees is None else partial(_forest_options, trees, forest_method, row_sample)
+    make_options: Callable[..., Options] = options_for
+    if trees is not None:
+        make_options = partial(forest_options_for, n_trees=trees, method=forest_method, row_sample=row_sample)
     options = make_options(
         preset,
         fitness=goal,
@@ -342,21 +327,14 @@ def read_request(
         greedy=None if generator is None else generator == "greedy",
         allowed_features=None if allowed_features is None else _read_allowed(allowed_features),
         tune=False if fixed else tune,
+        seed=seed,
         **changes,
     )
-    return TrainingRequest(
-        Ball(0) if isinstance(to_withstand, AttackRules) else to_withstand,
-        options,
-        seeds or (seed or 0,),
-        path[0] if path else None,
-        to_withstand if isinstance(to_withstand, AttackRules) else None,
-    )
-
-
-def _forest_options(
-    trees: int, method: str | None, row_sample: float | None, preset: str, **changes: Any
-) -> ForestOptions:
-    return forest_options_for(preset, trees, method, row_sample, **changes)
+    # An attack is known after the columns of the data.
+    withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules) else chosen
+    start = path[0] if path else None
+    others = () if attack is None else (attack,)
+    return TrainingRequest(data, withstood, options, seeds=seeds, start=start, other_inputs=others, **files)
 
 
 def _read_goal(

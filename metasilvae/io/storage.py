@@ -25,7 +25,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from metasilvae.errors import DataError, OutputError
+from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.io.memory import allowed_memory, describe_allowed
 
 STANDARD_STREAM = "-"
@@ -309,6 +309,18 @@ def check_output(path: str) -> None:
                 pass
     except (OSError, ValueError) as error:
         raise OutputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Refuse outputs that cannot be written, that are the same, or that would replace an input."""
+    for position, output in enumerate(outputs):
+        for other in outputs[:position]:
+            if output == other == STANDARD_STREAM or is_same_file(output, other):
+                name = "standard output" if output == STANDARD_STREAM else output
+                raise RequestError(f"two results would be written to {name}; give one of them another file")
+        if any(is_same_file(output, source) for source in inputs):
+            raise RequestError(f"{output} is read by this command; write the result to another file")
+        check_output(output)
 
 
 def prepare_folder(folder: str) -> Path:

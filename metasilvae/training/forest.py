@@ -1,71 +1,38 @@
-"""Training a forest for the votes that its trees cast together, not for what each of them is worth alone.
+"""Training a forest for the votes that its trees cast together.
 
-Each tree is grown on rows drawn with weights: rows about which the forest so far is wrong, or can be made wrong within
-their boxes, are drawn more often (metasilvae.training.forest). Trees are grown in small batches, the same ones for any
-number of workers (metasilvae.training.forest). Small forests on parts of the rows choose how to do it
-(metasilvae.training.forest).
-
-Growing one tree of a forest, as a task that any worker can do: it depends on its arguments alone.
-
-Growing a forest batch by batch, each batch with regard to the forest before it.
-
-Choosing how to grow a forest, by growing small ones on parts of the samples and testing them on the others.
+Each tree is grown on rows drawn with weights: rows on which the forest so far is wrong, or can be made wrong within
+their boxes, are drawn more often. Trees are grown in small batches, the same ones for any number of workers, and the
+growth of one tree is a task that depends on its arguments alone, so that any worker can do it. Before that, small
+forests on parts of the rows choose among the candidates of `CANDIDATES`.
 """
 
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import split_rows
-from metasilvae.errors import DataError
-from metasilvae.execution.threads import available_cores, wait_for
+from metasilvae.datasets.splitting import plan_splits
+from metasilvae.errors import RequestError
+from metasilvae.execution.threads import wait_for
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
-from metasilvae.training.evolution import HOLDING_SEED, TreeTrainer
+from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest_votes import Counts, GrowingForest
 from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions
-from metasilvae.training.protocol import Progress, StopReason
-from metasilvae.training.tuning import choose_candidate, plan_splits
+from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
+from metasilvae.training.tuning import choose_candidate
 
 # Margins are counted as if a forest had no more trees than this.
 COUNTED_TREES = 12
 LARGEST_EXPONENT = 500.0
-
-
-class Stoppable:
-    """Ends all trainers that run under it, from any thread; those that come later end at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._running: list[TreeTrainer] = []
-        self.is_stopped = False
-
-    def stop(self) -> None:
-        self.is_stopped = True
-        for trainer in list(self._running):
-            trainer.stop()
-
-    def run(self, trainer: TreeTrainer) -> Model:
-        with self._lock:
-            self._running.append(trainer)
-        if self.is_stopped:
-            trainer.stop()
-        for _ in trainer.run():
-            pass
-        with self._lock:
-            self._running.remove(trainer)
-        return trainer.model
 
 
 @dataclass(frozen=True)
@@ -75,11 +42,11 @@ class TreeTask:
     Attributes
     ----------
     options : TrainingOptions
-        With the seed of the tree.
+        Options with the seed of the tree.
     rows : intp array
-        Of the data set, increasing; a row may occur several times.
+        Rows to train on, increasing; a row may occur several times.
     features : int32 array
-        That the tree may test, increasing.
+        Features that the tree may test, increasing.
     """
 
     options: TrainingOptions
@@ -87,15 +54,13 @@ class TreeTask:
     features: NDArray[np.int32]
 
 
-def grow_tree(
-    dataset: Dataset, perturbation: Perturbation, task: TreeTask, stoppable: Stoppable | None = None
-) -> Model:
-    """Do a task on one thread; when stopped, the best tree so far."""
+def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, group: TrainerGroup | None = None) -> Model:
+    """Do a task on one thread; if the group is stopped, the best tree so far."""
     part = Dataset(
         np.ascontiguousarray(dataset.X[np.ix_(task.rows, task.features)]), dataset.y[task.rows], dataset.labels,
         source=dataset.source,
     )  # fmt: skip
-    tree = (stoppable or Stoppable()).run(TreeTrainer(part, perturbation.for_features(task.features), task.options, 1))
+    tree = (group or TrainerGroup()).run(TreeTrainer(part, perturbation.for_features(task.features), task.options, 1))
     nodes = tree.nodes.copy()
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = task.features[nodes["feature"][inner]]
@@ -110,20 +75,20 @@ def plan_tree(
     n_features: int,
     time_limit: float,
 ) -> TreeTask:
-    """The task of one tree; what it draws depends on the seed and on the number of the tree alone.
+    """The task of one tree; its random draws depend on the seed and on the number of the tree alone.
 
     Parameters
     ----------
     rows : intp array
         Rows to draw from, increasing.
     weights : float64 array or None
-        Of these rows; None means that all are drawn alike, none of them twice.
+        Weights of these rows; None draws all with the same probability, none of them twice.
     """
     rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number,)))
     seed = int(rng.integers(2**63 - 1))
     n_drawn = options.features_per_tree(n_features)
     features = np.sort(rng.permutation(n_features)[:n_drawn]).astype(np.int32)
-    n_rows = max(1, round(options.share_of_rows * len(rows)))
+    n_rows = max(1, round(options.row_fraction * len(rows)))
     order = rng.permutation(len(rows))
     drawn = order[:n_rows] if weights is None else order[draw_evenly(weights[order], n_rows, rng.random())]
     fixed: dict[str, Any] = {"tune": False, "validation": 0.0, "allowed_features": 0, "target": np.inf}
@@ -132,12 +97,12 @@ def plan_tree(
 
 
 def draw_evenly(weights: NDArray[np.float64], n_drawn: int, start: float) -> NDArray[np.intp]:
-    """Positions drawn in proportion to weights, each as often as expected, up to one more or less.
+    """Draw positions in proportion to weights, each as often as expected, up to one more or less.
 
     Parameters
     ----------
     start : float
-        From 0 to 1, drawn at random.
+        A random number from 0 to 1.
     """
     reached = np.cumsum(weights)
     places = (start + np.arange(n_drawn)) / n_drawn * reached[-1]
@@ -145,7 +110,7 @@ def draw_evenly(weights: NDArray[np.float64], n_drawn: int, start: float) -> NDA
 
 
 def weigh_rows(votes: GrowingForest, options: ForestOptions) -> NDArray[np.float64]:
-    """Weight of each row for the next tree: the less sure the forest is to be right about it, the more."""
+    """Weight of each row for the next tree: the smaller the margin by which the forest is correct, the larger."""
     # In a large forest a few hard rows would take all the weight.
     unit = options.strength * min(1.0, COUNTED_TREES / votes.n_trees)
 
@@ -160,7 +125,7 @@ LARGEST_BATCH = 4
 
 
 def split_into_batches(numbers: Sequence[int], is_reweighted: bool) -> list[Sequence[int]]:
-    """Tree numbers in batches: small ones first, so that a forest to look at is there soon."""
+    """Tree numbers in batches: small ones first, so that a usable forest exists early."""
     if not is_reweighted:
         return [numbers]
     batches, start = [], 0
@@ -186,11 +151,11 @@ def grow_forest(
     Parameters
     ----------
     rows : intp array
-        Rows to learn from, increasing.
+        Rows to train on, increasing.
     numbers : sequence of int
-        Of the trees; a number stands for what is drawn for the tree.
+        Numbers of the trees; the random draws of a tree depend on its number.
     grow : function
-        Does the tasks of a batch and gives the trees in their order; fewer if it was stopped.
+        Does the tasks of a batch and returns the trees in their order; fewer if it was stopped.
     """
     learned = dataset if len(rows) == dataset.n_samples else dataset.subset(rows)
     forest = GrowingForest(learned, Enlarged(perturbation, options.tree.training_epsilon_factor), jobs)
@@ -207,8 +172,7 @@ def grow_forest(
             weights = weigh_rows(forest, options)
 
 
-# What is chosen among; each was the best one on some of the paper's sets. All by validation on parts of the training
-# splits.
+# Each candidate was the best one on some of the paper's sets, by validation on parts of the training splits.
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.5, "focus": 1.0, "strength": 0.5},
@@ -219,26 +183,26 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
 )
 # The same for few samples. Independent trees, together, are more accurate and more stable than the best single one;
-# those that look at each other give up stability and must be clearly better to be chosen.
+# reweighted trees give up stability and must be clearly better to be chosen.
 CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
 )
-# Of many samples so many are grown on and so many are tested on, which is cheap; growing more trees, or on more
-# samples, would tell the settings apart no better. Fewer samples are split again and again.
+# Many samples are split once into so many to grow on and so many to test on, which is cheap; more trees or samples
+# would not separate the candidates better. Few samples are split repeatedly.
 GROWN_SAMPLES = 2400
 TESTED_SAMPLES = 10000
 MOST_TREES = 9
 
 
 def list_candidates(options: ForestOptions, n_samples: int) -> list[dict[str, Any]]:
-    """The settings to choose among; of those that do not differ where the method is fixed, one."""
+    """The candidates to choose among; of those that do not differ where the method is fixed, one."""
     kept: dict[ForestOptions, dict[str, Any]] = {}
-    for setting in CANDIDATES_IF_FEW if n_samples <= FEW_SAMPLES else CANDIDATES:
-        candidate = options.with_setting(setting)
-        if not candidate.is_reweighted:
-            candidate = candidate.with_setting({"strength": 0.0, "focus": 0.0})
-        kept.setdefault(candidate, setting)
+    for candidate in CANDIDATES_IF_FEW if n_samples <= FEW_SAMPLES else CANDIDATES:
+        found = options.with_candidate(candidate)
+        if not found.is_reweighted:
+            found = found.with_candidate({"strength": 0.0, "focus": 0.0})
+        kept.setdefault(found, candidate)
     return list(kept.values())
 
 
@@ -258,11 +222,11 @@ def score_candidate(
     options: ForestOptions,
     kept: NDArray[np.intp],
     held: NDArray[np.intp],
-    stoppable: Stoppable | None = None,
+    group: TrainerGroup | None = None,
 ) -> float:
-    """Fitness, or less, of a small forest on the rows that were held out; a task like `grow_tree`."""
+    """Lower bound of the fitness of a small forest on the rows left out; a task like `grow_tree`."""
     judged = GrowingForest(dataset.subset(held), perturbation)
-    watched = stoppable or Stoppable()
+    watched = group or TrainerGroup()
     numbers = range(min(options.n_trees, MOST_TREES))
     growth = grow_forest(
         dataset, perturbation, options, kept, numbers,
@@ -272,43 +236,35 @@ def score_candidate(
         if watched.is_stopped:
             return math.nan
         judged.add(tree)
-    return options.tree.fitness.value(*judged.certainty.shares)
+    return options.tree.fitness.value(*judged.certainty.fractions)
 
 
-# Has a function called with the data set, the perturbation and the given arguments, somewhere.
+# Calls a function with the data set, the perturbation and the given arguments on some worker.
 Submit = Callable[..., "futures.Future[Any]"]
-# Of a time limit, for the tuning.
+# Fraction of the time limit that tuning may take.
 TUNING_FRACTION = 0.3
-# A time limit must be more than 0.
-TINY = 1e-9
 
 
-class ForestTrainer:
-    """Training of a forest that can be watched and stopped; used as `metasilvae.training.evolution.TreeTrainer`.
-
-    Phases: a first tree at once ("warm-up") and the choice ("tuning"), if the options ask for one, then "tree".
+class ForestTrainer(BaseTrainer):
+    """Training of a forest; see `metasilvae.training.protocol.Trainer` for the contract.
 
     Parameters
     ----------
     dataset : Dataset
         Training samples.
     perturbation : Perturbation
-        What the forest is to withstand.
+        The perturbation that the forest should withstand.
     options : ForestOptions
     jobs : int or None
-        Threads; None means all available cores. The result does not depend on it.
+        Threads; None means all available cores.
     submit : function or None
-        Where tasks go, if not to threads of this process: ``submit(function, *arguments)`` has
-        ``function(dataset, perturbation, *arguments)`` called and gives a future. A stop cancels those futures.
+        Runs tasks elsewhere than on threads of this process: ``submit(function, *arguments)`` calls
+        ``function(dataset, perturbation, *arguments)`` on a worker and returns a future. A stop cancels the futures.
 
     Attributes
     ----------
-    options : TrainingOptions
-        Of the trees, with the seed of the forest.
-    setting : dict or None
-        What the tuning chose.
-    stop_reason : StopReason or None
-        Why the run ended; None before.
+    candidate : dict or None
+        The candidate that tuning chose.
     """
 
     def __init__(
@@ -319,162 +275,142 @@ class ForestTrainer:
         jobs: int | None = 1,
         submit: Submit | None = None,
     ) -> None:
-        if dataset.n_labels < 2:
-            raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
+        super().__init__(dataset, perturbation, options.tree, jobs)
         options.features_per_tree(dataset.n_features)
-        self.dataset = dataset
-        self.perturbation = perturbation
-        self.options = options.tree
-        self.setting: dict[str, Any] | None = None
-        self.stop_reason: StopReason | None = None
-        self.held_out: Dataset | None = None
-        self._rows = np.arange(dataset.n_samples)
-        if options.tree.validation > 0:
-            self._rows, held = split_rows(dataset.y, options.tree.validation, HOLDING_SEED)
-            self.held_out = dataset.subset(held)
-        self._numbers = range(options.n_trees) if options.numbers is None else options.numbers
-        self._jobs = available_cores() if jobs is None else jobs
-        self._submit = submit
-        self._stoppable = Stoppable()
-        self._trees: list[Model] = []
-        # Those that no stop has cut short; at the start of a resumed run they are known already.
-        self._whole: list[Model] = []
-        self._spare: list[Model] = []
-        self._has_whole_spare = False
-        self._figures: list[float] = []
-        # Steps that were told, and that no stop has cut short.
-        self._n_told = 0
-        self._pending: list[futures.Future[Any]] = []
+        self.candidate: dict[str, Any] | None = None
         self.forest_options = options.for_samples(len(self._rows))
+        self._numbers = range(options.n_trees) if options.numbers is None else options.numbers
+        self._submit = submit
+        self._group = TrainerGroup()
+        self._pending: list[futures.Future[Any]] = []
+        self._trees: list[Model] = []
+        # The trees that no stop has cut short; a resumed run knows them from its start.
+        self._whole: list[Model] = []
+        # The tree that is the model until the first one of the forest is grown.
+        self._initial: list[Model] = []
+        self._is_initial_whole = False
         is_tuned = options.tree.tune and options.tree.greedy
-        self._settings = list_candidates(self.forest_options, len(self._rows)) if is_tuned else []
-        if len(self._settings) == 1:
-            self._apply(self._settings.pop())
-        self._splits = plan_tuning_splits(dataset.y, self._rows, options.tree.seed) if self._settings else []
-        self._seconds_before = 0.0
-        self._start = time.perf_counter()
+        self._candidates = list_candidates(self.forest_options, len(self._rows)) if is_tuned else []
+        if len(self._candidates) == 1:
+            self._apply(self._candidates.pop())
+        self._splits = plan_tuning_splits(dataset.y, self._rows, options.tree.seed) if self._candidates else []
+        self._scores: list[float] = []
+
+    def observe(self, observer: Observer) -> NoReturn:
+        raise RequestError("an archive holds the trees of one run for a single tree; leave the number of trees out")
 
     @property
     def n_steps(self) -> int:
-        """Number of progress records of a run that nothing ends early."""
-        n_tuned = len(self._settings) * len(self._splits)
-        return (1 if self._settings else 0) + n_tuned + len(self._numbers)
-
-    def run(self) -> Iterator[Progress]:
-        """Train; yield after each tree. Leaving the loop early keeps the trees so far."""
-        self._start = time.perf_counter() - self._seconds_before
-        pool = futures.ThreadPoolExecutor(self._jobs)
-        if self._submit is None:
-            self._submit = self._submitter(pool)
-        try:
-            if self._settings and self.setting is None:
-                yield from self._choose_setting()
-            if not self._is_over():
-                yield from self._grow()
-        finally:
-            self._stoppable.stop()
-            pool.shutdown(cancel_futures=True)
-        if self.stop_reason is None:
-            self.stop_reason = StopReason.ITERATIONS
-
-    def stop(self) -> None:
-        """End the run soon; may be called at any time, from a signal handler or from another thread too."""
-        self._end(StopReason.INTERRUPTED)
+        n_trials = len(self._candidates) * len(self._splits)
+        return (1 if self._candidates else 0) + n_trials + len(self._numbers)
 
     @property
     def model(self) -> Model:
-        """The forest of the trees so far."""
         return join_trees(self._kept_trees())
 
     @property
     def held_out_fitness(self) -> float | None:
-        """Fitness, or less, of the forest on the held-out rows, if there are any."""
+        """Lower bound of the fitness on the held-out rows, if there are any."""
         if self.held_out is None:
             return None
         judged = GrowingForest(self.held_out, self.perturbation, self._jobs)
         for tree in self._kept_trees():
             judged.add(tree)
-        return self.options.fitness.value(*judged.certainty.shares)
+        return self.options.fitness.value(*judged.certainty.fractions)
 
     @property
     def state(self) -> dict[str, Any]:
-        """Where the run stands after its last step that was not cut short; `resume` of another trainer takes it."""
         return {
-            "spare": pack_models(self._spare if self._has_whole_spare else []),
-            "figures": np.array(self._figures, dtype=np.float64),
-            "setting": self._settings.index(self.setting) if self.setting in self._settings else None,
+            "initial": pack_models(self._initial if self._is_initial_whole else []),
+            "scores": np.array(self._scores, dtype=np.float64),
+            "candidate": self._candidates.index(self.candidate) if self.candidate in self._candidates else None,
             "trees": pack_models(self._whole),
-            "steps": self._n_told,
-            "seconds": time.perf_counter() - self._start,
+            "steps": self._n_reported,
+            "seconds": self.seconds,
         }
 
     def resume(self, document: dict[str, Any]) -> None:
-        """Stand where another run on the same data and options stood."""
-        self._spare = unpack_models(take(document, "spare", dict), self.dataset)[:1]
-        self._has_whole_spare = bool(self._spare)
-        figures = take_array(document, "figures", "<f8")
-        self._figures = figures.tolist()
+        self._initial = unpack_models(take(document, "initial", dict), self.dataset)[:1]
+        self._is_initial_whole = bool(self._initial)
+        scores = take_array(document, "scores", "<f8")
+        self._scores = scores.tolist()
         self._whole = unpack_models(take(document, "trees", dict), self.dataset)
-        n_trials = len(self._settings) * len(self._splits)
-        if len(figures) > n_trials or not np.isfinite(figures).all() or len(self._whole) > len(self._numbers):
+        n_trials = len(self._candidates) * len(self._splits)
+        if len(scores) > n_trials or not np.isfinite(scores).all() or len(self._whole) > len(self._numbers):
             raise damaged("there are more trees or trials than there should be")
-        if document.get("setting") is not None:
-            position = take(document, "setting", int)
-            if position >= len(self._settings):
-                raise damaged("there is no such setting")
-            self._apply(self._settings[position])
-        self._n_told = take(document, "steps", int)
-        self._seconds_before = take(document, "seconds", float)
+        if document.get("candidate") is not None:
+            position = take(document, "candidate", int)
+            if position >= len(self._candidates):
+                raise damaged("there is no such candidate")
+            self._apply(self._candidates[position])
+        self._n_reported = take(document, "steps", int)
+        self._clock.resume(take(document, "seconds", float))
 
     # Parts of the run
 
-    def _choose_setting(self) -> Iterator[Progress]:
-        """Grow one tree, for a user who stops the run early; then try every setting on every split and choose."""
+    def _steps(self) -> Iterator[Progress]:
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        if self._submit is None:
+            self._submit = lambda function, *arguments: pool.submit(
+                function, self.dataset, self.perturbation, *arguments, group=self._group
+            )
+        try:
+            if self._candidates and self.candidate is None:
+                yield from self._tune()
+            if not self._is_over():
+                yield from self._grow()
+        finally:
+            self._group.stop()
+            pool.shutdown(cancel_futures=True)
+
+    def _tune(self) -> Iterator[Progress]:
+        """Grow an initial tree, for a user who stops early; then try every candidate on every split and choose."""
         votes = GrowingForest(self.dataset, self.perturbation, self._jobs)
-        known = list(self._spare)
+        known = list(self._initial)
         for tree in known or self._do([(grow_tree, self._plan_first())]):
-            self._has_whole_spare = self.stop_reason is None
-            self._spare = [tree]
+            self._is_initial_whole = self.stop_reason is None
+            self._initial = [tree]
             votes.add(tree)
             if not known:
-                self._n_told += self._has_whole_spare
-                yield self._progress("warm-up", 0, self._spare, votes)
+                self._n_reported += self._is_initial_whole
+                yield self._report("initial tree", 0, self._initial, votes)
         work = [
-            (score_candidate, self.forest_options.with_setting(setting), *split)
-            for setting in self._settings
+            (score_candidate, self.forest_options.with_candidate(candidate), *split)
+            for candidate in self._candidates
             for split in self._splits
         ]
-        n_known = len(self._figures)
+        n_known = len(self._scores)
         is_whole, n_cut = True, 0
-        for step, figure in enumerate(self._do(work[n_known:], TUNING_FRACTION), n_known):
-            # A trial that was cut short has no figure, and those after it may be missing.
-            is_whole = is_whole and math.isfinite(figure) and not self._stoppable.is_stopped
+        for step, score in enumerate(self._do(work[n_known:], TUNING_FRACTION), n_known):
+            # A trial that was cut short has no score, and those after it may be missing.
+            is_whole = is_whole and math.isfinite(score) and not self._group.is_stopped
             if is_whole:
-                self._figures.append(figure)
-            self._n_told += is_whole
+                self._scores.append(score)
+            self._n_reported += is_whole
             n_cut += not is_whole
-            yield self._progress("tuning", step, self._spare, votes)
-        self._stoppable = Stoppable()
+            yield self._report("tuning", step, self._initial, votes)
+        self._group = TrainerGroup()
         if not self._is_over():
-            self._n_told += n_cut
-            is_done = 0 < len(self._figures) == len(work)
-            shape = (len(self._settings), -1) if is_done else (1, -1)
-            self._apply(self._settings[choose_candidate(np.reshape(self._figures if is_done else [0.0], shape))])
+            self._n_reported += n_cut
+            is_complete = 0 < len(self._scores) == len(work)
+            shape = (len(self._candidates), -1) if is_complete else (1, -1)
+            scores = np.reshape(self._scores if is_complete else [0.0], shape)
+            self._apply(self._candidates[choose_candidate(scores)])
 
-    def _apply(self, setting: dict[str, Any]) -> None:
-        self.setting = dict(setting)
-        self.forest_options = self.forest_options.with_setting(setting)
+    def _apply(self, candidate: dict[str, Any]) -> None:
+        self.candidate = dict(candidate)
+        self.forest_options = self.forest_options.with_candidate(candidate)
         self.options = self.forest_options.tree
 
     def _grow(self) -> Iterator[Progress]:
         growth = grow_forest(
             self.dataset, self.perturbation, self.forest_options, self._rows, self._numbers,
-            self._grow_batch, self._seconds_left, self._jobs,
+            self._grow_batch, lambda: self._clock.seconds_left, self._jobs,
         )  # fmt: skip
         n_known = len(self._whole)
         for step, (tree, votes) in enumerate(growth):
             self._trees.append(tree)
-            progress = self._progress("tree", step, self._trees, votes)
+            progress = self._report("tree", step, self._trees, votes, self.options.training_epsilon_factor)
             if step >= n_known:
                 yield progress
             if progress.fitness >= self.options.target:
@@ -487,78 +423,45 @@ class ForestTrainer:
         for tree in self._do([(grow_tree, task) for task in tasks[len(known) :]]):
             if self.stop_reason is None:
                 self._whole.append(tree)
-                self._n_told += 1
-            # A tree that was stopped before its first split has nothing to say.
+                self._n_reported += 1
+            # A tree that was stopped before its first split has no useful vote.
             if self.stop_reason is None or tree.n_leaves > 1:
                 yield tree
 
     def _plan_first(self) -> TreeTask:
-        limit = self._seconds_left()
+        limit = self._clock.seconds_left
         return plan_tree(self.forest_options, self._numbers[0], self._rows, None, self.dataset.n_features, limit)
 
     def _kept_trees(self) -> list[Model]:
-        if self._trees or self._spare:
-            return self._trees or self._spare
-        ended = Stoppable()
-        ended.stop()
-        return [grow_tree(self.dataset, self.perturbation, self._plan_first(), ended)]
+        if self._trees or self._initial:
+            return self._trees or self._initial
+        stopped = TrainerGroup()
+        stopped.stop()
+        return [grow_tree(self.dataset, self.perturbation, self._plan_first(), stopped)]
 
-    # Workers and time
-
-    def _submitter(self, pool: futures.Executor) -> Submit:
-        def submit(function: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
-            return pool.submit(function, self.dataset, self.perturbation, *arguments, stoppable=self._stoppable)
-
-        return submit
-
-    def _do(self, work: Sequence[tuple[Any, ...]], share_of_time: float = 1.0) -> Iterator[Any]:
-        """Results in order; after a stop, or that share of the time limit, only those that were under way."""
+    def _do(self, work: Sequence[tuple[Any, ...]], fraction_of_time: float = 1.0) -> Iterator[Any]:
+        """Results in order; after a stop, or that fraction of the time limit, only those that were under way."""
         if self._is_over():
             return
         assert self._submit is not None
-        deadline = self._start + share_of_time * self.options.time_limit
-        hurry = self._time_out if share_of_time == 1 else self._cut_short
+        hurry = self._time_out if fraction_of_time == 1 else self._stop_work
         self._pending = [self._submit(*each) for each in work]
         for task in self._pending:
             try:
-                result = wait_for(task, deadline, hurry)
+                result = wait_for(task, self._clock.deadline(fraction_of_time), hurry)
             except futures.CancelledError:
                 continue
             yield result
 
-    def _time_out(self) -> None:
-        self._end(StopReason.TIME_LIMIT)
-
-    def _end(self, reason: StopReason) -> None:
-        self.stop_reason = self.stop_reason or reason
-        self._cut_short()
-
-    def _cut_short(self) -> None:
-        """End the tasks of now."""
+    def _stop_work(self) -> None:
         for task in self._pending:
             task.cancel()
-        self._stoppable.stop()
+        self._group.stop()
 
-    def _seconds_left(self) -> float:
-        return max(TINY, self._start + self.options.time_limit - time.perf_counter())
-
-    def _is_over(self) -> bool:
-        if self.stop_reason is None and time.perf_counter() - self._start >= self.options.time_limit:
-            self._time_out()
-        return self.stop_reason is not None
-
-    def _progress(self, phase: str, step: int, trees: Sequence[Model], votes: GrowingForest) -> Progress:
-        shares = votes.certainty.shares
-        fitness = self.options.fitness.value(*shares)
-        return Progress(
-            phase, step, time.perf_counter() - self._start, fitness, *shares,
-            sum(tree.n_leaves for tree in trees), len(trees), fitness, fitness,
-        )  # fmt: skip
-
-
-def train_forest(dataset: Dataset, perturbation: Perturbation, options: ForestOptions, jobs: int | None = 1) -> Model:
-    """Train a forest to the end."""
-    trainer = ForestTrainer(dataset, perturbation, options, jobs)
-    for _ in trainer.run():
-        pass
-    return trainer.model
+    def _report(
+        self, phase: str, step: int, trees: Sequence[Model], votes: GrowingForest, factor: float = 1.0
+    ) -> Progress:
+        fractions = votes.certainty.fractions
+        fitness = self.options.fitness.value(*fractions)
+        n_leaves = sum(tree.n_leaves for tree in trees)
+        return Progress(phase, step, self.seconds, fitness, *fractions, n_leaves, len(trees), fitness, fitness, factor)

@@ -1,9 +1,9 @@
-"""How the trees of a growing forest vote, sample by sample, and what is certain from that about the forest.
+"""Votes of a growing forest for each sample, and the lower bounds of its metrics that follow from them.
 
-Each tree gives one vote to each label of its answer (voting `max`). The labels that a tree may answer somewhere in a
-box are found exactly and cheaply. The votes that are sure for one label, less those that are possible for another,
-bound the margin between the two in the whole box. The bound is sound: a sample that it calls stable is stable. It is
-not complete, because the worst points of the trees need not lie in the same place.
+Each tree gives one vote to each label of its prediction (voting `max`). The labels that a tree may predict somewhere in
+a box are found exactly and cheaply. The votes that are certain for one label, minus those that are possible for
+another, bound the margin between the two in the whole box. The bound is sound: a sample that it calls stable is stable.
+It is not complete, because the worst points of the trees need not coincide.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Ballots:
     Attributes
     ----------
     cast : uint8 array, shape (n_samples, n_labels)
-        1 for each label of the answer for the sample itself.
+        1 for each label that is predicted for the sample itself.
     possible : uint8 array, shape (n_samples, n_labels)
-        1 for each label of the answer for some point of the sample's box.
+        1 for each label that is predicted for some point of the sample's box.
     """
 
     cast: NDArray[np.uint8]
@@ -44,12 +44,12 @@ class Ballots:
 
     @property
     def sure(self) -> NDArray[np.uint8]:
-        """1 for the label that is the whole answer for every point of the box, if there is one."""
+        """1 for the label that is the only prediction in the whole box, if there is one."""
         return np.asarray(self.possible * (self.possible.sum(axis=1, keepdims=True) == 1), dtype=np.uint8)
 
 
 def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> Ballots:
-    """Ask one tree."""
+    """The votes of one tree."""
     tree = boxes.domains.restrict(tree).feasible
     values = tree.leaf_values
     votes = np.ascontiguousarray(values == values.max(axis=1, keepdims=True), dtype=np.uint8)
@@ -64,22 +64,22 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
 
 @dataclass(frozen=True)
 class Certainty:
-    """What is certain about a forest on some samples.
+    """What is proven about a forest on some samples.
 
     Attributes
     ----------
     is_correct : bool array, shape (n_samples,)
-        The answer is the true label and nothing else.
+        The prediction is the true label and no other one.
     is_stable : bool array, shape (n_samples,)
-        Proven that no point of the box gets another answer; where False, nothing is said.
+        No point of the box has another prediction; False means that this is not proven.
     """
 
     is_correct: NDArray[np.bool_]
     is_stable: NDArray[np.bool_]
 
     @property
-    def shares(self) -> tuple[float, float, float]:
-        """Shares of correct, stable and robust samples."""
+    def fractions(self) -> tuple[float, float, float]:
+        """Fractions of correct, stable and robust samples."""
         both = self.is_correct & self.is_stable
         return float(self.is_correct.mean()), float(self.is_stable.mean()), float(both.mean())
 
@@ -116,12 +116,12 @@ class GrowingForest:
 
     @property
     def own_margins(self) -> Counts:
-        """Votes for the true label less those for its strongest rival, shape (n_samples,)."""
+        """Votes for the true label minus those for its strongest rival, shape (n_samples,)."""
         return _margins(self._cast, self._cast, self._dataset.y)
 
     @property
     def worst_margins(self) -> Counts:
-        """The same at the worst point of each box, or less."""
+        """Lower bounds of the same at the worst point of each box."""
         return _margins(self._sure, self._possible, self._dataset.y)
 
     @property
@@ -132,12 +132,12 @@ class GrowingForest:
     @property
     def certainty(self) -> Certainty:
         predictions = self._cast.argmax(axis=1).astype(np.int32)
-        # A sure vote is a cast vote, so a margin that is sure makes the answer the only one.
+        # A certain vote is a cast vote, so a positive certain margin makes the prediction unique.
         return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, predictions) > 0)
 
 
 def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:
-    """Verdicts on a forest with the voting `max`, as far as its votes prove them; all others are not known.
+    """Verdicts on a forest with the voting `max`, as far as its votes prove them; all others are unknown.
 
     Labels of the data set that the model does not know count as wrong.
     """
@@ -153,7 +153,7 @@ def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
 
 
 def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:
-    """Votes for the given label of each sample less those for its strongest rival."""
+    """Votes for the given label of each sample minus those for its strongest rival."""
     rows = np.arange(len(labels))
     rivals = of_rivals.copy()
     rivals[rows, labels] = -NO_RIVAL

@@ -1,29 +1,31 @@
-"""Everything that can be chosen about a training run, and the presets.
+"""Options of training runs and their presets, for single trees and for forests.
 
-Everything that can be chosen about training a forest, beside what can be chosen about each of its trees.
+Both kinds of options have the interface `Options`, so that their callers need not distinguish them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Protocol
 
 from metasilvae._core.training import evolution
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
+from metasilvae.verification.shards import Shard
 
 SELECTIONS = tuple(evolution.SELECTIONS)
 MUTATIONS = tuple(evolution.MUTATIONS)
 MUTATION_PROBABILITIES = ("constant", "encourage-variance")
 IMPURITIES = tuple(evolution.IMPURITIES)
-# Shares of the impurity of reach sets in the criterion by which trees are grown: from accuracy to stability.
+# Weights of the impurity of reach sets in the criterion by which trees are grown, from accuracy (0) to stability (1).
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
 
 LARGEST = 2**30
-# Of leaves, and of splits above one.
+# Maximum depth and maximum number of leaves that mean no limit.
 NO_LIMIT = 2**20
-# Names on the command line, where they differ.
+# Names of options on the command line, where they differ from the fields.
 PUBLIC_NAMES = {
     "population": "population-max-size",
     "initial_population": "population-initial-size",
@@ -38,38 +40,86 @@ PUBLIC_NAMES = {
 }
 
 
+class Options(Protocol):
+    """What options of trees and of forests have in common.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the trainer, see metasilvae.training.runs.TRAINERS.
+    is_divisible : bool
+        Whether a cluster can divide one run into tasks.
+    is_observable : bool
+        Whether the run searches for one tree: observers see all trees of the search, and it can start from given trees.
+    """
+
+    kind: ClassVar[str]
+    is_divisible: ClassVar[bool]
+    is_observable: ClassVar[bool]
+
+    @property
+    def tree_options(self) -> TrainingOptions:
+        """Options of a tree, with the seed of the run."""
+
+    def with_seed(self, seed: int) -> Options:
+        """The same options with another seed."""
+
+    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> tuple[Options, Sequence[int] | None]:
+        """Options and seeds of one of several jobs that share the work; `seeds` is None unless several are given."""
+
+    def describe(self) -> dict[str, Any]:
+        """Values by their names on the command line, as JSON has them; the seed is left out."""
+
+
+def as_json(value: Any) -> Any:
+    """JSON has neither tuples nor infinite numbers; here the latter mean that there is no limit."""
+    if isinstance(value, tuple):
+        return [as_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of one training run.
+    """Options of a training run for one tree.
 
     Attributes
     ----------
     fitness : Fitness
-        What the tree is trained for.
+        Weights of accuracy, stability and robustness in the fitness.
     seed : int
-        The same seed gives the same tree, byte for byte, for any number of jobs.
+        Seed of all random draws. The same seed gives the same tree, byte for byte, for any number of jobs.
     tune : bool
         Choose training_epsilon_factor, robust_weight and leaf_penalty by cross-validation first, see
-        metasilvae.training.tuning; the values given here are not used then.
+        metasilvae.training.tuning; the values given here are ignored then.
     training_epsilon_factor : float
-        The boxes of training are larger by this factor than those to be certified.
+        Train with the perturbation multiplied by this factor.
     robust_weight : float
-        Share of the weight of correct samples that the search gives to robust ones instead: a sample that is correct
-        with its whole box says more about new samples than one that is just correct.
+        Fraction of the accuracy weight that moves to robust accuracy. A sample that is correct in its whole box is
+        better evidence that the tree generalizes than one that is just correct.
     greedy : bool
-        Start from greedily grown trees; else from single leaves.
+        Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
-        Criteria of growth, see `BLENDS`.
+        Criteria of greedy growth, see `BLENDS`.
     seed_leaves : int
         Leaves of the largest greedily grown tree; 0 chooses by the number of samples.
     leaf_penalty : float
-        What a leaf must gain, in samples.
-    min_samples_leaf, max_leaves, max_depth : int
+        Complexity penalty of a leaf, as a number of samples.
+    min_samples_leaf : int
+        Minimum samples per leaf.
+    max_leaves : int
+        Maximum number of leaves.
+    max_depth : int
+        Maximum depth.
     allowed_features : int
         Number of features drawn for the tree; 0 means all.
-    population, initial_population : int
-        Trees in a generation, and in the first one: the best of those made or read, repeated if they are fewer.
-    generations, elitism : int
+    population : int
+        Trees in a generation.
+    initial_population : int
+        Trees in the initial population: the best of those grown or read, repeated if they are fewer.
+    generations : int
+        Maximum number of generations.
+    elitism : int
+        Best trees that each generation takes over from the one before.
     patience : int
         Stop after so many generations without improvement; 0 means never.
     target : float
@@ -80,10 +130,14 @@ class TrainingOptions:
     aggressiveness, split_by_score, max_burst
         Operators, see cython_ext/training/mutation.pxd.
     polish : int
-        Passes over all inner nodes of the best trees at the end, each moving tests to their best places.
+        Passes of local search at the end, over all inner nodes of the best trees.
     validation : float
-        Share of the samples that is held out to choose among the best trees.
+        Fraction of the samples that is held out to choose among the best trees.
     """
+
+    kind: ClassVar[str] = "tree"
+    is_divisible: ClassVar[bool] = False
+    is_observable: ClassVar[bool] = True
 
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
@@ -118,8 +172,29 @@ class TrainingOptions:
     polish: int = 4
     validation: float = 0.0
 
+    @property
+    def tree_options(self) -> TrainingOptions:
+        return self
+
+    def with_seed(self, seed: int) -> TrainingOptions:
+        return replace(self, seed=seed)
+
+    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> tuple[TrainingOptions, Sequence[int]]:
+        """One tree cannot be divided: each job trains those of some seeds."""
+        if seeds is None:
+            raise RequestError(
+                "'shard' divides seeds or trees among jobs; give several 'seeds', or the number of 'trees' of a forest"
+            )
+        return self, shard.take_items(seeds, "seeds")
+
+    def describe(self) -> dict[str, Any]:
+        found = asdict(self)
+        del found["seed"]
+        found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
+        return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
+
     def price_of_leaf(self, n_samples: int) -> float:
-        """What a leaf takes off the fitness."""
+        """What a leaf subtracts from the fitness."""
         correct, stable, robust = self.fitness.weights
         return self.leaf_penalty * max(correct + robust, stable, 0.0) / n_samples
 
@@ -178,9 +253,9 @@ _CHOICES = (
 )
 
 
-# Values that a tuning chooses.
+# Options that tuning chooses.
 TUNED = frozenset({"training_epsilon_factor", "robust_weight", "leaf_penalty"})
-# What each preset changes against the defaults above.
+# Changes of each preset to the defaults above.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "fast": {"tune": False, "generations": 0, "blends": BLENDS[:4], "polish": 1},
@@ -203,7 +278,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "aggressiveness": 0.01,
         "polish": 0,
     },
-    # A plain decision tree for comparison: grown by Gini until nothing is gained, whatever becomes of stability.
+    # A plain decision tree for comparison: grown by Gini until nothing is gained, without regard to stability.
     "cart": {
         "tune": False,
         # Without boxes every sample is stable, so that accuracy alone decides.
@@ -220,9 +295,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def options_for(preset: str, **changes: Any) -> TrainingOptions:
-    """Options of a preset with changes; a change that is None is left out.
+    """Options of a preset with changes; a change that is None is ignored.
 
-    Whoever sets a value that a tuning would choose wants no tuning, unless it is asked for too.
+    Setting any of `TUNED` disables tuning, unless `tune` is set too.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     if TUNED & set(chosen):
@@ -233,13 +308,15 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
     return replace(TrainingOptions(), **{**PRESETS[preset], **chosen})
 
 
+# Names of options of a forest on the command line, where they differ from the fields; its trees have the others.
+_FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
 METHODS = ("auto", "reweighted", "independent")
 MOST_TREES = 100_000
-# Trees are worth growing together only if they differ: from a few features each takes all, from many a part.
+# Trees of a forest must differ: of up to so many features each tree uses all, of more a part.
 ALWAYS_ALL_FEATURES = 16
 # Independent trees differ by their rows too.
 INDEPENDENT_ROW_SAMPLE = 0.7
-# What a preset changes for a tree in a forest. Many cheap trees beat few elaborate ones.
+# Changes of a preset for a tree in a forest. Many cheap trees beat few elaborate ones.
 _CHEAP: dict[str, Any] = {"tune": True, "generations": 0, "polish": 1, "blends": (0.3,), "robust_weight": 0.2}
 # Where samples are few, a short search for each tree costs little and pays.
 FEW_SAMPLES = 3000
@@ -254,29 +331,34 @@ FOREST_PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class ForestOptions:
-    """Options of one forest.
+    """Options of a training run for a forest.
 
     Attributes
     ----------
     tree : TrainingOptions
-        Of each tree; its seed is that of the forest, and `tune` asks for the tuning of the forest, which chooses
-        what metasilvae.training.forest.SETTINGS lists.
+        Options of each tree. Its seed is that of the forest, and `tune` asks for the tuning of the forest, which
+        chooses among metasilvae.training.forest.CANDIDATES.
     n_trees : int
-    numbers : tuple of int or None
-        Of the trees to grow, if not all; for a forest that several runs share. Reweighted trees look at those of their
-        own run only.
+        Number of trees.
     method : str
-        "reweighted": each tree is grown on rows drawn with regard to the forest before it, see `strength` and `focus`.
-        "independent": no tree knows of another one. "auto": what the tuning chooses, else "reweighted".
+        "reweighted": each tree is grown on rows drawn by the votes of the trees before it, see `strength` and `focus`.
+        "independent": no tree depends on another one. "auto": what tuning chooses, otherwise "reweighted".
     row_sample : float
-        Rows drawn for each tree, as a share of all; 0 chooses by the method.
+        Fraction of the rows drawn for each tree; 0 chooses by the method.
     strength : float
-        How fast the weight of a row falls with the margin of votes by which the forest is right about it.
+        How fast the weight of a row falls with the margin of votes by which the forest is correct.
     focus : float
-        Share of that weight which looks at the worst point of the row's box; the rest looks at the row itself.
+        Fraction of that weight that is computed at the worst point of the row's box; the rest is computed at the row.
+    numbers : tuple of int or None
+        Numbers of the trees to grow, for a forest that several jobs share; None means all. Reweighted trees depend on
+        those of their own job only.
     searches_if_few : bool
         Whether trees are found by a short genetic search if there are few samples.
     """
+
+    kind: ClassVar[str] = "forest"
+    is_divisible: ClassVar[bool] = True
+    is_observable: ClassVar[bool] = False
 
     tree: TrainingOptions
     n_trees: int = 50
@@ -298,12 +380,33 @@ class ForestOptions:
             raise RequestError("strength must be from 0 to 100, focus from 0 to 1")
 
     @property
+    def tree_options(self) -> TrainingOptions:
+        return self.tree
+
+    def with_seed(self, seed: int) -> ForestOptions:
+        return replace(self, tree=replace(self.tree, seed=seed))
+
+    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> tuple[ForestOptions, None]:
+        """Each job grows some of the trees."""
+        if seeds is not None:
+            raise RequestError("'shard' divides seeds or the trees of a forest; leave out 'seeds' or 'trees'")
+        return replace(self, numbers=tuple(shard.take_items(range(self.n_trees), "trees"))), None
+
+    def describe(self) -> dict[str, Any]:
+        own = {
+            _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): as_json(getattr(self, field.name))
+            for field in fields(self)
+            if field.name != "tree"
+        }
+        return {**self.tree.describe(), **own}
+
+    @property
     def is_reweighted(self) -> bool:
         return self.method != "independent"
 
     @property
-    def share_of_rows(self) -> float:
-        """Rows drawn for each tree, as a share of all."""
+    def row_fraction(self) -> float:
+        """Fraction of the rows that is drawn for each tree."""
         return self.row_sample or (1.0 if self.is_reweighted else INDEPENDENT_ROW_SAMPLE)
 
     def features_per_tree(self, n_features: int) -> int:
@@ -319,33 +422,33 @@ class ForestOptions:
         return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 4
 
     def for_samples(self, n_samples: int) -> ForestOptions:
-        """The same, with what depends on the number of samples."""
+        """The same options, with those that depend on the number of samples."""
         if not self.searches_if_few or n_samples > FEW_SAMPLES:
             return self
         blends = tuple(dict.fromkeys((*self.tree.blends, *_SEARCH_BLENDS)))
         return replace(self, tree=replace(self.tree, blends=blends, **_SEARCH))
 
-    def with_setting(self, setting: dict[str, Any]) -> ForestOptions:
-        """The same with other values, by name, of the forest or of its trees; a method that is fixed stays."""
-        own = {name: value for name, value in setting.items() if name in ("method", "strength", "focus")}
+    def with_candidate(self, candidate: dict[str, Any]) -> ForestOptions:
+        """The same options with other values of the forest or of its trees; a method that is fixed stays."""
+        own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
         if self.method != "auto":
             own.pop("method", None)
-        others = {name: value for name, value in setting.items() if name in TrainingOptions.__dataclass_fields__}
+        others = {name: value for name, value in candidate.items() if name in TrainingOptions.__dataclass_fields__}
         return replace(self, tree=replace(self.tree, **others), **own)
 
 
 def forest_options_for(
     preset: str, n_trees: int, method: str | None = None, row_sample: float | None = None, **changes: Any
 ) -> ForestOptions:
-    """Options of a forest by the name of a preset, with changes for its trees; a change that is None is left out.
+    """Options of a forest by the name of a preset, with changes for its trees; a change that is None is ignored.
 
-    Whoever sets a value that the tuning would choose wants no tuning, unless it is asked for too.
+    Setting any of `TUNED` disables tuning, unless `tune` is set too.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     if TUNED & set(chosen):
         chosen.setdefault("tune", False)
-    tree = options_for(preset, **{**FOREST_PRESETS.get(preset, {}), "tune": PRESETS[preset].get("tune", True),
-                                  **FOREST_PRESETS.get(preset, {}), **chosen})  # fmt: skip
+    tune = PRESETS[preset].get("tune", True)
+    tree = options_for(preset, **{"tune": tune, **FOREST_PRESETS.get(preset, {}), **chosen})
     usual = "auto" if preset in FOREST_PRESETS else "independent"
     searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}
     chosen_method = usual if method is None else method

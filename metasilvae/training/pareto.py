@@ -1,13 +1,12 @@
-"""The trees of one training run that no other one beats in accuracy, stability and size at once.
+"""Pareto archives: the trees of a training run that no other tree beats in accuracy, stability and size at once.
 
-A training run looks for the best tree by one measure. On the way it meets trees that are more stable and less accurate,
-or smaller; which of them is wanted, only their user can tell. An archive keeps those that are not dominated: no other
-tree of the run is at least as good in all three figures and better in one of them.
+A training run maximizes one fitness. On the way it finds trees that are more stable and less accurate, or smaller; only
+a user can say which of them is wanted. An archive keeps those that are not dominated: no other tree of the run is at
+least as good in all three metrics and better in one of them. `TreeCollector` is the observer that collects them.
 
-Archives of trees as folders: a file for each tree, and an index with their figures.
-
-The index comes last, so a folder without one is not complete. It holds numbers of rows, from which all shares are
-computed again; the shares in it are for other readers. By the fingerprint of its run it is known who may replace it.
+On disk an archive is a folder with a file for each tree and an index with their metrics. The index is written last, so
+a folder without one is not complete. It holds counts of rows, from which all fractions are computed again, and the
+fingerprint of the run that may replace the archive.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import split_dataset
 from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.io.storage import (
@@ -43,26 +41,25 @@ from metasilvae.io.storage import (
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
-from metasilvae.training.evolution import HOLDING_SEED
-from metasilvae.training.options import TrainingOptions
+from metasilvae.training.options import TrainingOptions, as_json
 from metasilvae.training.population import as_model
-from metasilvae.training.provenance import as_json
+from metasilvae.training.protocol import hold_out
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.requirements import Requirement
 
-# More trees than this nobody looks through.
+# Most trees of an archive; a user does not compare more.
 CAPACITY = 64
-# The best by each figure and the best by merit always stay.
+# The best by each metric and the best by fitness always stay.
 LEAST_CAPACITY = 4
-# Bytes by which trees are told apart.
+# Bytes of the digest that identifies a tree.
 DIGEST_SIZE = 16
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class TreeMetrics:
-    """How good, how stable and how large a tree is; the first four are numbers of rows."""
+    """Accuracy, stability and size of a tree; the first four are counts of rows."""
 
     rows: int
     correct: int
@@ -73,7 +70,7 @@ class TreeMetrics:
 
     @property
     def goals(self) -> tuple[int, int, int]:
-        """What is compared; more is better."""
+        """The values that are compared; more is better."""
         return self.correct, self.stable, -self.leaves
 
     @property
@@ -93,7 +90,7 @@ class TreeMetrics:
 
     @property
     def is_possible(self) -> bool:
-        """Whether some tree could have these figures."""
+        """Whether some tree could have these metrics."""
         either = self.correct + self.stable - self.robust
         in_order = 0 <= self.robust <= min(self.correct, self.stable) <= either <= self.rows
         return in_order and self.rows > 0 and self.leaves > 0
@@ -104,7 +101,7 @@ class TreeMetrics:
 
 
 def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> TreeMetrics:
-    """The exact figures of a tree; unless it is large and the rows are many, more threads make it slower."""
+    """Exact metrics of a tree; several threads pay only for large trees and many rows."""
     counts = evaluate(model, dataset, [perturbation], jobs=jobs)[0].counts
     assert counts is not None
     return TreeMetrics(counts.size, counts.correct, counts.stable, counts.robust, model.n_leaves, model.max_depth)
@@ -114,21 +111,22 @@ def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: in
 
 
 class Archive(Generic[T]):
-    """Things that are not dominated by any that was offered; of those with equal figures the first.
+    """Items that are not dominated by any that was offered; of those with equal metrics the first.
 
-    If there are too many, the one that is closest to another one goes. Its figures are remembered, so that what it
-    dominates is refused all the same.
+    If there are too many, the one that is closest to another one is removed. Its metrics are remembered, so that what
+    it dominates is still refused.
 
     Parameters
     ----------
     merit : function
-        By which, among close ones, the better stays; the best one always does.
+        Chooses among close items; the best one is always kept.
     capacity : int
+        Largest number of items.
     """
 
     def __init__(self, merit: Callable[[TreeMetrics], float], capacity: int = CAPACITY) -> None:
         if capacity < LEAST_CAPACITY:
-            raise ValueError(f"an archive has room for {LEAST_CAPACITY} things at least, not {capacity}")
+            raise ValueError(f"an archive needs room for {LEAST_CAPACITY} items or more, not {capacity}")
         self._merit = merit
         self._capacity = capacity
         self._front: list[TreeMetrics] = []
@@ -136,16 +134,16 @@ class Archive(Generic[T]):
 
     @property
     def n_found(self) -> int:
-        """How many there would be in an archive without bounds."""
+        """How many items an archive without bounds would hold."""
         return len(self._front)
 
     @property
     def contents(self) -> tuple[list[TreeMetrics], list[tuple[TreeMetrics, T]]]:
-        """All figures that are not dominated, and what is kept, in the order in which they came."""
+        """All metrics that are not dominated, and the items that are kept, in the order of their arrival."""
         return self._front, self._kept
 
-    def take_over(self, front: list[TreeMetrics], kept: list[tuple[TreeMetrics, T]]) -> None:
-        """Become what gave these `contents`."""
+    def resume(self, front: list[TreeMetrics], kept: list[tuple[TreeMetrics, T]]) -> None:
+        """Continue from the `contents` of another archive."""
         self._front, self._kept = front, kept
 
     @property
@@ -153,43 +151,43 @@ class Archive(Generic[T]):
         """Most accurate first, then most stable."""
         return sorted(self._kept, key=lambda entry: entry[0].goals, reverse=True)
 
-    def offer(self, figures: TreeMetrics, thing: T) -> None:
-        if any(other.covers(figures) for other in self._front):
+    def offer(self, metrics: TreeMetrics, thing: T) -> None:
+        if any(other.covers(metrics) for other in self._front):
             return
-        self._front = [*(other for other in self._front if not figures.covers(other)), figures]
-        self._kept = [*(entry for entry in self._kept if not figures.covers(entry[0])), (figures, thing)]
+        self._front = [*(other for other in self._front if not metrics.covers(other)), metrics]
+        self._kept = [*(entry for entry in self._kept if not metrics.covers(entry[0])), (metrics, thing)]
         if len(self._kept) > self._capacity:
             del self._kept[self._find_most_crowded()]
 
     def _find_most_crowded(self) -> int:
-        figures = [each for each, _ in self._kept]
-        merits = [self._merit(each) for each in figures]
-        spared = {max(range(len(figures)), key=lambda position: figures[position].goals[goal]) for goal in range(3)}
-        spared.add(max(range(len(figures)), key=merits.__getitem__))
-        points = np.array([(each.correct, each.stable, math.log2(each.leaves)) for each in figures])
+        metrics = [each for each, _ in self._kept]
+        merits = [self._merit(each) for each in metrics]
+        spared = {max(range(len(metrics)), key=lambda position: metrics[position].goals[goal]) for goal in range(3)}
+        spared.add(max(range(len(metrics)), key=merits.__getitem__))
+        points = np.array([(each.correct, each.stable, math.log2(each.leaves)) for each in metrics])
         spans = np.ptp(points, axis=0)
         points /= np.where(spans > 0, spans, 1.0)
         squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
         np.fill_diagonal(squares, np.inf)
         nearest = squares.min(axis=1)
-        others = [position for position in range(len(figures)) if position not in spared]
+        others = [position for position in range(len(metrics)) if position not in spared]
         return min(others, key=lambda position: (nearest[position], merits[position], -position))
 
 
 class TreeCollector:
-    """Keeps the trees of a training run that are not dominated; its `observe` is for a trainer's.
+    """Observer of a trainer that keeps the trees that are not dominated.
 
-    The figures are those of the true perturbation, not of the larger boxes of the training, on the rows that were held
-    out if any were, else on the training rows.
+    The metrics are those with the perturbation itself, not with the larger one of the training, on the held-out rows if
+    there are any, otherwise on the training rows.
 
     Attributes
     ----------
     judges : Dataset
-        The rows that the figures are of.
+        The rows that the trees are evaluated on.
     run : str
-        Fingerprint of the run, by which what was written of it is known again.
+        Fingerprint of the run, which identifies the archive that it wrote.
     n_seen : int
-        Different trees so far.
+        Number of different trees so far.
     """
 
     def __init__(
@@ -204,11 +202,9 @@ class TreeCollector:
         self.dataset = dataset
         self.perturbation = perturbation
         self.options = options
-        self.judges = dataset
-        if options.validation > 0:
-            self.judges = split_dataset(dataset, options.validation, HOLDING_SEED)[1]
+        self.judges = hold_out(dataset, options.validation)[1] or dataset
         self._seen: set[bytes] = set()
-        self._archive: Archive[Model] = Archive(lambda figures: figures.phi(options.fitness), capacity)
+        self._archive: Archive[Model] = Archive(lambda metrics: metrics.phi(options.fitness), capacity)
 
     @property
     def n_seen(self) -> int:
@@ -216,16 +212,16 @@ class TreeCollector:
 
     @property
     def n_found(self) -> int:
-        """How many are not dominated; at most as many as fit into the archive are kept."""
+        """Number of trees that are not dominated; the archive keeps at most its capacity."""
         return self._archive.n_found
 
     @property
     def entries(self) -> list[tuple[TreeMetrics, Model]]:
-        """Most accurate first. The leaves count the rows a tree was trained on, not those that were held out."""
+        """Most accurate first; the leaves hold counts of the rows that a tree was trained on, without held-out rows."""
         return self._archive.entries
 
     def observe(self, trees: Sequence[Any]) -> None:
-        """Judge the trees that were not seen before."""
+        """Evaluate the trees that were not seen before."""
         for tree in trees:
             digest = blake2b(b"".join(part.tobytes() for part in tree.nodes()), digest_size=DIGEST_SIZE).digest()
             if digest not in self._seen:
@@ -235,71 +231,71 @@ class TreeCollector:
 
     @property
     def state(self) -> dict[str, Any]:
-        """All that is known now; `resume` of another collector for the same run takes it."""
+        """All that the collector knows, for `resume` of another collector of the same run."""
         front, kept = self._archive.contents
         return {
             "seen": np.frombuffer(b"".join(sorted(self._seen)), dtype="<u8").astype(np.uint64),
-            "front": _pack_figures(front),
-            "kept": _pack_figures([figures for figures, _ in kept]),
+            "front": _pack_metrics(front),
+            "kept": _pack_metrics([metrics for metrics, _ in kept]),
             "models": pack_models([model for _, model in kept]),
         }
 
     def resume(self, document: dict[str, Any]) -> None:
-        """Know what another collector knew."""
+        """Continue from the state of another collector."""
         seen = take_array(document, "seen", "<u8")
-        front, kept = (_unpack_figures(take_array(document, key, "<i8")) for key in ("front", "kept"))
+        front, kept = (_unpack_metrics(take_array(document, key, "<i8")) for key in ("front", "kept"))
         models = unpack_models(take(document, "models", dict), self.dataset)
         sizes = [(model.n_leaves, model.max_depth) for model in models]
-        if len(seen) % 2 or [(figures.leaves, figures.depth) for figures in kept] != sizes or len(kept) > len(front):
+        if len(seen) % 2 or [(metrics.leaves, metrics.depth) for metrics in kept] != sizes or len(kept) > len(front):
             raise damaged("the archive of trees is not complete")
         digests = seen.astype("<u8").tobytes()
         self._seen = {digests[start : start + DIGEST_SIZE] for start in range(0, len(digests), DIGEST_SIZE)}
-        self._archive.take_over(front, list(zip(kept, models, strict=True)))
+        self._archive.resume(front, list(zip(kept, models, strict=True)))
 
 
-def _pack_figures(all_figures: Sequence[TreeMetrics]) -> np.ndarray:
-    return np.array([astuple(figures) for figures in all_figures], dtype=np.int64).ravel()
+def _pack_metrics(all_metrics: Sequence[TreeMetrics]) -> np.ndarray:
+    return np.array([astuple(metrics) for metrics in all_metrics], dtype=np.int64).ravel()
 
 
-def _unpack_figures(numbers: np.ndarray) -> list[TreeMetrics]:
-    n_figures = len(fields(TreeMetrics))
-    if len(numbers) % n_figures:
-        raise damaged("the figures of a tree are not complete")
-    all_figures = [TreeMetrics(*row) for row in numbers.reshape(-1, n_figures).tolist()]
-    if not all(figures.is_possible for figures in all_figures):
-        raise damaged("the figures of a tree contradict each other")
-    return all_figures
+def _unpack_metrics(numbers: np.ndarray) -> list[TreeMetrics]:
+    n_metrics = len(fields(TreeMetrics))
+    if len(numbers) % n_metrics:
+        raise damaged("the metrics of a tree are not complete")
+    all_metrics = [TreeMetrics(*row) for row in numbers.reshape(-1, n_metrics).tolist()]
+    if not all(metrics.is_possible for metrics in all_metrics):
+        raise damaged("the metrics of a tree contradict each other")
+    return all_metrics
 
 
 # Choices
 
-# What a choice is made by: more is better.
+# Criteria of a choice; more is better.
 MEASURES: dict[str, Callable[[TreeMetrics, Fitness], Fraction | float]] = {
-    "accuracy": lambda figures, fitness: figures.accuracy,
-    "stability": lambda figures, fitness: figures.stability,
-    "robustness": lambda figures, fitness: figures.robustness,
-    "phi": lambda figures, fitness: figures.phi(fitness),
-    "leaves": lambda figures, fitness: -figures.leaves,
+    "accuracy": lambda metrics, fitness: metrics.accuracy,
+    "stability": lambda metrics, fitness: metrics.stability,
+    "robustness": lambda metrics, fitness: metrics.robustness,
+    "phi": lambda metrics, fitness: metrics.phi(fitness),
+    "leaves": lambda metrics, fitness: -metrics.leaves,
 }
 SIZES = ("leaves",)
 
 
-def satisfies(figures: TreeMetrics, requirements: Sequence[Requirement]) -> bool:
-    return all(requirement.accepts(getattr(figures, requirement.metric)) for requirement in requirements)
+def satisfies(metrics: TreeMetrics, requirements: Sequence[Requirement]) -> bool:
+    return all(requirement.accepts(getattr(metrics, requirement.metric)) for requirement in requirements)
 
 
 def pick(
-    all_figures: Sequence[TreeMetrics], requirements: Sequence[Requirement], by: str, fitness: Fitness
+    all_metrics: Sequence[TreeMetrics], requirements: Sequence[Requirement], by: str, fitness: Fitness
 ) -> int | None:
-    """Position of the best that satisfies all requirements, None if none does.
+    """Position of the best tree that satisfies all requirements; None if none does.
 
-    Of equally good ones it is the more accurate, then the more stable, then the smaller, then the first.
+    Ties are resolved by accuracy, then stability, then size, then position.
     """
-    allowed = [position for position, figures in enumerate(all_figures) if satisfies(figures, requirements)]
+    allowed = [position for position, metrics in enumerate(all_metrics) if satisfies(metrics, requirements)]
 
     def rank(position: int) -> tuple[Any, ...]:
-        figures = all_figures[position]
-        return MEASURES[by](figures, fitness), figures.goals
+        metrics = all_metrics[position]
+        return MEASURES[by](metrics, fitness), metrics.goals
 
     return max(allowed, key=rank, default=None)
 
@@ -312,21 +308,22 @@ _COUNTS = tuple(field.name for field in fields(TreeMetrics))
 
 @dataclass(frozen=True)
 class StoredArchive:
-    """What an index says.
+    """The content of an index.
 
     Attributes
     ----------
     data : str
         Name of the data set.
     rows : str
-        Which of its rows the figures are of.
+        The rows that the trees were evaluated on.
     perturbation : str
-        In the words of the command line.
+        The perturbation as on the command line.
     fitness : Fitness
-        What was trained for.
+        The fitness of the training.
     files : list of str
-        Names inside the folder.
-    figures : list of Figures
+        Names of the trees inside the folder.
+    metrics : list of TreeMetrics
+        Metrics of the trees.
     """
 
     folder: str
@@ -335,26 +332,26 @@ class StoredArchive:
     perturbation: str
     fitness: Fitness
     files: list[str]
-    figures: list[TreeMetrics]
+    metrics: list[TreeMetrics]
 
     def path(self, position: int) -> str:
         return str(Path(self.folder) / self.files[position])
 
     def read_tree(self, position: int) -> Model:
         """A tree; it must have the size that the index gives."""
-        model, figures = read_model(self.path(position)), self.figures[position]
-        if model.is_forest or (model.n_leaves, model.max_depth) != (figures.leaves, figures.depth):
+        model, metrics = read_model(self.path(position)), self.metrics[position]
+        if model.is_forest or (model.n_leaves, model.max_depth) != (metrics.leaves, metrics.depth):
             raise DataError(
-                f"{self.path(position)}: is not the tree that {INDEX} describes ({figures.leaves} leaves, depth "
-                f"{figures.depth}); one of the two was changed, train again"
+                f"{self.path(position)}: is not the tree that {INDEX} describes ({metrics.leaves} leaves, depth "
+                f"{metrics.depth}); one of the two was changed, train again"
             )
         return model
 
 
 def check_folder(folder: str, run: str | None = None) -> None:
-    """Make a folder for an archive; refuse one that cannot be written to, or that holds anything.
+    """Make a folder for an archive; refuse one that cannot be written to, or that is not empty.
 
-    What the run of the given fingerprint wrote may be there.
+    It may hold what the run with the given fingerprint wrote.
     """
     if folder in ("", STANDARD_STREAM):
         raise OutputError(f"{folder!r}: an archive is a folder; give the name of a new or an empty one")
@@ -374,7 +371,7 @@ def _refuse_others(target: Path, run: str | None) -> None:
 
 
 def _find_own(target: Path, run: str | None) -> list[Path]:
-    """What a run wrote to a folder, or left there when it was killed; nothing, unless it is known to be of this run."""
+    """Files that the given run wrote to a folder, or left there when it was killed."""
     if run is None:
         return []
     place = target / _name_staging(run)
@@ -389,7 +386,7 @@ def _is_part(name: str) -> bool:
 
 
 def _read_run(target: Path) -> str | None:
-    """The run that an archive says it is of."""
+    """Fingerprint of the run that wrote the archive in a folder."""
     try:
         document = json.loads(read_source(str(target / INDEX)))
     except (DataError, ValueError, RecursionError):
@@ -403,16 +400,16 @@ def _name_staging(run: str) -> str:
 
 
 def write_archive(folder: str, collector: TreeCollector) -> int:
-    """Write all trees and the index, in the place of an archive of the same run; the number of trees.
+    """Write all trees and the index, and replace an archive of the same run; returns the number of trees.
 
-    Until all is written, what was there stays as it was.
+    Until all is written, the old archive stays complete.
     """
     target = prepare_folder(folder)
     _refuse_others(target, collector.run)
     with staging(target, _name_staging(collector.run)) as place:
         names = _write_parts(place, collector)
     with error_context(target):
-        # Without an index, what is there is not taken for an archive.
+        # Without an index, the folder is not read as an archive.
         (target / INDEX).unlink(missing_ok=True)
         commit(place, [*names, INDEX])
         for path in _find_own(target, collector.run):
@@ -422,13 +419,13 @@ def write_archive(folder: str, collector: TreeCollector) -> int:
 
 
 def _write_parts(place: Path, collector: TreeCollector) -> list[str]:
-    """Write trees and index; the names of the trees."""
+    """Write trees and index; returns the names of the trees."""
     options = collector.options
     trees: list[dict[str, Any]] = []
-    for position, (figures, model) in enumerate(collector.entries):
+    for position, (metrics, model) in enumerate(collector.entries):
         name = f"tree-{position:03}.silva"
         write_model(model, str(place / name))
-        trees.append({"file": name, **asdict(figures), **describe(figures, options.fitness)})
+        trees.append({"file": name, **asdict(metrics), **describe(metrics, options.fitness)})
     document = {
         "format": FORMAT,
         "run": collector.run,
@@ -444,13 +441,13 @@ def _write_parts(place: Path, collector: TreeCollector) -> list[str]:
     return [tree["file"] for tree in trees]
 
 
-def describe(figures: TreeMetrics, fitness: Fitness) -> dict[str, float]:
-    """Shares of the rows, and what they are worth."""
+def describe(metrics: TreeMetrics, fitness: Fitness) -> dict[str, float]:
+    """Fractions of the rows, and the fitness."""
     return {
-        "accuracy": float(figures.accuracy),
-        "stability": float(figures.stability),
-        "robustness": float(figures.robustness),
-        "phi": figures.phi(fitness),
+        "accuracy": float(metrics.accuracy),
+        "stability": float(metrics.stability),
+        "robustness": float(metrics.robustness),
+        "phi": metrics.phi(fitness),
     }
 
 
@@ -479,7 +476,7 @@ def read_archive(folder: str) -> StoredArchive:
             _take(document, "perturbation", str),
             _read_fitness(_take(_take(document, "options", dict), "fitness", dict)),
             [_read_name(tree) for tree in trees],
-            _read_figures(trees),
+            _read_metrics(trees),
         )
     except (ValueError, RequestError) as error:
         raise DataError(f"{path}: {error}; the archive is damaged") from None
@@ -507,8 +504,8 @@ def _read_name(tree: Any) -> str:
     return name
 
 
-def _read_figures(trees: Sequence[Any]) -> list[TreeMetrics]:
-    all_figures = [TreeMetrics(*(_take(tree, name, int) for name in _COUNTS)) for tree in trees]
-    if not all(each.is_possible for each in all_figures):
-        raise ValueError("the figures of a tree contradict each other")
-    return all_figures
+def _read_metrics(trees: Sequence[Any]) -> list[TreeMetrics]:
+    all_metrics = [TreeMetrics(*(_take(tree, name, int) for name in _COUNTS)) for tree in trees]
+    if not all(each.is_possible for each in all_metrics):
+        raise ValueError("the metrics of a tree contradict each other")
+    return all_metrics

@@ -1,14 +1,14 @@
-"""The trees that a genetic search starts from: a single leaf, greedily grown trees, or trees of a file.
+"""Trees of a genetic search: the initial population, the hall of fame, and conversion to and from models.
 
-The trees among which the choice is made at the end of a training run.
-
-Trees in training and finished models, each turned into the other.
+A search starts from a single leaf, from greedily grown trees, or from the trees of a model. It keeps the best trees in
+a hall of fame; local search improves them at the end, and held-out rows choose among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.prediction import find_leaves
 from metasilvae.training.options import TrainingOptions
 
-# Trees that are polished at the end, and from which held-out rows choose.
+# Trees that local search improves at the end, and among which held-out rows choose.
 HALL_OF_FAME_SIZE = 4
 
 
@@ -43,8 +43,8 @@ class HallOfFameEntry:
 class HallOfFame:
     """The best few of the trees that were offered.
 
-    Without held-out rows these are the tree with the best score and those that it overtook last. With held-out rows
-    they are the trees that do best there, whatever their score: the best score may be due to overfitting.
+    Without held-out rows these are the tree with the best score and the best ones before it. With held-out rows they
+    are the trees with the best fitness there, whatever their score: the best score may be due to overfitting.
 
     Parameters
     ----------
@@ -67,25 +67,25 @@ class HallOfFame:
     @property
     def trees(self) -> list[Any]:
         """Best first."""
-        return [finalist.tree for finalist in self._kept]
+        return [entry.tree for entry in self._kept]
 
     @property
     def seen(self) -> list[tuple[int, ...]]:
-        """Figures of all trees that were offered: correct, stable and robust samples, and leaves."""
+        """Counts of all trees that were offered: correct, stable and robust samples, and leaves."""
         return list(self._seen)
 
-    def take_over(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
-        """Become what gave these `trees` and `seen`."""
+    def resume(self, trees: list[Any], seen: list[tuple[int, ...]]) -> None:
+        """Continue from the `trees` and `seen` of another hall of fame."""
         self._seen = dict.fromkeys(seen)
         self._kept = [self._judge(tree) for tree in trees]
 
     def offer(self, tree: Any) -> None:
         """Keep a tree if it is among the best; it is copied, because trees of a population are overwritten."""
-        # Trees with the same figures are the same tree for most purposes, and the copies would crowd out the others.
-        figures = (*tree.counts, tree.n_leaves)
-        if figures in self._seen:
+        # Trees with the same counts are nearly the same tree, and would crowd out the others.
+        counts = (*tree.counts, tree.n_leaves)
+        if counts in self._seen:
             return
-        self._seen[figures] = None
+        self._seen[counts] = None
         newcomer = self._judge(tree)
         place = 0
         while place < len(self._kept) and not newcomer.beats(self._kept[place]):
@@ -99,20 +99,26 @@ class HallOfFame:
         return HallOfFameEntry(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))
 
 
+def build_tree(
+    columns: Sequence[np.ndarray], leaf_values: np.ndarray, n_features: int, labels: tuple[str, ...]
+) -> Model:
+    """A model of one tree from feature, threshold, left and right of its nodes, and the class counts of its leaves."""
+    is_leaf = columns[0] < 0
+    nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
+    for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
+        nodes[name] = column
+    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
+    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, LeafKind.COUNTS, n_features, labels)
+
+
 def as_model(tree: Any, dataset: Dataset) -> Model:
     """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
-    feature, threshold, left, right, counts = tree.nodes()
-    nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-    for name, column in zip(("feature", "threshold", "left", "right"), (feature, threshold, left, right), strict=True):
-        nodes[name] = column
-    is_leaf = feature < 0
-    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    roots = np.zeros(1, dtype=np.int32)
-    return Model(nodes, roots, counts[is_leaf], LeafKind.COUNTS, dataset.n_features, dataset.labels)
+    *columns, counts = tree.nodes()
+    return build_tree(columns, counts[columns[0] < 0], dataset.n_features, dataset.labels)
 
 
 def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) -> Any:
-    """A tree in training with the tests of a model of one tree, as far as the samples and the limits allow them."""
+    """A tree in training with the tests of a model of one tree, as far as samples and limits allow."""
     feature, threshold, left, right = (
         np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")
     )
@@ -124,19 +130,19 @@ def count_again(model: Model, dataset: Dataset) -> Model:
     leaves = find_leaves(model, dataset.X)[:, 0].astype(np.int64)
     n_counts = model.n_leaves * model.n_labels
     counts = np.bincount(leaves * model.n_labels + dataset.y, minlength=n_counts).reshape(-1, model.n_labels)
-    return Model(model.nodes, model.roots, counts.astype(np.int64), LeafKind.COUNTS, model.n_features, model.labels)
+    return replace(model, leaf_values=counts.astype(np.int64))
 
 
-# First trees are small, so that a good one is there at once.
+# The first tree of the initial population is small, so that there is a useful one at once.
 FIRST_SPLITS = 8
-# Large samples take long to grow their largest trees; one of this size comes before.
+# With many samples the largest trees take long to grow; trees of this size come before them.
 MEDIUM_SPLITS = 64
-# Makes a tree, in the room that one thread has for it.
+# Makes a tree in the workspace of a thread.
 TreeMaker = Callable[[Any], Any]
 
 
 def blank(samples: Any) -> TreeMaker:
-    """A single leaf that holds every sample."""
+    """Makes a single leaf that holds every sample."""
     return lambda workspace: kernel.Individual(samples).become_leaf(workspace)
 
 
@@ -147,37 +153,33 @@ def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, in
     small = min(FIRST_SPLITS, largest)
     medium = min(MEDIUM_SPLITS, largest)
     first, *others = options.blends
-    # One small tree comes at once, then medium ones, one of them for accuracy alone if that is among the criteria; then
-    # the large ones, which are better, and at last variety.
+    # One small tree comes first, then medium ones, one of them for accuracy alone if that is among the criteria; then
+    # the large ones, which are better, and at last small ones for variety.
     plan = [(first, small), (first, medium), *((blend, medium) for blend in others if blend == 0 and medium < largest)]
     plan += [(blend, largest) for blend in options.blends]
     return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
 
 
 def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
-    """What makes the first trees that the options ask for."""
+    """Makers of the initial population that the options ask for."""
     if not options.greedy:
         return [blank(samples)]
-    return [_grower(samples, objective, options, blend, size) for blend, size in plan_sizes(samples.n_samples, options)]
+    plan = plan_sizes(samples.n_samples, options)
+    return [partial(_grow, samples, objective, options.impurity, blend, size) for blend, size in plan]
 
 
-def _grower(samples: Any, objective: Any, options: TrainingOptions, blend: float, n_splits: int) -> TreeMaker:
-    def grow(workspace: Any) -> Any:
-        tree = kernel.Individual(samples).become_leaf(workspace)
-        if n_splits > 0:
-            tree.grow(
-                0, objective, workspace, by_score=False, reach=blend, impurity=options.impurity, n_splits=n_splits
-            )
-        tree.trim(objective, workspace)
-        return tree
-
-    return grow
+def _grow(samples: Any, objective: Any, impurity: str, blend: float, n_splits: int, workspace: Any) -> Any:
+    tree = kernel.Individual(samples).become_leaf(workspace)
+    if n_splits > 0:
+        tree.grow(0, objective, workspace, by_score=False, reach=blend, impurity=impurity, n_splits=n_splits)
+    tree.trim(objective, workspace)
+    return tree
 
 
 def take_trees(
     forest: Model, dataset: Dataset, samples: Any, objective: Any, options: TrainingOptions
 ) -> list[TreeMaker]:
-    """What makes the trees of a forest, with class counts of the samples; those with too many leaves are left out."""
+    """Makers of the trees of a forest, with class counts of the samples; trees with too many leaves are ignored."""
     if forest.n_features != dataset.n_features:
         raise ModelError(
             f"{forest.source}: its trees have {forest.n_features} features, {dataset.source} has {dataset.n_features}; "
@@ -194,8 +196,4 @@ def take_trees(
             f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise --max-leaves or "
             "start from smaller trees"
         )
-
-    def taker(tree: Model) -> TreeMaker:
-        return lambda workspace: as_individual(tree, samples, objective, workspace)
-
-    return [taker(tree) for tree in small]
+    return [partial(as_individual, tree, samples, objective) for tree in small]

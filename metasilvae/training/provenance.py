@@ -1,16 +1,14 @@
-"""What the result of a training run depends on, as plain values, for checkpoints and manifests.
+"""Provenance of models: what the result of a training run depends on, for checkpoints, and the manifest of a model.
 
-A record beside a trained model of how it was made: options, data, versions, figures, times.
+The manifest is a JSON file beside a model that records options, data, versions, metrics and times.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,24 +21,24 @@ from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.storage import STANDARD_STREAM, read_packed
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
-from metasilvae.training.options import PUBLIC_NAMES, ForestOptions, TrainingOptions
-from metasilvae.training.runs import TrainedModel
+from metasilvae.training.options import Options
+from metasilvae.training.results import TrainedModel
 from metasilvae.verification.metrics import Evaluation
 
-# Of the options, the one that may change where a single run goes on.
+# The option that may change when a single run is resumed.
 TIME_LIMIT = "time-limit"
-# Options of a forest by their names on the command line; its trees have the others.
-_FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
+FORMAT = "metasilvae manifest 1"
+SUFFIX = ".manifest.json"
 
 
 def describe_run(
     dataset: Dataset,
     perturbation: Perturbation,
-    options: TrainingOptions | ForestOptions,
+    options: Options,
     seeds: Sequence[int],
     forest: Model | None = None,
 ) -> dict[str, Any]:
-    """All that the result depends on; `forest` holds trees to start from. JSON gives it back as it is."""
+    """All that the result depends on, as JSON has it; `forest` holds trees to start from."""
     return {
         "versions": {"metasilvae": VERSION, "numpy": np.__version__, "python": platform.python_version()},
         "data": describe_data(dataset),
@@ -49,15 +47,15 @@ def describe_run(
             "fingerprint": perturbation.boxes(dataset).fingerprint(dataset),
         },
         "start": None if forest is None else forest.fingerprint,
-        "options": _describe_options(options),
+        "options": options.describe(),
         "seeds": list(seeds),
     }
 
 
 def fingerprint_run(run: dict[str, Any]) -> str:
-    """A digest of a description; two runs that may go on from the same checkpoint have the same one.
+    """A digest of a description; runs that may resume from the same checkpoint have the same one.
 
-    Names of files, the version of Python and the time limit make no difference.
+    Names of files, the version of Python and the time limit do not matter.
     """
     options = {name: value for name, value in run["options"].items() if name != TIME_LIMIT}
     versions = {name: version for name, version in run["versions"].items() if name != "python"}
@@ -76,34 +74,8 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _describe_options(options: TrainingOptions | ForestOptions) -> dict[str, Any]:
-    """Options by their names on the command line; the seed stands elsewhere."""
-    if isinstance(options, ForestOptions):
-        own = {
-            _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): as_json(getattr(options, field.name))
-            for field in fields(options)
-            if field.name != "tree"
-        }
-        return {**_describe_options(options.tree), **own}
-    found = asdict(options)
-    del found["seed"]
-    found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
-    return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
-
-
-def as_json(value: Any) -> Any:
-    """JSON has neither tuples nor infinite numbers; here the latter mean that there is no limit."""
-    if isinstance(value, tuple):
-        return [as_json(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-FORMAT = "metasilvae manifest 1"
-SUFFIX = ".manifest.json"
-
-
 def name_manifest(output: str) -> str | None:
-    """Where the manifest of a model is; standard output, pipes and devices have none."""
+    """The path of the manifest of a model; standard output, pipes and devices have none."""
     if output == STANDARD_STREAM or (Path(output).exists() and not Path(output).is_file()):
         return None
     return output + SUFFIX
@@ -115,7 +87,7 @@ def describe_models(
     runs: Sequence[TrainedModel],
     kept: Sequence[TrainedModel],
     test: Dataset | None,
-    command: str,
+    command: str | None,
     started: datetime,
     n_starts: int,
 ) -> dict[str, Any]:
@@ -124,11 +96,11 @@ def describe_models(
     Parameters
     ----------
     run : dict
-        Of `metasilvae.training.provenance.describe_run`.
+        What `describe_run` returns.
     runs, kept : sequences of TrainedModel
-        All that were trained, and those in the file.
-    command : str
-        As it was typed.
+        All models that were trained, and those in the file.
+    command : str or None
+        The command as it was typed, if there was one.
     """
     ended = datetime.now(UTC)
     return {
@@ -162,17 +134,11 @@ def _describe_run(run: TrainedModel) -> dict[str, Any]:
         "seconds": run.seconds,
         "end": None if run.stop_reason is None else run.stop_reason.value,
         "leaves": run.model.n_leaves,
-        "training": _describe_figures(run, run.training),
+        "training": _describe_metrics(run, run.training),
         "held_out": held_out,
-        "test": None if run.test is None else _describe_figures(run, run.test),
+        "test": None if run.test is None else _describe_metrics(run, run.test),
     }
 
 
-def _describe_figures(run: TrainedModel, evaluation: Evaluation) -> dict[str, Any]:
-    return {
-        "rows": evaluation.dataset.n_samples,
-        "phi": run.phi(evaluation),
-        "accuracy": evaluation.accuracy,
-        "stability": evaluation.stability,
-        "robustness": evaluation.robustness,
-    }
+def _describe_metrics(run: TrainedModel, evaluation: Evaluation) -> dict[str, Any]:
+    return {"rows": evaluation.dataset.n_samples, **run.metrics(evaluation)}

@@ -1,15 +1,14 @@
 """Tuning by cross-validation: choosing how strongly to regularize a tree.
 
 How much regularization a tree needs depends on the data. Where few samples can be stable, a robust weight costs
-accuracy and gains nothing; where samples are few, it is what makes a tree generalize. Tuning trains a quick tree for
-each candidate on each split of the samples, and keeps the candidate with the best mean fitness on the samples left out.
+accuracy and gains nothing; where samples are few, it makes a tree generalize. Tuning trains a quick tree for each
+candidate on each split of the samples, and chooses the candidate with the best mean fitness on the samples left out.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,329 +17,232 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import split_dataset
-from metasilvae.execution.threads import available_cores, wait_for
+from metasilvae.datasets.splitting import MANY_SAMPLES, plan_splits
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, take, take_array
-from metasilvae.training.evolution import HOLDING_SEED, TreeTrainer
+from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import plan_sizes
-from metasilvae.training.protocol import Progress, StopReason, read_progress
+from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, read_progress
 from metasilvae.verification.metrics import evaluate
 
-# What is chosen among. The first one is the best for few samples; each of the others was the best one on some of the
-# paper's larger sets. All by cross-validation of the training splits.
-SETTINGS: tuple[dict[str, Any], ...] = (
+# The first candidate is the best one for few samples; each of the others was the best one on some of the paper's larger
+# sets. All were found by cross-validation on the training splits.
+CANDIDATES: tuple[dict[str, Any], ...] = (
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "leaf_penalty": 1.0},
     {"training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 2.0},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.1, "leaf_penalty": 1.0},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.0, "leaf_penalty": 1.0},
     {"training_epsilon_factor": 1.3, "robust_weight": 0.1, "leaf_penalty": 0.5},
 )
-# A gain over the first setting counts if it exceeds so many standard errors.
+# A gain over the first candidate counts if it exceeds so many standard errors.
 ERRORS = 2.0
-# Training in small.
+# Options of a trial.
 QUICK: dict[str, Any] = {
     "tune": False, "validation": 0.0, "generations": 0, "polish": 2, "blends": (0.3, 0.1, 0.0, 1.0),
 }  # fmt: skip
-# The first tree is there at once, without regard to new samples, for a user who stops the run early.
-WARM_UP: dict[str, Any] = {
+# Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
+INITIAL_TREE: dict[str, Any] = {
     **QUICK, "training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 0.0,
     "polish": 1, "blends": (0.3, 0.1, 0.0),
 }  # fmt: skip
-# With few samples they take a moment.
-WARM_UP_GENERATIONS = 20
-# More samples would cost time and tell the settings apart no better.
-MOST_SAMPLES = 12000
-# So many samples are enough for a single split; fewer are split again and again.
-MANY_SAMPLES = 3000
-PARTS = 5
-REPEATS = 3
-HARD_STOPS = (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-# A time limit must be more than 0.
-TINY = 1e-9
+# Generations of the initial tree; with few samples they take a moment.
+INITIAL_GENERATIONS = 20
 
 
-def split_into_parts(y: NDArray[np.int32], n_parts: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Number of the part of each sample; every class is spread evenly."""
-    parts = np.empty(len(y), dtype=np.intp)
-    for label in np.unique(y):
-        rows = rng.permutation(np.flatnonzero(y == label))
-        parts[rows] = (np.arange(len(rows)) + rng.integers(n_parts)) % n_parts
-    return parts
+def choose_candidate(scores: NDArray[np.float64]) -> int:
+    """Number of the candidate to train with, from the fitness of each candidate (rows) on each split (columns).
 
-
-def plan_splits(y: NDArray[np.int32], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of rows to train on and rows to test on."""
-    rng = np.random.default_rng([seed, 2])
-    if len(y) > MANY_SAMPLES:
-        rows = np.sort(rng.permutation(len(y))[:MOST_SAMPLES])
-        parts = split_into_parts(y[rows], 4, rng)
-        return [(rows[parts != 0], rows[parts == 0])]
-    splits = []
-    for _ in range(REPEATS):
-        parts = split_into_parts(y, PARTS, rng)
-        splits += [(np.flatnonzero(parts != part), np.flatnonzero(parts == part)) for part in range(PARTS)]
-    return [(kept, held) for kept, held in splits if len(kept) and len(held) and len(np.unique(y[kept])) > 1]
-
-
-def choose_candidate(figures: NDArray[np.float64]) -> int:
-    """Number of the setting to train with, from the fitness of each setting (rows) on each split (columns).
-
-    A single split means many samples, and the best figure decides. Where samples are few, figures are noisy: another
-    setting than the first is chosen only if its gain is clear, because choosing the best of several would mostly choose
-    noise.
+    A single split means many samples, and the best fitness decides. Where samples are few, the fitness is noisy:
+    another candidate than the first is chosen only if its gain is clear, because the best of several is mostly the
+    luckiest.
     """
-    gains = figures - figures[0]
-    n_splits = figures.shape[1]
+    gains = scores - scores[0]
+    n_splits = scores.shape[1]
     mean = gains.mean(axis=1)
     error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.zeros(len(mean))
     return int(np.argmax(np.where(mean > ERRORS * error, mean, 0.0)))
 
 
-class TunedTrainer:
-    """A training run with a tuning before it; to its user the same as `metasilvae.training.evolution.Trainer`.
+class TunedTrainer(BaseTrainer):
+    """Tuning, then training of one tree with the chosen candidate; see `metasilvae.training.protocol.Trainer`.
 
-    Phases: a first tree at once ("warm-up"), the choice ("tuning"), then those of a Trainer with the chosen setting.
+    Observers do not see the trees of trials, nor the initial tree if it was trained on rows that are held out later.
 
     Attributes
     ----------
-    setting : dict or None
-        The chosen values of training_epsilon_factor, robust weight and leaf_penalty; None before.
-    observe, observed : function
-        As in a Trainer. The observer does not see trees of the tuning, nor those of a warm-up that knows the
-        held-out rows.
+    candidate : dict or None
+        The chosen training_epsilon_factor, robust_weight and leaf_penalty; None before.
     """
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
     ) -> None:
-        begin = time.perf_counter()
-        self.dataset = dataset
-        self.perturbation = perturbation
-        self.options = options
-        self.setting: dict[str, Any] | None = None
-        self.observe: Callable[[Sequence[Any]], object] = lambda trees: None
-        self.observed: Callable[[], dict[str, Any] | None] = lambda: None
-        self.held_out: Dataset | None = None
-        learned = dataset
-        if options.validation > 0:
-            learned, self.held_out = split_dataset(dataset, options.validation, HOLDING_SEED)
-        self._learned = learned
-        self._jobs = available_cores() if jobs is None else jobs
-        self._splits = plan_splits(learned.y, options.seed)
-        self._reason: StopReason | None = None
-        # All that a stop must reach; the result is that of one of them.
-        self._running: list[TreeTrainer] = []
-        n_generations = min(WARM_UP_GENERATIONS, options.generations) if learned.n_samples <= MANY_SAMPLES else 0
-        self._warm_up = self._make_trainer(replace(options, **{**WARM_UP, "generations": n_generations}))
-        self._warm_up_state: dict[str, Any] | None = None
+        super().__init__(dataset, perturbation, options, jobs)
+        self.candidate: dict[str, Any] | None = None
+        self._splits = plan_splits(self.learned.y, options.seed)
+        self._scores = np.full((len(CANDIDATES), len(self._splits)), np.nan)
+        self._group = TrainerGroup()
+        n_samples = self.learned.n_samples
+        n_generations = min(INITIAL_GENERATIONS, options.generations) if n_samples <= MANY_SAMPLES else 0
+        first = replace(options, **{**INITIAL_TREE, "generations": n_generations})
+        self._initial = TreeTrainer(dataset, perturbation, first, self._jobs, clock=self._clock)
+        self._group.add(self._initial)
+        if self.held_out is None:
+            self._initial._observers = self._observers
+        self._initial_state: dict[str, Any] | None = None
+        # Progress of the initial tree.
         self._latest: Progress | None = None
-        self._figures = np.full((len(SETTINGS), len(self._splits)), np.nan)
         self._main: TreeTrainer | None = None
         self._main_state: dict[str, Any] | None = None
-        # When the main search began, and whether it has overtaken the warm-up.
-        self._begun = 0.0
-        self._leads = False
-        self._trainer = self._warm_up
-        self._preparation = time.perf_counter() - begin
-        self._started = begin
+        # The trainer with the better tree, and whether the main one has overtaken the initial one for good.
+        self._leader = self._initial
+        self._has_overtaken = False
 
     @property
     def n_steps(self) -> int:
-        """Number of progress records of a run that nothing ends early."""
-        n_first = len(plan_sizes(self._learned.n_samples, self.options))
-        main = n_first + self.options.generations + self.options.polish
-        return self._warm_up.n_steps + len(SETTINGS) * len(self._splits) + main
-
-    def run(self) -> Iterator[Progress]:
-        """Train; yield after each step. Leaving the loop early keeps the best tree so far."""
-        self._started = time.perf_counter() - self._preparation
-        if self._main_state is None:
-            yield from self._prepare()
-        if self._reason is not None or self.setting is None:
-            return
-        self._main = self._make_main()
-        if not self._is_over():
-            yield from self._train(self._main)
-
-    def _prepare(self) -> Iterator[Progress]:
-        """A first tree, and the choice."""
-        if self.held_out is None:
-            self._watch(self._warm_up)
-        for progress in self._warm_up.run():
-            self._latest = progress
-            yield replace(progress, phase="warm-up")
-        if self._warm_up.stop_reason in HARD_STOPS or self._is_over():
-            return
-        self._warm_up_state = self._warm_up.state
-        assert self._latest is not None
-        for step in self._tune():
-            yield replace(self._latest, phase="tuning", step=step, seconds=time.perf_counter() - self._started)
-            if self._is_over():
-                return
-        if not self._is_over():
-            self._begun = time.perf_counter() - self._started
-
-    def _make_main(self) -> TreeTrainer:
-        assert self.setting is not None
-        left = max(self.options.time_limit - self._begun, TINY)
-        main = self._make_trainer(replace(self.options, tune=False, time_limit=left, **self.setting))
-        self._watch(main)
-        if self._main_state is not None:
-            main.resume(self._main_state)
-            self._trainer = main if self._leads else self._warm_up
-        return main
-
-    def _watch(self, trainer: TreeTrainer) -> None:
-        trainer.observe, trainer.observed = self.observe, self.observed
-
-    def _train(self, main: TreeTrainer) -> Iterator[Progress]:
-        """The search with the chosen setting."""
-        latest = self._latest
-        assert latest is not None
-        for progress in main.run():
-            # Its first trees are small; until all of them are there, the warm-up may have the better one.
-            if progress.phase != "seed" or progress.fitness >= latest.fitness:
-                self._trainer = main
-                self._leads |= main.stop_reason is None
-            best = progress if self._trainer is main else replace(latest, phase=progress.phase, step=progress.step)
-            yield replace(best, seconds=self._begun + progress.seconds)
-        if main.stop_reason in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
-            self._reason = self._reason or main.stop_reason
-        else:
-            self._trainer = main
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Where the run stands after its last step that was not cut short; `resume` of another trainer takes it."""
-        warm_up = self._warm_up_state or self._warm_up.state
-        main = self._main_state if self._main is None else self._main.state
-        n_trials = int(np.isfinite(self._figures).sum())
-        return {
-            "steps": warm_up["steps"] + n_trials + (0 if main is None else main["steps"]),
-            "warm_up": warm_up,
-            "observed": (main or warm_up)["observed"],
-            "latest": None if self._latest is None else asdict(self._latest),
-            "figures": self._figures.ravel(),
-            "setting": None if self.setting is None else SETTINGS.index(self.setting),
-            "main": main,
-            "begun": self._begun,
-            "leads": self._leads,
-            "seconds": time.perf_counter() - self._started,
-        }
-
-    def resume(self, document: dict[str, Any]) -> None:
-        """Stand where another run on the same data and options stood."""
-        state = take(document, "warm_up", dict)
-        self._warm_up.resume(state)
-        if document.get("latest") is not None:
-            self._latest = read_progress(take(document, "latest", dict))
-        figures = take_array(document, "figures", "<f8")
-        if figures.size != self._figures.size:
-            raise damaged("the tuning has another size")
-        self._figures[:] = figures.reshape(self._figures.shape)
-        if document.get("setting") is not None:
-            position = take(document, "setting", int)
-            if position >= len(SETTINGS) or self._latest is None:
-                raise damaged("there is no such setting")
-            self.setting = dict(SETTINGS[position])
-            self._warm_up_state = state
-        if document.get("main") is not None:
-            self._main_state = take(document, "main", dict)
-            self._begun = take(document, "begun", float)
-            self._leads = take(document, "leads", bool)
-        self._preparation += take(document, "seconds", float)
-
-    def stop(self) -> None:
-        """End the run soon; may be called at any time, from a signal handler or from another thread too."""
-        self._end(StopReason.INTERRUPTED)
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        return self._reason or self._trainer.stop_reason
+        n_initial = len(plan_sizes(self.learned.n_samples, self.options))
+        main = n_initial + self.options.generations + self.options.polish
+        return self._initial.n_steps + self._scores.size + main
 
     @property
     def model(self) -> Model:
-        """The best tree so far, with the class counts of all training samples in its leaves."""
-        return self._trainer.model
+        return self._leader.model
 
     @property
     def held_out_fitness(self) -> float | None:
         """Fitness of the best tree so far on the held-out rows, if it was trained without them."""
-        return self._trainer.held_out_fitness
+        return self._leader.held_out_fitness
 
-    def _make_trainer(self, options: TrainingOptions) -> TreeTrainer:
-        like = self._running[0] if self._running else None
-        trainer = TreeTrainer(self.dataset, self.perturbation, options, self._jobs, like=like)
-        self._running.append(trainer)
-        return trainer
+    @property
+    def state(self) -> dict[str, Any]:
+        initial = self._initial_state or self._initial.state
+        main = self._main_state if self._main is None else self._main.state
+        n_trials = int(np.isfinite(self._scores).sum())
+        return {
+            "steps": initial["steps"] + n_trials + (0 if main is None else main["steps"]),
+            "initial": initial,
+            "latest": None if self._latest is None else asdict(self._latest),
+            "scores": self._scores.ravel(),
+            "candidate": None if self.candidate is None else CANDIDATES.index(self.candidate),
+            "main": main,
+            "has_overtaken": self._has_overtaken,
+            "seconds": self.seconds,
+        }
 
-    def _tune(self) -> Iterator[int]:
-        """Try every setting on every split, then choose; yields the number of each trial."""
+    def resume(self, document: dict[str, Any]) -> None:
+        state = take(document, "initial", dict)
+        self._initial.resume(state)
+        if document.get("latest") is not None:
+            self._latest = read_progress(take(document, "latest", dict))
+        scores = take_array(document, "scores", "<f8")
+        if scores.size != self._scores.size:
+            raise damaged("the tuning has another size")
+        self._scores[:] = scores.reshape(self._scores.shape)
+        if document.get("candidate") is not None:
+            position = take(document, "candidate", int)
+            if position >= len(CANDIDATES) or self._latest is None:
+                raise damaged("there is no such candidate")
+            self.candidate = dict(CANDIDATES[position])
+            self._initial_state = state
+        if document.get("main") is not None:
+            self._main_state = take(document, "main", dict)
+            self._has_overtaken = take(document, "has_overtaken", bool)
+        self._clock.resume(take(document, "seconds", float))
 
-        def figure(setting: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
-            if self._reason is not None:
-                return math.nan
-            options = replace(self.options, **QUICK, **setting)
-            trainer = TreeTrainer(self._learned.subset(kept), self.perturbation, options, 1)
-            self._running.append(trainer)
-            if self._reason is None:
-                for _ in trainer.run():
-                    pass
-            self._running.remove(trainer)
-            return self._fitness(trainer.model, self._learned.subset(held))
+    # Parts of the run
 
+    def _steps(self) -> Iterator[Progress]:
+        if self._main_state is None:
+            yield from self._train_initial_tree()
+            if self._is_over():
+                return
+            yield from self._tune()
+        if self.candidate is None or self.stop_reason is not None:
+            return
+        self._main = self._make_main(self.candidate)
+        if not self._is_over():
+            yield from self._train(self._main)
+
+    def _train_initial_tree(self) -> Iterator[Progress]:
+        for progress in self._initial.run():
+            self._latest = replace(progress, phase="initial tree", step=self._initial._n_reported - 1)
+            yield self._latest
+        self._initial_state = self._initial.state
+        if self._initial.stop_reason in (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+            self._end(self._initial.stop_reason)
+
+    def _tune(self) -> Iterator[Progress]:
+        """Try every candidate on every split, then choose."""
+        assert self._latest is not None
         pool = futures.ThreadPoolExecutor(self._jobs)
-        places = [(row, column) for column in range(len(self._splits)) for row in range(len(SETTINGS))]
+        places = [(row, column) for column in range(len(self._splits)) for row in range(len(CANDIDATES))]
         try:
             tasks = {
-                step: pool.submit(figure, SETTINGS[row], *self._splits[column])
+                step: pool.submit(self._score_candidate, CANDIDATES[row], *self._splits[column])
                 for step, (row, column) in enumerate(places)
-                if np.isnan(self._figures[row, column])
+                if np.isnan(self._scores[row, column])
             }
             for step, task in tasks.items():
-                deadline = self._started + self.options.time_limit
-                found = wait_for(task, deadline, lambda: self._end(StopReason.TIME_LIMIT))
-                if self._reason is None:
-                    self._figures[places[step]] = found
-                yield step
+                score = self._wait(task)
+                if self.stop_reason is None:
+                    self._scores[places[step]] = score
+                yield replace(self._latest, phase="tuning", step=step, seconds=self.seconds)
+                if self._is_over():
+                    return
         finally:
             pool.shutdown(cancel_futures=True)
-        if self._reason is None:
-            self.setting = dict(SETTINGS[choose_candidate(self._figures) if self._splits else 0])
+        if not self._is_over():
+            self.candidate = dict(CANDIDATES[choose_candidate(self._scores) if self._splits else 0])
 
-    def _end(self, reason: StopReason) -> None:
-        self._reason = self._reason or reason
-        for trainer in list(self._running):
-            trainer.stop()
+    def _score_candidate(self, candidate: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
+        """Fitness of a quick tree on the samples left out."""
+        if self.stop_reason is not None:
+            return math.nan
+        options = replace(self.options, **QUICK, **candidate)
+        model = self._group.run(TreeTrainer(self.learned.subset(kept), self.perturbation, options, 1))
+        return evaluate(model, self.learned.subset(held), [self.perturbation], jobs=1)[0].phi(self.options.fitness)
 
-    def _fitness(self, model: Model, dataset: Dataset) -> float:
-        return evaluate(model, dataset, [self.perturbation], jobs=1)[0].phi(self.options.fitness)
+    def _make_main(self, candidate: dict[str, Any]) -> TreeTrainer:
+        options = replace(self.options, tune=False, **candidate)
+        main = TreeTrainer(self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock)
+        main._observers = self._observers
+        self._group.add(main)
+        if self._main_state is not None:
+            main.resume(self._main_state)
+            self._leader = main if self._has_overtaken else self._initial
+        return main
 
-    def _is_over(self) -> bool:
-        if time.perf_counter() - self._started >= self.options.time_limit:
-            self._end(StopReason.TIME_LIMIT)
-        return self._reason is not None
+    def _train(self, main: TreeTrainer) -> Iterator[Progress]:
+        assert self._latest is not None
+        for progress in main.run():
+            # Until its initial population is complete, the initial tree may be better.
+            if progress.phase != "initial population" or progress.fitness >= self._latest.fitness:
+                self._leader = main
+                self._has_overtaken |= main.stop_reason is None
+            is_leading = self._leader is main
+            yield (
+                progress
+                if is_leading
+                else replace(self._latest, phase=progress.phase, step=progress.step, seconds=progress.seconds)
+            )
+        if main.stop_reason not in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+            self._leader = main
+        self.stop_reason = self.stop_reason or main.stop_reason
+
+    def _stop_work(self) -> None:
+        self._group.stop()
 
 
-def make_trainer(
+def make_tree_trainer(
     dataset: Dataset,
     perturbation: Perturbation,
     options: TrainingOptions,
     jobs: int | None = 1,
-    forest: Model | None = None,
+    start: Model | None = None,
 ) -> TreeTrainer | TunedTrainer:
-    """The trainer that the options ask for."""
-    if options.tune and options.greedy and forest is None:
+    """The trainer of a single tree; with trees to start from there is no tuning."""
+    if options.tune and options.greedy and start is None:
         return TunedTrainer(dataset, perturbation, options, jobs)
-    return TreeTrainer(dataset, perturbation, options, jobs, forest)
-
-
-def train(dataset: Dataset, epsilon: float, options: TrainingOptions | None = None, jobs: int | None = 1) -> Model:
-    """Train one tree to the end."""
-    trainer = make_trainer(dataset, Ball(epsilon), options or TrainingOptions(), jobs)
-    for _ in trainer.run():
-        pass
-    return trainer.model
+    return TreeTrainer(dataset, perturbation, options, jobs, start)

@@ -28,7 +28,7 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.options import forest_options_for, options_for
-from metasilvae.training.tuning import make_trainer
+from metasilvae.training.runs import make_trainer
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query

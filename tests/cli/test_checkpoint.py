@@ -42,7 +42,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     monkeypatch.setattr(Checkpoint, "note", note_and_signal)
 
 
-# Going on
+# Resuming
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,7 +68,7 @@ def test_a_finished_run_gives_its_model_at_once(monkeypatch: pytest.MonkeyPatch)
         out = train(*words, "--checkpoint", "run.ck").stdout
         expected = model()
         with monkeypatch.context() as patch:
-            patch.setattr("metasilvae.cli.train.make_trainer", None)
+            patch.setattr("metasilvae.training.runs.make_trainer", None)
             again = train(*words, "--resume", "run.ck")
         assert model() == expected
         assert again.stdout == out
@@ -89,7 +89,7 @@ def test_threads_and_names_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("next.ck").exists()
 
 
-def test_a_shard_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*STUDY, "--shard", "2/2"]
     train(*words)
     expected = model()
@@ -103,7 +103,7 @@ def test_a_shard_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [TREE, ["--epsilon", "0.1", "--validation", "0.2", *SHORT[:-1]]], ids=len)
-def test_an_archive_of_trees_goes_on(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_trees_is_resumed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run("train", DATA, "expected.silva", *words, "--pareto", "trees")
     expected = archive()
     shutil.rmtree("trees")
@@ -134,7 +134,7 @@ def test_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = model()
     limited = [*TREE, "--time-limit", "1e-6"]
     out = train(*limited, "--checkpoint", "run.ck").stdout
-    assert "end: time limit" in out
+    assert "stopped: reached the time limit" in out
     early = model()
     train(*limited, "--resume", "run.ck")
     assert model() == early
@@ -150,7 +150,7 @@ def test_a_signal_keeps_where_the_run_stood(monkeypatch: pytest.MonkeyPatch) -> 
         with monkeypatch.context() as patch:
             interrupt_after(patch, 4)
             found = train(*words, *keeping, code=143)
-        assert found.stderr.splitlines()[-1].endswith("written to model.silva; --resume run.ck goes on")
+        assert found.stderr.splitlines()[-1].endswith("written to model.silva; --resume run.ck continues")
         train(*words, *keeping)
         assert model() == expected
         assert records() == steps
@@ -163,7 +163,7 @@ def test_a_signal_keeps_where_the_run_stood(monkeypatch: pytest.MonkeyPatch) -> 
 def test_files_that_are_there_already_are_not_replaced() -> None:
     Path("run.ck").write_text("precious")
     found = train(*TREE, "--checkpoint", "run.ck", code=1)
-    message = "error: run.ck: is there already; go on with it by --resume auto, or give the checkpoint another name\n"
+    message = "error: run.ck: exists already; resume it with --resume auto, or give the checkpoint another name\n"
     assert found.stderr == message
     found = train(*TREE, "--checkpoint", "run.ck", "--resume", "auto", code=1)
     assert found.stderr.startswith("error: run.ck: is not a checkpoint of metasilvae; ")
@@ -174,10 +174,10 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--every", "3"], 2, "--every is for checkpoints; name a file for them with --checkpoint"),
-        (["--resume", "auto"], 2, "--resume auto goes on from the file of --checkpoint; name one"),
-        (["--checkpoint", "-"], 2, "a checkpoint is written again and again; give the name of a file, not -"),
-        (["--resume", "-"], 2, "a checkpoint is written again and again"),
+        (["--every", "3"], 2, "'every' is for checkpoints; name a file for them with 'checkpoint'"),
+        (["--resume", "auto"], 2, "'resume auto' uses the file of 'checkpoint'; name one"),
+        (["--checkpoint", "-"], 2, "a checkpoint is written repeatedly; give the name of a file, not -"),
+        (["--resume", "-"], 2, "a checkpoint is written repeatedly"),
         (["--checkpoint", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
         (["--resume", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
         (["--checkpoint", "."], 1, "error: .: is a folder; give a file name inside it"),
@@ -190,7 +190,7 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
         (
             ["--checkpoint", "trees/run.ck", "--pareto", "trees"],
             2,
-            "trees is for the trees of --pareto; write ",
+            "trees is for the trees of 'pareto'; write ",
         ),
         (["--checkpoint", "run.ck", "--every", "0"], 2, "'--every'"),
     ],
@@ -228,7 +228,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_cost_the_model(monkeypatch
 
     monkeypatch.setattr(Interrupts, "__enter__", lose_folder)
     found = train(*TREE, "--checkpoint", "keep/run.ck", "--every", "1")
-    assert "training goes on without a new checkpoint" in found.stderr
+    assert "training continues without a new checkpoint" in found.stderr
     assert found.stderr.count("warning") == 1
     assert Path("model.silva").exists()
 

@@ -22,7 +22,7 @@ from metasilvae.execution.executors import LocalExecutor
 from metasilvae.formats.silva_models import format_model, read_model
 from metasilvae.output.text.terminal import RowBar
 from metasilvae.output.text.trainings import ProgressBar
-from metasilvae.training.evolution import Progress
+from metasilvae.training.protocol import Progress
 
 TRAINING = ["builtin:iris/train", "--epsilon", "0.1"]
 
@@ -130,7 +130,7 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
         assert scheduler == "x:1"
         yield TwoTasks(1)
 
-    monkeypatch.setattr("metasilvae.cli.train.open_executor", open_executor)
+    monkeypatch.setattr("metasilvae.training.runs.open_executor", open_executor)
     options = ["--epsilon", "0.1", "--preset", "fast", "--seeds", "1..3", "--scheduler", "x:1"]
     found = run("train", TRAINING[0], tmp_path / "t.silva", *options, code=130)
     assert f"interrupted after 2 of 3 seeds; the best tree so far was written to {tmp_path}/t.silva\n" == found.stderr
@@ -219,9 +219,9 @@ def test_nobody_predictions(tree: str, rows: str, monkeypatch: pytest.MonkeyPatc
 
 def test_contradictions() -> None:
     found = run("train", "x.csv", "y", "--epsilon", "1", "--scheduler", "z:1", "--log", "l", code=2)
-    assert "--log follows a training in this process" in found.stderr
+    assert "'log' follows a training in this process" in found.stderr
     found = run("train", "x.csv", "y", "--epsilon", "1", "--shard", "1/2", code=2)
-    assert "give --seeds A..B or --trees N" in found.stderr
+    assert "give several 'seeds', or the number of 'trees'" in found.stderr
     found = run("train", "x.csv", "y", "--epsilon", "1", "--seeds", "1..3", "--shard", "1/4", code=2)
     assert "3 seeds cannot be divided into 4 shards" in found.stderr
 

@@ -74,7 +74,7 @@ def test_a_full_disk(name: str, tree: str, rows: str, folder: Path) -> None:
 def test_a_log_that_does_not_fit_does_not_end_the_training(rows: str, folder: Path) -> None:
     line = f"train {rows} out.silva --max-iteration 2 --epsilon 0.1 --log"
     result = run(*line.split(), "/dev/full")
-    lost = "warning: /dev/full: cannot be written: No space left on device; the training goes on without it"
+    lost = "warning: /dev/full: cannot be written: No space left on device; the training continues without it"
     assert result.stderr.splitlines() == [lost]
     tree = (folder / "out.silva").read_bytes()
     assert run(*line.split(), "log.jsonl").stderr == ""

@@ -70,9 +70,9 @@ def test_the_index_tells_what_the_verifier_finds(trained: Path) -> None:
     assert sorted(path.name for path in (trained / "trees").iterdir()) == ["index.json", *names]
     assert len(names) >= 3
     for tree in index["trees"]:
-        figures = measure(read_model(str(trained / "trees" / tree["file"])), dataset, Ball(0.1))
+        metrics = measure(read_model(str(trained / "trees" / tree["file"])), dataset, Ball(0.1))
         assert [tree[name] for name in ("rows", "correct", "stable", "robust", "leaves", "depth")] == [
-            *(120, figures.correct, figures.stable, figures.robust, figures.leaves, figures.depth)
+            *(120, metrics.correct, metrics.stable, metrics.robust, metrics.leaves, metrics.depth)
         ]
         assert tree["phi"] == pytest.approx(0.9 * tree["accuracy"] + 0.1 * tree["stability"])
 
@@ -121,7 +121,7 @@ def test_an_interrupt_writes_the_archive_so_far(
         signal.signal(signal.SIGINT, usual)
     assert "interrupted; the best tree so far was written" in result.stderr
     n_trees = len(read_index(tmp_path / "trees")["trees"])
-    # A warm-up knows the held-out rows, so they cannot judge its trees.
+    # The initial tree is trained on the held-out rows, so they cannot evaluate it.
     assert n_trees == 0 if "--validation" in options else n_trees >= 2
     if not n_trees:
         assert "no tree was judged on held-out rows" in result.stdout
@@ -148,7 +148,7 @@ def test_an_archive_outlives_an_output_that_cannot_be_written(tmp_path: Path, mo
 )
 def test_what_an_archive_cannot_be_combined_with(other: list[str], tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", tmp_path / "trees", *other, code=2)
-    assert f"leave --pareto or {other[0]} out" in result.stderr
+    assert f"leave out 'pareto' or '{other[0].removeprefix('--')}'" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -238,9 +238,9 @@ def test_figures_on_other_data(trained: Path) -> None:
     folder = trained / "trees"
     test = read_dataset(TEST)
     for row in listed(folder, "--data", TEST, "--epsilon", "0.2"):
-        figures = measure(read_model(str(folder / row["tree"])), test, Ball(0.2))
+        metrics = measure(read_model(str(folder / row["tree"])), test, Ball(0.2))
         found = float(row["accuracy"]), float(row["stability"]), int(row["leaves"])
-        assert found == (float(figures.accuracy), float(figures.stability), figures.leaves)
+        assert found == (float(metrics.accuracy), float(metrics.stability), metrics.leaves)
     text = run("pareto", folder, "--data", TEST, "--epsilon", "0.2", "--by", "phi").stdout
     assert f"trees on {TEST} (30 rows), l_inf 0.2\n" in text
 

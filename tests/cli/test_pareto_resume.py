@@ -1,4 +1,4 @@
-"""`train --pareto` where a run goes on, or where the disk is full: no archive is lost, and none is left in parts."""
+"""`train --pareto` where a run is resumed, or where the disk is full: no archive is lost, and none is left in parts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_trees_that_came_while_the_run_was_training_are_not_touched(monkeypatch:
         shutil.copytree("other", folder, dirs_exist_ok=True)
         return write(folder, collector)
 
-    monkeypatch.setattr("metasilvae.cli.train.write_archive", write_too_late)
+    monkeypatch.setattr("metasilvae.training.runs.write_archive", write_too_late)
     assert "trees: is not empty (index.json)" in train(*TREE, "--pareto", "trees", code=1).stderr
     assert Path("model.silva").exists()
     assert archive() == {path.name: path.read_bytes() for path in Path("other").iterdir()}

@@ -14,13 +14,12 @@ import pytest
 from support.command import run, write
 from support.training_requests import request
 
-from metasilvae.cli import train
-from metasilvae.cli import train as command
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.training_parameters import SeedList
 from metasilvae.formats.silva_models import read_model
 from metasilvae.output.text.trainings import ProgressBar
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.training import runs
 from metasilvae.training.options import PRESETS, options_for
 from metasilvae.training.protocol import Progress
 from metasilvae.verification.objective import Fitness
@@ -45,9 +44,10 @@ def words(text: str) -> str:
 def test_options_as_typed_for_the_c_program() -> None:
     asked = request(*AS_TYPED_FOR_C)
     assert asked.perturbation == Ball(0.1)
-    assert asked.seeds == (3,)
+    assert asked.all_seeds == [3]
     assert asked.options == options_for(
         "default",
+        seed=3,
         fitness=Fitness(correct=0.9, stable=0.1),
         selection="roulette-wheel",
         mutation="grow-or-prune",
@@ -67,7 +67,7 @@ def test_options_as_typed_for_the_c_program() -> None:
     )  # fmt: skip
     assert (others.options.selection, others.options.mutation) == ("uniform", "none")
     assert others.options.mutation_probability_rule == "encourage-variance"
-    assert (others.forest, others.options.allowed_features) == ("f.silva", 0)
+    assert (others.start, others.options.allowed_features) == ("f.silva", 0)
 
 
 def test_friendly_options() -> None:
@@ -125,7 +125,7 @@ def test_a_tree_is_trained_written_and_reported(tmp_path: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == f"model         {path} (tree, {model.n_leaves} leaves, depth {model.max_depth})"
     assert lines[1] == "perturbation  l_inf 0.1"
-    assert re.fullmatch(r"training      seed 0, \d+\.\d\d s, end: iterations", lines[2])
+    assert re.fullmatch(r"training      seed 0, \d+\.\d\d s, stopped: reached the iteration limit", lines[2])
     assert lines[4].split() == ["rows", "number", "phi", "accuracy", "stability", "robustness"]
     shares = [figures[name] for name in ("accuracy", "stability", "robust_accuracy")]
     phi = 0.9 * shares[0] + 0.1 * shares[1]
@@ -174,7 +174,7 @@ def test_the_log_has_a_record_for_each_step(tmp_path: Path) -> None:
     for seed in (4, 5):
         own = [record for record in records if record["seed"] == seed]
         assert [record["step"] for record in own if record["phase"] == "generation"] == [0, 1, 2]
-        scores = [record["score"] for record in own if record["phase"] not in ("warm-up", "tuning")]
+        scores = [record["score"] for record in own if record["phase"] not in ("initial tree", "tuning")]
         assert scores == sorted(scores)
     names = {"fitness", "accuracy", "stability", "robustness", "leaves", "seconds", "offspring", "mean_fitness"}
     assert names <= set(records[0])
@@ -225,7 +225,7 @@ def test_start_from_a_forest(tmp_path: Path) -> None:
 
 def test_a_time_limit_ends_training(tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "t.silva", "--epsilon", "0.1", "--time-limit", "0.0001")
-    assert "end: time limit" in result.stdout
+    assert "stopped: reached the time limit" in result.stdout
     is_leaf = read_model(str(tmp_path / "t.silva")).n_leaves == 1
     assert ("the time limit ended the training before a tree was grown" in result.stderr) == is_leaf
 
@@ -305,7 +305,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("training began")
 
-    monkeypatch.setattr(train, "make_trainer", refuse)
+    monkeypatch.setattr(runs, "make_trainer", refuse)
 
 
 @pytest.mark.usefixtures("no_training")
@@ -357,14 +357,14 @@ class TestBeforeTraining:
 
 def test_a_model_that_scores_otherwise_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.silva"
-    usual = command.write_model
+    usual = runs.write_model
 
     def write_and_spoil(model, name: str) -> None:
         usual(model, name)
         text = Path(name).read_text()
         Path(name).write_text(re.sub(r"SPLIT (\d+) \S+", r"SPLIT \1 -1", text, count=1))
 
-    monkeypatch.setattr(command, "write_model", write_and_spoil)
+    monkeypatch.setattr(runs, "write_model", write_and_spoil)
     result = run("train", IRIS, path, "--epsilon", "0.1", *SHORT, code=1)
     assert result.stderr == f"error: {path}: what was written does not score as it did in training; do not use it\n"
 
@@ -374,7 +374,7 @@ def test_one_class_is_nothing_to_learn(tmp_path: Path) -> None:
     assert "holds one class only" in run("train", rows, tmp_path / "t", "--epsilon", "1", code=1).stderr
 
 
-def test_the_bar_shows_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_shows_the_phase_and_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -382,10 +382,15 @@ def test_the_bar_shows_the_best_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     bar = ProgressBar(min_seconds=0.0)
-    bar.start(1, "seed 0")
-    bar.show(Progress("seed", 0, 0.1, 0.9375, 0.95, 0.825, 0.8, 17, 1, 0.9, 0.9))
+    bar.start(2, "seed 0")
+    bar.show(Progress("initial population", 2, 0.1, 0.9375, 0.95, 0.825, 0.8, 17, 1, 0.9, 0.9, 1.15))
+    bar.show(Progress("generation", 0, 0.2, 0.9375, 0.95, 0.825, 0.8, 17, 1, 0.9, 0.9))
     bar.close()
-    assert "phi 0.9375, accuracy 0.9500, stability 0.8250, 17 leaves" in terminal.getvalue()
+    shown = terminal.getvalue()
+    assert "seed 0, initial population: tree 3 |" in shown
+    assert "phi 0.9375, accuracy 0.9500, stability 0.8250 at 1.15 epsilon, 17 leaves" in shown
+    assert "seed 0, generation 1 |" in shown
+    assert "phi 0.9375, accuracy 0.9500, stability 0.8250, 17 leaves" in shown
 
 
 @pytest.fixture

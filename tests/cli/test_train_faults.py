@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.command import run
 
-from metasilvae.cli import train as command
 from metasilvae.errors import OutputError
 from metasilvae.formats.silva_models import read_model
+from metasilvae.training import runs
 
 QUICK = ["builtin:iris/train", "tree.silva", "--epsilon", "0.1", "--preset", "fast", "--no-manifest"]
 ENDLESS = ["builtin:iris/train", "tree.silva", "--epsilon", "0.1", "--no-tune", "--max-iteration", "10000000"]
@@ -40,7 +40,7 @@ def test_a_log_that_nobody_reads_any_more_does_not_end_the_training(tmp_path: Pa
     os.close(writing)
     _, err = process.communicate()
     assert process.returncode == 0
-    assert b"cannot be written: Broken pipe; the training goes on without it" in err
+    assert b"cannot be written: Broken pipe; the training continues without it" in err
     read_model(str(tmp_path / "tree.silva"))
 
 
@@ -71,14 +71,14 @@ def test_a_model_that_cannot_be_written_any_more_is_saved_elsewhere(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "rescue"))
     (tmp_path / "rescue").mkdir()
     output = str(tmp_path / "tree.silva")
-    usual = command.write_model
+    usual = runs.write_model
 
     def write_model(model: object, path: str) -> None:
         if path == output:
             raise OutputError(f"{path}: cannot be written: the disk has gone")
         usual(model, path)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(command, "write_model", write_model)
+    monkeypatch.setattr(runs, "write_model", write_model)
     result = run("train", QUICK[0], output, *QUICK[2:], code=1)
     (rescued,) = (tmp_path / "rescue").glob("*/tree.silva")
     assert result.stderr == (
@@ -92,7 +92,7 @@ def test_nowhere_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def write_model(model: object, path: str) -> None:
         raise OutputError(f"{path}: cannot be written: no disk at all")
 
-    monkeypatch.setattr(command, "write_model", write_model)
+    monkeypatch.setattr(runs, "write_model", write_model)
     output = tmp_path / "tree.silva"
     result = run("train", QUICK[0], output, *QUICK[2:], code=1)
     assert result.stderr == f"error: {output}: cannot be written: no disk at all\n"
@@ -102,4 +102,4 @@ def test_a_manifest_of_the_model_before_is_pointed_out(tmp_path: Path) -> None:
     output = tmp_path / "tree.silva"
     run("train", QUICK[0], output, *QUICK[2:-1])
     result = run("train", QUICK[0], output, *QUICK[2:], "--seed", "1")
-    assert "tree.silva.manifest.json: tells of the model that was here before" in result.stderr
+    assert "tree.silva.manifest.json: describes the model that was here before" in result.stderr

@@ -33,15 +33,15 @@ def test_a_forest_is_written_and_described(tmp_path: Path) -> None:
 
 
 def test_figures_that_take_too_long_are_lower_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metasilvae.cli.train.REPORT_SECONDS", 1e-9)
+    monkeypatch.setattr("metasilvae.training.runs.REPORT_SECONDS", 1e-9)
     monkeypatch.setattr("threading.Timer.start", lambda timer: timer.function())
     words = ["--epsilon", "0.4", "--trees", "6", "--no-tune", "--seed", "2"]
-    told = run("train", IRIS, str(tmp_path / "f.silva"), *words).stdout
-    assert "stability and robustness are at least as shown: " in told
+    printed = run("train", IRIS, str(tmp_path / "f.silva"), *words).stdout
+    assert "stability and robustness are at least as shown: " in printed
     monkeypatch.undo()
     again = run("train", IRIS, str(tmp_path / "g.silva"), *words).stdout
     assert "at least" not in again
-    bounds, exact = (float(text.splitlines()[-1].split()[4]) for text in (told, again))
+    bounds, exact = (float(text.splitlines()[-1].split()[4]) for text in (printed, again))
     assert bounds <= exact
     assert (tmp_path / "f.silva").read_bytes() == (tmp_path / "g.silva").read_bytes()
 
@@ -67,7 +67,7 @@ def test_seeds_give_a_study_of_forests(tmp_path: Path) -> None:
 def test_options_reach_the_trees() -> None:
     asked = request("--epsilon", "0.1", "--trees", "9", "--preset", "paper", "--row-sample", "0.5",
                     "--allowed-features", "uniform", "3", "--max-iteration", "7", "--seed", "4")  # fmt: skip
-    options = asked.options_of(4)
+    options = asked.options
     assert (options.n_trees, options.row_sample, options.method) == (9, 0.5, "independent")
     assert (options.tree.allowed_features, options.tree.generations, options.tree.seed) == (3, 7, 4)
     assert request("--epsilon", "0.1", "--trees", "9").options.tree.tune
@@ -100,5 +100,5 @@ def test_shards_make_the_trees_of_the_whole_forest(tmp_path: Path) -> None:
 
 def test_a_shard_divides_trees_or_seeds(tmp_path: Path) -> None:
     common = ("train", IRIS, tmp_path / "f", "--epsilon", "0.1", "--shard", "1/2")
-    assert "--seeds A..B or --trees N" in run(*common, code=2).stderr
-    assert "leave --trees or --seeds out" in run(*common, "--trees", 4, "--seeds", "1..4", code=2).stderr
+    assert "give several 'seeds', or the number of 'trees' of a forest" in run(*common, code=2).stderr
+    assert "leave out 'seeds' or 'trees'" in run(*common, "--trees", 4, "--seeds", "1..4", code=2).stderr

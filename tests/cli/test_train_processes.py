@@ -41,7 +41,7 @@ def test_a_signal_writes_the_best_tree_so_far(
         records += [json.loads(line) for line in log]
     found, out, err = finish(process)
     assert (found, err) == (code, "interrupted; the best tree so far was written to t.silva\n")
-    assert "end: interrupted" in out
+    assert "stopped: interrupted" in out
     model = read_model(str(tmp_path / "t.silva"))
     assert model.n_leaves == records[-1]["leaves"]
 

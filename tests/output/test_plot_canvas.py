@@ -126,7 +126,7 @@ def test_the_legend_of_an_archive_tells_sizes_apart(tmp_path: Path) -> None:
     figure = draw_archive(ArchiveReport(archive, 0))
     FigureCanvasAgg(figure).draw()
     (legend,) = figure.legends
-    sizes = sorted({each.leaves for each in archive.figures})
+    sizes = sorted({each.leaves for each in archive.metrics})
     *texts, picked = [each.get_text() for each in legend.get_texts()]
     assert [int(text.split()[0]) for text in (texts[0], texts[-1])] == [sizes[0], sizes[-1]]
     assert picked.startswith(archive.files[0])

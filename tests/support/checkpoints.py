@@ -13,10 +13,10 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.checkpoint.files import pack, unpack
 from metasilvae.training.checkpoint.runs import Checkpoint
-from metasilvae.training.options import ForestOptions, TrainingOptions, forest_options_for, options_for
-from metasilvae.training.protocol import Progress
+from metasilvae.training.options import Options, forest_options_for, options_for
+from metasilvae.training.protocol import Progress, Trainer
 from metasilvae.training.provenance import describe_run
-from metasilvae.training.trainers import AnyTrainer, make_trainer
+from metasilvae.training.runs import make_trainer
 
 SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population": 6, "elitism": 2}
 
@@ -24,7 +24,7 @@ SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population"
 PLAIN: dict[str, Any] = {**SHORT, "tune": False}
 
 
-CASES: dict[str, TrainingOptions | ForestOptions] = {
+CASES: dict[str, Options] = {
     "tree": options_for("default", **PLAIN, seed=3),
     "no elite": options_for("default", **{**PLAIN, "elitism": 0, "crossover": 1.0}),
     "impatient": options_for("default", **{**PLAIN, "generations": 40, "patience": 2}),
@@ -44,14 +44,14 @@ CASES: dict[str, TrainingOptions | ForestOptions] = {
 
 @functools.cache
 def coarse() -> Dataset:
-    """Few values and three labels, so that leaves tie often and figures repeat."""
+    """Few values and three labels, so that leaves tie often and metrics repeat."""
     rng = np.random.default_rng(7)
     X = rng.integers(0, 5, (50, 3)).astype(np.float64)
     y = ((X.sum(axis=1) + rng.integers(0, 4, 50)) % 3).astype(np.int32)
     return Dataset(X, y, ("a", "b", "c"))
 
 
-def make(case: str, jobs: int = 1) -> AnyTrainer:
+def make(case: str, jobs: int = 1) -> Trainer:
     return make_trainer(coarse(), Ball(0.6), CASES[case], jobs)
 
 
@@ -70,7 +70,7 @@ def stored(state: dict[str, Any]) -> dict[str, Any]:
     return unpack(pack(state))
 
 
-def describe(options: TrainingOptions | ForestOptions = CASES["tree"], **changes: Any) -> dict[str, Any]:
+def describe(options: Options = CASES["tree"], **changes: Any) -> dict[str, Any]:
     dataset = changes.pop("dataset", coarse())
     return describe_run(dataset, changes.pop("perturbation", Ball(0.6)), options, changes.pop("seeds", [3]), **changes)
 
@@ -78,11 +78,11 @@ def describe(options: TrainingOptions | ForestOptions = CASES["tree"], **changes
 def written(tmp_path: Any, case: str = "tree", n_steps: int = 4) -> str:
     """A checkpoint after some steps."""
     path = str(tmp_path / "run.checkpoint")
-    keeper = Checkpoint(path, describe(CASES[case]), every=n_steps)
+    checkpoint = Checkpoint(path, describe(CASES[case]), every=n_steps)
     trainer = make(case)
-    keeper.resume(3, trainer)
+    checkpoint.resume_trainer(3, trainer)
     running = trainer.run()
     for _ in range(n_steps):
-        keeper.note(3, next(running), trainer)
+        checkpoint.note(3, next(running), trainer)
     running.close()
     return path

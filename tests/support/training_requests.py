@@ -15,7 +15,7 @@ def request(*arguments: str):
     @click.command(cls=Command)
     @training_options
     def parse(**options) -> None:
-        found.append(read_request(**options))
+        found.append(read_request("rows.csv", {}, **options))
 
     parse.main(list(arguments), standalone_mode=False)
     return found[0]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from metasilvae.training import tuning
+from metasilvae.datasets import splitting
 
 
 @pytest.fixture(scope="module")
 def _short_tuning() -> Iterator[None]:
     """Tuning on two folds, once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "PARTS", 2)
-        patch.setattr(tuning, "REPEATS", 1)
+        patch.setattr(splitting, "FOLDS", 2)
+        patch.setattr(splitting, "REPEATS", 1)
         yield

@@ -1,4 +1,4 @@
-"""Runs that end anywhere and go on from what was kept: the same model, the same steps."""
+"""Runs that end anywhere and are resumed from a checkpoint: the same model, the same steps."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from metasilvae.model import join_trees
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.checkpoint import runs as checkpoints
 from metasilvae.training.checkpoint.files import pack_models, unpack_individuals, unpack_models
-from metasilvae.training.checkpoint.runs import Checkpoint, LogPosition, check_same_run, read_checkpoint
+from metasilvae.training.checkpoint.runs import Checkpoint, check_same_run, read_checkpoint
 from metasilvae.training.evolution import TreeTrainer
+from metasilvae.training.logs import LogPosition, make_record
 from metasilvae.training.options import ForestOptions, TrainingOptions, options_for
-from metasilvae.training.protocol import Progress
-from metasilvae.training.runs import TrainingResult
-from metasilvae.training.trainers import AnyTrainer, make_trainer
+from metasilvae.training.protocol import Progress, Trainer
+from metasilvae.training.results import TrainingResult
+from metasilvae.training.runs import make_trainer
 
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 
 
-def run_in_parts(case: str, lengths: list[int], jobs: int = 1) -> tuple[list[Progress], AnyTrainer]:
+def run_in_parts(case: str, lengths: list[int], jobs: int = 1) -> tuple[list[Progress], Trainer]:
     """A run that is killed after each of the given numbers of steps; the last one goes to the end."""
     records: list[Progress] = []
     state = None
@@ -47,11 +48,11 @@ def run_in_parts(case: str, lengths: list[int], jobs: int = 1) -> tuple[list[Pro
     return records, trainer
 
 
-# Going on
+# Resuming
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_killed_after_any_step_ends_as_if_nothing_had_been(case: str) -> None:
+def test_a_run_killed_after_any_step_and_resumed_ends_as_an_unbroken_one(case: str) -> None:
     records, model, held_out, reason = whole_run(case)
     n_steps = len(records)
     # All of the early and late steps, where phases change, and some in between.
@@ -76,19 +77,19 @@ def test_a_run_killed_again_and_again(case: str, lengths: list[int], jobs: int) 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("case", ["tree", "held out", "tuned", "forest", "independent", "paper"])
-def test_a_stop_leaves_a_state_to_go_on_from(case: str, jobs: int) -> None:
+def test_a_stop_leaves_a_state_to_resume_from(case: str, jobs: int) -> None:
     """Work that a stop has cut short is in the model of now, and has no part in the state."""
     records, model, _, _ = whole_run(case)
     for place in range(0, len(records), max(1, len(records) // 12)):
         trainer = make(case, jobs)
-        told = 0
+        reported = 0
         if place == 0:
             trainer.stop()
-        for told, _ in enumerate(trainer.run(), 1):
-            if told == place:
+        for reported, _ in enumerate(trainer.run(), 1):
+            if reported == place:
                 trainer.stop()
         state = stored(trainer.state)
-        assert place - 1 <= state["steps"] <= max(told, place)
+        assert place - 1 <= state["steps"] <= max(reported, place)
         again = make(case, jobs)
         again.resume(state)
         rest = [strip(record) for record in again.run()]
@@ -115,13 +116,13 @@ def test_a_resumed_run_has_the_rest_of_its_time() -> None:
         next(trainer.run())
         state = {**trainer.state, "seconds": 1e6}
         if case == "tuned":
-            state["warm_up"]["seconds"] = 1e6
+            state["initial"]["seconds"] = 1e6
         options = CASES[case]
         limited: TrainingOptions | ForestOptions
         if isinstance(options, ForestOptions):
             limited = dataclasses.replace(options, tree=dataclasses.replace(options.tree, time_limit=10.0))
         else:
-            limited = dataclasses.replace(options, time_limit=10.0)
+            limited = dataclasses.replace(options.tree_options, time_limit=10.0)
         again = make_trainer(coarse(), Ball(0.6), limited)
         again.resume(stored(state))
         assert len(list(again.run())) <= 1
@@ -172,34 +173,33 @@ def test_counts_that_no_model_can_hold_are_refused(count: int | None) -> None:
 # Files
 
 
-def told_of(case: str, n_steps: int) -> LogPosition:
-    told = LogPosition()
+def position_of(case: str, n_steps: int) -> LogPosition:
+    reported = LogPosition()
     for progress in whole_run(case)[0][:n_steps]:
-        told = told.after(3, progress)
-    return told
+        reported = reported.after(make_record(3, progress))
+    return reported
 
 
 def test_a_checkpoint_of_a_file(tmp_path: Any) -> None:
     keeper = Checkpoint(written(tmp_path), describe())
-    keeper.take_over(read_checkpoint(keeper.path))
+    keeper.resume(read_checkpoint(keeper.path))
     trainer = make("tree")
-    n_done, seconds = keeper.resume(3, trainer)
-    assert n_done == 4
-    assert seconds > 0
+    assert keeper.resume_trainer(3, trainer) == 4
+    assert trainer.seconds > 0
     assert keeper.n_starts == 2
-    assert keeper.told.n_steps == 4
-    assert keeper.told == told_of("tree", 4)
+    assert keeper.reported.n_steps == 4
+    assert keeper.reported == position_of("tree", 4)
     for progress in trainer.run():
         keeper.note(3, progress, trainer)
-    keeper.close(3, TrainingResult.of(trainer, 1.5), trainer)
+    keeper.close(3, dataclasses.replace(TrainingResult.of(trainer), seconds=1.5), trainer)
     keeper.write()
     again = Checkpoint(keeper.path, describe())
-    again.take_over(read_checkpoint(keeper.path))
-    found = again.finding(3, trainer.options, coarse())
+    again.resume(read_checkpoint(keeper.path))
+    found = again.result(3, trainer.options, coarse())
     assert found is not None
     assert format_model(found.model) == whole_run("tree")[1]
     assert (found.seconds, found.stop_reason) == (1.5, trainer.stop_reason)
-    assert again.told == told_of("tree", len(whole_run("tree")[0]))
+    assert again.reported == position_of("tree", len(whole_run("tree")[0]))
 
 
 def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_checkpoints_go_by_steps_or_by_the_clock(tmp_path: Any, monkeypatch: pyt
 def test_a_full_disk_does_not_end_the_training(tmp_path: Any) -> None:
     keeper = Checkpoint(str(tmp_path / "gone" / "run.checkpoint"), describe(), every=1)
     trainer = make("tree")
-    with pytest.warns(MetasilvaeWarning, match="training goes on without a new checkpoint"):
+    with pytest.warns(MetasilvaeWarning, match="training continues without a new checkpoint"):
         keeper.note(3, next(trainer.run()), trainer)
 
 

@@ -15,10 +15,9 @@ from metasilvae.errors import CheckpointError, MetasilvaeError
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.checkpoint.files import take, unpack
 from metasilvae.training.checkpoint.runs import Checkpoint, read_checkpoint
-from metasilvae.training.evolution import TreeTrainer
-from metasilvae.training.options import ForestOptions, TrainingOptions
+from metasilvae.training.options import TrainingOptions
 from metasilvae.training.pareto import TreeCollector
-from metasilvae.training.runs import TrainingResult
+from metasilvae.training.results import TrainingResult
 
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 
@@ -30,11 +29,11 @@ def check_message(error: MetasilvaeError) -> None:
 def resume_from(content: dict[str, Any], case: str) -> None:
     """What a command does with the content of a file."""
     keeper = Checkpoint("unused", describe(CASES[case]))
-    keeper.take_over(content)
+    keeper.resume(content)
     options = CASES[case]
-    if keeper.finding(3, options.tree if isinstance(options, ForestOptions) else options, coarse()) is None:
+    if keeper.result(3, options.tree_options, coarse()) is None:
         trainer = make(case)
-        keeper.resume(3, trainer)
+        keeper.resume_trainer(3, trainer)
         for _ in trainer.run():
             pass
 
@@ -46,12 +45,12 @@ def checkpoint_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     path = written(folder, case, n_steps=len(whole_run(case)[0]) - 2)
     if request.param == "done":
         keeper = Checkpoint(path, describe())
-        keeper.take_over(read_checkpoint(path))
+        keeper.resume(read_checkpoint(path))
         trainer = make("tree")
-        keeper.resume(3, trainer)
+        keeper.resume_trainer(3, trainer)
         for progress in trainer.run():
             keeper.note(3, progress, trainer)
-        keeper.close(3, TrainingResult.of(trainer, 1.5), trainer)
+        keeper.close(3, TrainingResult.of(trainer), trainer)
         keeper.write()
     with open(path, "rb") as stream:
         return case, stream.read()
@@ -80,7 +79,7 @@ def test_mangled_bytes_are_refused(checkpoint_file: tuple[str, bytes], data: st.
 
 
 def sign(body: bytes) -> bytes:
-    return b"metasilvae checkpoint 1\n%s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
+    return b"metasilvae checkpoint 2\n%s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
 
 
 @settings(max_examples=100)
@@ -141,8 +140,7 @@ def test_odd_values_in_an_archive_do_no_harm(data: st.DataObject) -> None:
     options = CASES["tree"]
     assert isinstance(options, TrainingOptions)
     before, trainer = TreeCollector(coarse(), Ball(0.6), options), make("tree")
-    assert isinstance(trainer, TreeTrainer)
-    trainer.observe = before.observe
+    trainer.observe(before)
     next(trainer.run())
     document = stored(before.state)
     place, *rest = data.draw(st.sampled_from(all_places(document)))
@@ -155,8 +153,7 @@ def test_odd_values_in_an_archive_do_no_harm(data: st.DataObject) -> None:
     else:
         target[key] = data.draw(st.sampled_from(ODD_VALUES))
     after, trainer = TreeCollector(coarse(), Ball(0.6), options, capacity=4), make("tree")
-    assert isinstance(trainer, TreeTrainer)
-    trainer.observe = after.observe
+    trainer.observe(after)
     try:
         after.resume(stored(document))
     except MetasilvaeError as error:
@@ -171,8 +168,8 @@ def test_odd_values_in_an_archive_do_no_harm(data: st.DataObject) -> None:
     [
         (b"", "is not a checkpoint"),
         (b"metasilvae archive 1\n", "is not a checkpoint"),
-        (b"metasilvae checkpoint 2\nx\n{}", "in format '2', expected 1"),
-        (b"metasilvae checkpoint 1\n", "damaged or cut short"),
+        (b"metasilvae checkpoint 9\nx\n{}", "in format '9', expected 2"),
+        (b"metasilvae checkpoint 2\n", "damaged or cut short"),
         (sign(b"{"), "not JSON"),
         (sign(b"[" * 100_000), "damaged"),
         (sign(b"[]"), "damaged"),
@@ -205,4 +202,4 @@ def test_a_head_that_is_nested_too_deeply() -> None:
     body = b'{"arrays":[],"content":{"a":' + b"[" * 800 + b"]" * 800 + b"}}\n"
     digest = hashlib.sha256(body).hexdigest().encode()
     with pytest.raises(CheckpointError, match="damaged or cut short"):
-        unpack(b"metasilvae checkpoint 1\n" + digest + b"\n" + body)
+        unpack(b"metasilvae checkpoint 2\n" + digest + b"\n" + body)

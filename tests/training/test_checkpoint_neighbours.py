@@ -1,4 +1,4 @@
-"""What lies beside a checkpoint: the log of its run, files of killed runs, the lock of one that is going on."""
+"""What lies beside a checkpoint: the log of its run, files of killed runs, the lock of a run in progress."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_forged_checkpoint_does_not_cost_the_model_that_is_there(count: int) -> None:
     train(*TREE, "--checkpoint", "run.ck")
     document = unpack(Path("run.ck").read_bytes())
-    trees = document["found"][0]["trees"]
+    trees = document["results"][0]["trees"]
     trees["counts"] = np.full_like(trees["counts"], count)
     Path("run.ck").write_bytes(pack(document))
     before = model()
@@ -72,7 +72,7 @@ def test_a_log_of_another_run_is_not_touched() -> None:
 @pytest.mark.usefixtures("killed")
 def test_a_log_that_is_missing_begins_where_the_run_goes_on() -> None:
     found = train(*TREE, "--resume", "run.ck", "--log", "rest.jsonl")
-    assert found.stderr == "warning: rest.jsonl: is not there; the log begins after the 3 steps of run.ck\n"
+    assert found.stderr == "warning: rest.jsonl: is missing; the log begins after the 3 steps of run.ck\n"
     assert records("rest.jsonl")[0]["step"] == 3
 
 
@@ -167,7 +167,7 @@ def test_two_runs_that_start_together(tmp_path: Path) -> None:
     assert sorted(code for code, _, _ in found) == [0, 1]
     seed = 1 if found[0][0] == 0 else 2
     (err,) = (err for code, _, err in found if code == 1)
-    assert err.startswith(("error: run.ck: is in use by another run", "error: run.ck: is there already"))
+    assert err.startswith(("error: run.ck: is in use by another run", "error: run.ck: exists already"))
     words = ["--epsilon", "0.1", "--seed", str(seed), *SHORT, *long[:-2]]
     train(*words, "--resume", "run.ck")
     assert model() == Path(f"{seed}.silva").read_bytes()

@@ -19,8 +19,8 @@ from metasilvae.perturbations.boxes import Ball, BoxFile
 from metasilvae.training import evolution
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import PRESETS, TrainingOptions, options_for
-from metasilvae.training.protocol import StopReason
-from metasilvae.training.tuning import train
+from metasilvae.training.protocol import StopReason, finish
+from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 
@@ -42,13 +42,17 @@ def make_dataset(rows: list[list[float]], y: list[int]) -> Dataset:
     return Dataset(np.array(rows, dtype=float), np.array(y, dtype=np.int32), labels)
 
 
+def train(dataset: Dataset, epsilon: float, options: TrainingOptions | None = None) -> Model:
+    return finish(make_tree_trainer(dataset, Ball(epsilon), options or TrainingOptions()))
+
+
 def run(trainer: TreeTrainer) -> list[evolution.Progress]:
     return list(trainer.run())
 
 
 def phi(model: Model, dataset: Dataset, epsilon: float) -> float:
-    figures = evaluate(model, dataset, [Ball(epsilon)])[0]
-    return 0.9 * figures.accuracy + 0.1 * (figures.stability or 0.0)
+    metrics = evaluate(model, dataset, [Ball(epsilon)])[0]
+    return 0.9 * metrics.accuracy + 0.1 * (metrics.stability or 0.0)
 
 
 # What every run promises
@@ -82,11 +86,11 @@ def test_the_records_tell_what_the_verifier_finds(iris: Dataset) -> None:
     options = options_for("default", training_epsilon_factor=1.0, **SHORT)
     trainer = TreeTrainer(iris, Ball(0.1), options)
     last = run(trainer)[-1]
-    figures = evaluate(trainer.model, iris, [Ball(0.1)])[0]
+    metrics = evaluate(trainer.model, iris, [Ball(0.1)])[0]
     assert (last.accuracy, last.stability, last.robustness, last.leaves) == (
-        figures.accuracy,
-        figures.stability,
-        figures.robustness,
+        metrics.accuracy,
+        metrics.stability,
+        metrics.robustness,
         trainer.model.n_leaves,
     )
 
@@ -165,13 +169,13 @@ def test_odd_data(data: str, epsilon: float, preset: str) -> None:
     trainer = TreeTrainer(dataset, Ball(epsilon), options_for(preset, **SHORT))
     run(trainer)
     model = parse_model(format_model(trainer.model).encode())
-    figures = evaluate(model, dataset, [Ball(epsilon)])[0]
-    assert figures.accuracy >= 0
+    metrics = evaluate(model, dataset, [Ball(epsilon)])[0]
+    assert metrics.accuracy >= 0
     if epsilon == 0:
-        assert figures.stability == 1.0
+        assert metrics.stability == 1.0
     if epsilon == 1e308 and preset != "cart":
         # Nobody can tell anything apart: at best a single leaf, or leaves of the same answer.
-        assert figures.stability in (0.0, 1.0)
+        assert metrics.stability in (0.0, 1.0)
 
 
 def test_samples_that_can_be_told_apart_are() -> None:
@@ -190,14 +194,14 @@ def test_clipped_boxes(iris: Dataset) -> None:
     ball = Ball(0.5, 0.0, 8.0)
     trainer = TreeTrainer(iris, ball, options_for("default", **SHORT))
     run(trainer)
-    figures = evaluate(trainer.model, iris, [ball])[0]
-    assert (figures.stability or 0) > 0.3
+    metrics = evaluate(trainer.model, iris, [ball])[0]
+    assert (metrics.stability or 0) > 0.3
 
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from(list(PRESETS)), st.sampled_from([0.0, 0.3]))
 def test_random_data(seed: int, preset: str, validation: float) -> None:
-    """The run itself compares its figures with the verifier's at its end."""
+    """The run itself compares its metrics with the verifier's at its end."""
     rng = np.random.default_rng(seed)
     n, d, m = int(rng.integers(8, 40)), int(rng.integers(1, 4)), int(rng.integers(2, 5))
     X = rng.integers(0, 8, (n, d)).astype(float) if rng.random() < 0.5 else rng.random((n, d))
@@ -368,7 +372,7 @@ def test_held_out_rows_choose_and_are_counted_in_the_end(iris: Dataset) -> None:
     assert trainer.n_samples == 84
     run(trainer)
     assert trainer.model.leaf_values.sum() == 120
-    chosen = [trainer._held_out_fitness(tree) for tree in trainer._finalists.trees]
+    chosen = [trainer._score_held_out(tree) for tree in trainer._hall_of_fame.trees]
     assert chosen == sorted(chosen, reverse=True)
     assert trainer.held_out_fitness == chosen[0]
 

@@ -13,18 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets import splitting
 from metasilvae.errors import DataError, RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model
+from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, Enlarged
-from metasilvae.training import forest, tuning
+from metasilvae.training import forest
 from metasilvae.training.forest import (
     CANDIDATES,
     CANDIDATES_IF_FEW,
     COUNTED_TREES,
     LARGEST_BATCH,
     ForestTrainer,
-    Stoppable,
     draw_evenly,
     grow_forest,
     grow_tree,
@@ -33,12 +34,11 @@ from metasilvae.training.forest import (
     plan_tuning_splits,
     score_candidate,
     split_into_batches,
-    train_forest,
     weigh_rows,
 )
 from metasilvae.training.forest_votes import GrowingForest, bound
 from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions, forest_options_for
-from metasilvae.training.protocol import StopReason
+from metasilvae.training.protocol import StopReason, TrainerGroup, finish
 
 EPSILON = Ball(0.1)
 
@@ -56,13 +56,17 @@ def wine() -> Dataset:
 @pytest.fixture
 def short_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "MOST_TREES", 2)
-    monkeypatch.setattr(tuning, "REPEATS", 1)
+    monkeypatch.setattr(splitting, "REPEATS", 1)
 
 
 def quick(n_trees: int = 7, **changes: object) -> ForestOptions:
     changes.setdefault("tune", False)
     changes.setdefault("generations", 0)
     return forest_options_for("default", n_trees, **changes)  # type: ignore[arg-type]
+
+
+def train_to_end(dataset: Dataset, perturbation: Ball, options: ForestOptions) -> Model:
+    return finish(ForestTrainer(dataset, perturbation, options))
 
 
 def finished(trainer: ForestTrainer) -> ForestTrainer:
@@ -105,10 +109,10 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str,
     trainers = [finished(ForestTrainer(iris, EPSILON, options, jobs)) for jobs in (1, 2, 5)]
     assert len({format_model(trainer.model) for trainer in trainers}) == 1
     other = replace(options, tree=replace(options.tree, seed=6))
-    assert format_model(train_forest(iris, EPSILON, other)) != format_model(trainers[0].model)
+    assert format_model(train_to_end(iris, EPSILON, other)) != format_model(trainers[0].model)
     if variant == "tuned":
-        assert trainers[0].setting in CANDIDATES_IF_FEW
-        assert [trainer.setting for trainer in trainers] == [trainers[0].setting] * 3
+        assert trainers[0].candidate in CANDIDATES_IF_FEW
+        assert [trainer.candidate for trainer in trainers] == [trainers[0].candidate] * 3
 
 
 def test_the_records_tell_what_is_proven_about_the_forest(wine: Dataset) -> None:
@@ -126,7 +130,7 @@ def test_the_records_tell_what_is_proven_about_the_forest(wine: Dataset) -> None
 
 def test_a_forest_beats_its_trees() -> None:
     digits, epsilon = read_dataset("builtin:digits/train"), Ball(1.0)
-    model = train_forest(digits, epsilon, quick(11))
+    model = train_to_end(digits, epsilon, quick(11))
     alone = [bound(model.tree(position), digits, epsilon).counts for position in range(11)]
     together = bound(model, digits, epsilon).counts
     assert together.correct > max(counts.correct for counts in alone)
@@ -143,14 +147,14 @@ def test_rows_held_out_judge_and_teach_nothing(iris: Dataset) -> None:
 
 
 def test_one_tree_is_a_forest_too(iris: Dataset) -> None:
-    model = train_forest(iris, EPSILON, quick(1))
+    model = train_to_end(iris, EPSILON, quick(1))
     assert (model.n_trees, model.is_forest) == (1, True)
 
 
 def test_some_of_the_trees(iris: Dataset) -> None:
     options = quick(9, method="independent", seed=3)
     whole = finished(ForestTrainer(iris, EPSILON, options)).model
-    parts = [train_forest(iris, EPSILON, replace(options, numbers=tuple(range(*ends)))) for ends in ((0, 4), (4, 9))]
+    parts = [train_to_end(iris, EPSILON, replace(options, numbers=tuple(range(*ends)))) for ends in ((0, 4), (4, 9))]
     trees = [format_model(part.tree(position)) for part in parts for position in range(part.n_trees)]
     assert trees == [format_model(whole.tree(position)) for position in range(9)]
 
@@ -167,7 +171,7 @@ def test_tasks_may_run_elsewhere(iris: Dataset) -> None:
         return future
 
     elsewhere = finished(ForestTrainer(iris, EPSILON, options, submit=submit)).model
-    assert format_model(elsewhere) == format_model(train_forest(iris, EPSILON, options))
+    assert format_model(elsewhere) == format_model(train_to_end(iris, EPSILON, options))
 
 
 # Ends before the end
@@ -181,20 +185,20 @@ def test_a_stop_keeps_the_trees_so_far(method: str, iris: Dataset) -> None:
             trainer.stop()
     assert trainer.stop_reason is StopReason.INTERRUPTED
     assert 5 <= trainer.model.n_trees < 40
-    whole = train_forest(iris, EPSILON, quick(40, method=method))
+    whole = train_to_end(iris, EPSILON, quick(40, method=method))
     for position in range(5):
         assert format_model(trainer.model.tree(position)) == format_model(whole.tree(position))
 
 
 @pytest.mark.usefixtures("short_tuning")
-@pytest.mark.parametrize("phase", ["warm-up", "tuning"])
+@pytest.mark.parametrize("phase", ["initial tree", "tuning"])
 def test_a_stop_before_the_first_tree_leaves_a_tree(phase: str, iris: Dataset) -> None:
     trainer = ForestTrainer(iris, EPSILON, quick(40, tune=True), 2)
     for record in trainer.run():
         if record.phase == phase:
             trainer.stop()
     assert trainer.stop_reason is StopReason.INTERRUPTED
-    assert trainer.setting is None
+    assert trainer.candidate is None
     assert trainer.model.n_trees == 1
     assert trainer.model.n_leaves > 1
 
@@ -230,9 +234,9 @@ def test_a_tuning_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPat
     assert phases.count("tuning") < len(CANDIDATES_IF_FEW) * len(
         plan_tuning_splits(iris.y, np.arange(iris.n_samples), 0)
     )
-    assert trainer.setting == CANDIDATES_IF_FEW[0]
+    assert trainer.candidate == CANDIDATES_IF_FEW[0]
     assert trainer.stop_reason is StopReason.ITERATIONS
-    plain = train_forest(iris, EPSILON, quick(5, tune=False).with_setting(CANDIDATES_IF_FEW[0]))
+    plain = train_to_end(iris, EPSILON, quick(5, tune=False).with_candidate(CANDIDATES_IF_FEW[0]))
     assert format_model(trainer.model) == format_model(plain)
 
 
@@ -254,7 +258,7 @@ def test_rows_are_drawn_as_often_as_expected(weights: list[float], n_drawn: int,
 
 def test_rows_on_which_the_forest_fails_weigh_more(wine: Dataset) -> None:
     votes = GrowingForest(wine, EPSILON)
-    for tree in (train_forest(wine, EPSILON, quick(3, seed=seed)) for seed in range(2)):
+    for tree in (train_to_end(wine, EPSILON, quick(3, seed=seed)) for seed in range(2)):
         for position in range(3):
             votes.add(tree.tree(position))
     options = replace(quick(9), focus=1.0, strength=0.5)
@@ -268,7 +272,7 @@ def test_rows_on_which_the_forest_fails_weigh_more(wine: Dataset) -> None:
 
 
 def test_weights_do_not_run_away_in_a_large_forest(wine: Dataset) -> None:
-    tree = train_forest(wine, EPSILON, quick(1)).tree(0)
+    tree = train_to_end(wine, EPSILON, quick(1)).tree(0)
     votes = GrowingForest(wine, EPSILON)
     spans = []
     for _ in range(4 * COUNTED_TREES):
@@ -324,7 +328,7 @@ def test_a_task_draws_rows_and_features(wine: Dataset) -> None:
 
 
 def test_a_tree_that_is_stopped_is_whole(wine: Dataset) -> None:
-    ended = Stoppable()
+    ended = TrainerGroup()
     ended.stop()
     tree = grow_tree(wine, EPSILON, plan_tree(quick(1), 0, np.arange(wine.n_samples), None, 13, math.inf), ended)
     assert int(tree.leaf_values.sum()) == wine.n_samples
@@ -345,14 +349,14 @@ def test_settings_that_do_not_differ_are_tried_once() -> None:
 def test_nothing_is_tuned_where_there_is_nothing_to_choose(iris: Dataset) -> None:
     trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", tune=True))
     assert [record.phase for record in trainer.run()] == ["tree"] * 3
-    assert trainer.setting == CANDIDATES_IF_FEW[0]
+    assert trainer.candidate == CANDIDATES_IF_FEW[0]
     assert trainer.forest_options.is_reweighted
 
 
 def test_a_fixed_method_stays() -> None:
-    for setting in (*CANDIDATES, *CANDIDATES_IF_FEW):
-        assert quick(5, method="independent").with_setting(setting).method == "independent"
-        assert quick(5, method="reweighted").with_setting(setting).is_reweighted
+    for candidate in (*CANDIDATES, *CANDIDATES_IF_FEW):
+        assert quick(5, method="independent").with_candidate(candidate).method == "independent"
+        assert quick(5, method="reweighted").with_candidate(candidate).is_reweighted
 
 
 def test_a_tuning_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:

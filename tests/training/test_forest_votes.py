@@ -130,4 +130,4 @@ def test_an_even_vote_is_not_correct_and_not_stable() -> None:
     found = grow(model, dataset_for(model, [[0.0]]), 1.0).certainty
     assert not found.is_correct[0]
     assert not found.is_stable[0]
-    assert found.shares == (0.0, 0.0, 0.0)
+    assert found.fractions == (0.0, 0.0, 0.0)

@@ -13,10 +13,11 @@ from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import split_dataset
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.training.evolution import HOLDING_SEED, TreeTrainer
+from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.pareto import MEASURES, SIZES, Archive, TreeCollector, TreeMetrics, measure, pick
-from metasilvae.training.tuning import TunedTrainer, make_trainer
+from metasilvae.training.protocol import HOLDING_SEED
+from metasilvae.training.runs import make_trainer
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.query import make_query
 from metasilvae.verification.requirements import Requirement
@@ -44,8 +45,8 @@ def some_figures(draw: st.DrawFn) -> TreeMetrics:
     return TreeMetrics(ROWS, correct, stable, robust, draw(st.integers(1, 9)), draw(st.integers(0, 8)))
 
 
-def merit(figures: TreeMetrics) -> float:
-    return figures.phi(PAPER_FITNESS)
+def merit(metrics: TreeMetrics) -> float:
+    return metrics.phi(PAPER_FITNESS)
 
 
 def beats(one: TreeMetrics, other: TreeMetrics) -> bool:
@@ -71,12 +72,12 @@ def find_front(offered: list[TreeMetrics]) -> list[int]:
 @given(st.lists(some_figures(), max_size=40))
 def test_an_archive_with_room_keeps_exactly_the_front(offered: list[TreeMetrics]) -> None:
     archive: Archive[int] = Archive(merit, capacity=100)
-    for number, figures in enumerate(offered):
-        archive.offer(figures, number)
+    for number, metrics in enumerate(offered):
+        archive.offer(metrics, number)
     assert sorted(number for _, number in archive.entries) == find_front(offered)
-    assert all(figures == offered[number] for figures, number in archive.entries)
+    assert all(metrics == offered[number] for metrics, number in archive.entries)
     assert archive.n_found == len(archive.entries)
-    goals = [figures.goals for figures, _ in archive.entries]
+    goals = [metrics.goals for metrics, _ in archive.entries]
     assert goals == sorted(goals, reverse=True)
 
 
@@ -84,9 +85,9 @@ def test_an_archive_with_room_keeps_exactly_the_front(offered: list[TreeMetrics]
 @given(st.lists(some_figures(), min_size=1, max_size=60), st.integers(4, 7))
 def test_a_full_archive_keeps_a_part_of_the_front_with_its_ends(offered: list[TreeMetrics], capacity: int) -> None:
     archive: Archive[int] = Archive(merit, capacity)
-    for number, figures in enumerate(offered):
-        archive.offer(figures, number)
-    kept = [figures for figures, _ in archive.entries]
+    for number, metrics in enumerate(offered):
+        archive.offer(metrics, number)
+    kept = [metrics for metrics, _ in archive.entries]
     front = [offered[number] for number in find_front(offered)]
     assert set(kept) <= set(front)
     assert 1 <= len(kept) <= capacity
@@ -99,11 +100,11 @@ def test_a_full_archive_keeps_a_part_of_the_front_with_its_ends(offered: list[Tr
 @given(st.lists(some_figures(), min_size=20, max_size=60))
 def test_what_a_thinned_out_tree_beats_is_refused_all_the_same(offered: list[TreeMetrics]) -> None:
     archive: Archive[int] = Archive(merit, 4)
-    for number, figures in enumerate(offered):
-        archive.offer(figures, number)
+    for number, metrics in enumerate(offered):
+        archive.offer(metrics, number)
     before = archive.entries
-    for figures in offered:
-        archive.offer(TreeMetrics(ROWS, max(figures.correct - 1, 0), figures.stable, 0, figures.leaves + 1, 0), -1)
+    for metrics in offered:
+        archive.offer(TreeMetrics(ROWS, max(metrics.correct - 1, 0), metrics.stable, 0, metrics.leaves + 1, 0), -1)
     assert archive.entries == before
 
 
@@ -137,18 +138,17 @@ class Witness(TreeCollector):
         for tree in trees:
             model = as_model(tree, self.dataset)
             counts = verify(make_query(model, self.judges, self.perturbation), 1).counts
-            figures = TreeMetrics(
+            metrics = TreeMetrics(
                 counts.size, counts.correct, counts.stable, counts.robust, model.n_leaves, model.max_depth
             )
-            self.shown.setdefault(format_model(model), figures)
+            self.shown.setdefault(format_model(model), metrics)
         super().observe(trees)
 
 
 def collect(dataset: Dataset, options: TrainingOptions, jobs: int = 1, **more: int) -> Witness:
     trainer = make_trainer(dataset, Ball(EPSILON), options, jobs)
     witness = Witness(dataset, Ball(EPSILON), options, **more)
-    assert isinstance(trainer, TreeTrainer | TunedTrainer)
-    trainer.observe = witness.observe
+    trainer.observe(witness)
     for _ in trainer.run():
         pass
     return witness
@@ -161,10 +161,10 @@ def test_a_run_keeps_the_front_of_all_its_trees(noisy: Dataset, validation: floa
     found = collect(noisy, options)
     shown = list(found.shown.values())
     assert found.n_seen == len(shown) > 10
-    assert {figures.goals for figures, _ in found.entries} == {shown[number].goals for number in find_front(shown)}
+    assert {metrics.goals for metrics, _ in found.entries} == {shown[number].goals for number in find_front(shown)}
     judges = split_dataset(noisy, validation, HOLDING_SEED)[1] if validation else noisy
-    for figures, model in found.entries:
-        assert measure(model, judges, Ball(EPSILON)) == figures
+    for metrics, model in found.entries:
+        assert measure(model, judges, Ball(EPSILON)) == metrics
         # The rows that judge were no part of the training.
         assert model.leaf_values.sum() == noisy.n_samples - (judges.n_samples if validation else 0)
 
@@ -173,25 +173,26 @@ def test_the_best_tree_of_a_run_is_beaten_by_none_that_is_not_kept(noisy: Datase
     options = options_for("paper", generations=20)
     trainer = TreeTrainer(noisy, Ball(EPSILON), options)
     collector = TreeCollector(noisy, Ball(EPSILON), options)
-    trainer.observe = collector.observe
+    trainer.observe(collector)
     records = list(trainer.run())
     best = measure(trainer.model, noisy, Ball(EPSILON))
-    assert any(figures.covers(best) for figures, _ in collector.entries)
-    assert max(figures.phi(options.fitness) for figures, _ in collector.entries) == pytest.approx(records[-1].fitness)
+    assert any(metrics.covers(best) for metrics, _ in collector.entries)
+    assert max(metrics.phi(options.fitness) for metrics, _ in collector.entries) == pytest.approx(records[-1].fitness)
 
 
 @pytest.mark.parametrize("tune", [False, True])
 def test_the_number_of_jobs_and_watching_make_no_difference(noisy: Dataset, tune: bool) -> None:
     options = options_for("default", tune=tune, **SHORT)
     archives = [
-        [(figures, format_model(model)) for figures, model in collect(noisy, options, jobs, capacity=4).entries]
+        [(metrics, format_model(model)) for metrics, model in collect(noisy, options, jobs, capacity=4).entries]
         for jobs in (1, 3)
     ]
     assert archives[0] == archives[1]
     models = []
-    for observe in (None, TreeCollector(noisy, Ball(EPSILON), options).observe):
+    for observers in ([], [TreeCollector(noisy, Ball(EPSILON), options)]):
         trainer = make_trainer(noisy, Ball(EPSILON), options)
-        trainer.observe = observe or trainer.observe
+        for observer in observers:
+            trainer.observe(observer)
         models.append([format_model(trainer.model) for _ in trainer.run()])
     assert models[0] == models[1]
 
@@ -200,7 +201,7 @@ def test_a_stopped_run_has_an_archive(noisy: Dataset) -> None:
     options = options_for("default", tune=False)
     trainer = TreeTrainer(noisy, Ball(EPSILON), options)
     collector = TreeCollector(noisy, Ball(EPSILON), options)
-    trainer.observe = collector.observe
+    trainer.observe(collector)
     for _ in trainer.run():
         trainer.stop()
     assert len(collector.entries) >= 2
@@ -209,7 +210,7 @@ def test_a_stopped_run_has_an_archive(noisy: Dataset) -> None:
 def test_one_leaf_is_the_smallest_of_all() -> None:
     dataset = Dataset(np.array([[0.0], [1.0], [2.0]]), np.array([0, 0, 1], dtype=np.int32), ("a", "b"))
     found = collect(dataset, options_for("default", tune=False, **SHORT | {"min_samples_leaf": 1}))
-    assert [(figures.correct, figures.stable, figures.leaves) for figures, _ in found.entries] == [
+    assert [(metrics.correct, metrics.stable, metrics.leaves) for metrics, _ in found.entries] == [
         (3, 3, 2),
         (2, 3, 1),
     ]
@@ -238,7 +239,7 @@ def test_the_pick_is_the_best_of_those_allowed(
     for metric, comparison in wanted:
         number = Fraction(bound) if metric == "leaves" else Fraction(bound, 4)
         requirements.append(Requirement.parse(f"{metric} {comparison} {float(number)}", SIZES))
-        values = [getattr(figures, metric) for figures in offered]
+        values = [getattr(metrics, metric) for metrics in offered]
         holds = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b}[comparison]
         allowed = [place for place in allowed if holds(values[place], number)]
     picked = pick(offered, requirements, by, fitness)
@@ -246,7 +247,7 @@ def test_the_pick_is_the_best_of_those_allowed(
         assert picked is None
         return
     assert picked in allowed
-    worth = [MEASURES[by](figures, fitness) for figures in offered]
+    worth = [MEASURES[by](metrics, fitness) for metrics in offered]
     assert worth[picked] == max(worth[place] for place in allowed)
     equal = [place for place in allowed if worth[place] == worth[picked]]
     assert not any(beats(offered[place], offered[picked]) for place in equal)

@@ -1,4 +1,4 @@
-"""Choosing how careful to be before training."""
+"""Tuning by cross-validation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import plan_splits
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
@@ -13,7 +14,8 @@ from metasilvae.training import tuning
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.protocol import StopReason
-from metasilvae.training.tuning import SETTINGS, TunedTrainer, choose_candidate, make_trainer, plan_splits
+from metasilvae.training.runs import make_trainer
+from metasilvae.training.tuning import CANDIDATES, TunedTrainer, choose_candidate
 from metasilvae.verification.metrics import evaluate
 
 SHORT = {"generations": 5, "population": 8, "initial_population": 8, "patience": 0}
@@ -34,34 +36,39 @@ def test_the_options_decide_who_trains(iris: Dataset) -> None:
 
 @pytest.mark.parametrize("validation", [0.0, 0.2])
 def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(validation: float, iris: Dataset) -> None:
-    texts, settings = set(), []
+    texts, candidates = set(), []
     for jobs in (1, 2, 3, 8):
         trainer = TunedTrainer(iris, Ball(0.1), options_for("default", validation=validation, **SHORT), jobs)
         for _ in trainer.run():
             pass
         texts.add(format_model(trainer.model))
-        settings.append(trainer.setting)
+        candidates.append(trainer.candidate)
     assert len(texts) == 1
-    assert settings[0] in SETTINGS
-    assert settings == [settings[0]] * 4
+    assert candidates[0] in CANDIDATES
+    assert candidates == [candidates[0]] * 4
 
 
-def test_the_result_is_that_of_the_chosen_setting(iris: Dataset) -> None:
+def test_the_result_is_that_of_the_chosen_candidate(iris: Dataset) -> None:
     options = options_for("default", **SHORT)
     trainer = TunedTrainer(iris, Ball(0.1), options)
     records = list(trainer.run())
     assert len(records) <= trainer.n_steps
-    assert list(dict.fromkeys(record.phase for record in records))[:4] == ["warm-up", "tuning", "seed", "generation"]
+    assert list(dict.fromkeys(record.phase for record in records))[:4] == [
+        "initial tree",
+        "tuning",
+        "initial population",
+        "generation",
+    ]
     seconds = [record.seconds for record in records]
     assert seconds == sorted(seconds)
     assert trainer.stop_reason == StopReason.ITERATIONS
-    plain = TreeTrainer(iris, Ball(0.1), options_for("default", **SHORT, **trainer.setting))
+    plain = TreeTrainer(iris, Ball(0.1), options_for("default", **SHORT, **trainer.candidate))
     for _ in plain.run():
         pass
     assert format_model(trainer.model) == format_model(plain.model)
 
 
-PHASES = ["warm-up", "tuning", "seed", "generation", "polish"]
+PHASES = ["initial tree", "tuning", "initial population", "generation", "local search"]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -82,7 +89,7 @@ def test_a_run_can_be_stopped_in_any_phase(phase: str, iris: Dataset) -> None:
 
 
 def test_a_stop_while_the_main_run_is_prepared(iris: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It must reach a trainer that has not told of any step yet."""
+    """It must reach a trainer that has not reported any step yet."""
     trainer = TunedTrainer(iris, Ball(0.1), options_for("default", **SHORT))
     usual = tuning.TreeTrainer.run
 
@@ -93,7 +100,7 @@ def test_a_stop_while_the_main_run_is_prepared(iris: Dataset, monkeypatch: pytes
 
     monkeypatch.setattr(tuning.TreeTrainer, "run", stop_and_run)
     records = list(trainer.run())
-    assert [record.phase for record in records].count("seed") <= 1
+    assert [record.phase for record in records].count("initial population") <= 1
     assert "generation" not in {record.phase for record in records}
     assert trainer.stop_reason == StopReason.INTERRUPTED
 
@@ -109,7 +116,7 @@ def test_a_time_limit_holds_in_the_tuning_too(limit: float) -> None:
 
 def test_a_target_may_be_reached_early(iris: Dataset) -> None:
     trainer = TunedTrainer(iris, Ball(0.1), options_for("default", target=0.5))
-    assert [record.phase for record in trainer.run()] == ["warm-up"]
+    assert [record.phase for record in trainer.run()] == ["initial tree"]
     assert trainer.stop_reason == StopReason.TARGET
 
 
@@ -124,7 +131,7 @@ def test_splits_are_disjoint_and_hold_every_class(n_samples: int) -> None:
         assert len(held)
 
 
-def test_another_setting_must_be_surely_better() -> None:
+def test_another_candidate_must_be_surely_better() -> None:
     first = np.array([0.9, 0.8, 0.85])
     noise = np.array([0.3, -0.2, 0.0])
     assert choose_candidate(np.array([first, first + noise])) == 0

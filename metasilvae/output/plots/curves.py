@@ -81,9 +81,9 @@ MARKER_AREAS = (25.0, 400.0)
 def draw_archive(report: ArchiveReport, title: str | None = None) -> Figure:
     """The larger the marker, the larger the tree. A ring marks the one that was picked."""
     archive = report.archive
-    stability = [float(each.stability) for each in archive.figures]
-    accuracy = [float(each.accuracy) for each in archive.figures]
-    leaves = [each.leaves for each in archive.figures]
+    stability = [float(each.stability) for each in archive.metrics]
+    accuracy = [float(each.accuracy) for each in archive.metrics]
+    leaves = [each.leaves for each in archive.metrics]
     most = max(leaves, default=1)
     figure = new_figure(7, 4.8)
     axes = figure.subplots()

@@ -2,17 +2,14 @@
 
 ::
 
-    metasilvae checkpoint 1
+    metasilvae checkpoint 2
     SHA-256 of all that follows this line, in hexadecimal digits
     {"arrays": [["<i4", 12], ...], "content": {...}}
     the arrays, one after another, without gaps
 
-The third line is JSON; ``{"array": N}`` in it stands for the N-th array. There is nothing in
-such a file that could be run, and every value is checked where it is used.
-
-Trees as tables of numbers, for checkpoints: of all trees the tests in pre-order, one tree after another.
-
-Where the children of a node are follows from that order, so that no table can describe anything but trees.
+The third line is JSON; ``{"array": N}`` in it stands for the N-th array. Nothing in such a file is executed, and every
+value is checked where it is used. Trees are stored as tables of their tests in pre-order, one tree after another. The
+children of a node follow from that order, so that no table can describe anything but trees.
 """
 
 from __future__ import annotations
@@ -28,11 +25,12 @@ from numpy.typing import NDArray
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, shorten
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import LeafKind, Model
+from metasilvae.training.population import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
-FORMAT = 1
+FORMAT = 2
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
 _LARGEST_WHOLE = 2**53
@@ -161,20 +159,20 @@ def pack_individuals(trees: Sequence[Any]) -> dict[str, Any]:
 
 
 def unpack_individuals(document: Any, samples: Any, objective: Any, workspace: Any) -> list[Any]:
-    """The same trees, with all that they answer for the samples."""
+    """The same trees, with their predictions for the samples."""
     n_words = (samples.n_labels + 63) // 64
     tie_words = take_array(document, "tie_words", "<i4")
     ties = _split(take_array(document, "ties", "<u8"), tie_words, "ties")
     trees = []
     for (feature, threshold, left, right), tied in zip(_unpack_tests(document, samples.n_features), ties, strict=False):
         if len(tied) % n_words:
-            raise damaged("tied answers are for another number of labels")
+            raise damaged("tied predictions are for another number of labels")
         tree = kernel.Individual(samples).take_nodes(feature, threshold, left, right, objective, workspace, tied)
         if tree.n_nodes != len(feature):
             raise damaged("a tree does not fit the rows")
         trees.append(tree)
     if len(trees) != len(take_array(document, "sizes", "<i4")):
-        raise damaged("tied answers are missing")
+        raise damaged("tied predictions are missing")
     return trees
 
 
@@ -196,18 +194,10 @@ def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
     n_leaves = np.array([np.count_nonzero(feature < 0) for feature, *_ in tests], dtype=np.int32)
     parts = _split(counts, n_leaves * dataset.n_labels, "counts")
     _check_counts(counts.reshape(-1, dataset.n_labels))
-    models = []
-    for (feature, threshold, left, right), values in zip(tests, parts, strict=True):
-        nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-        columns = {"feature": feature, "threshold": threshold, "left": left, "right": right}
-        for name, column in columns.items():
-            nodes[name] = column
-        is_leaf = feature < 0
-        nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-        table = values.reshape(-1, dataset.n_labels).copy()
-        roots = np.zeros(1, dtype=np.int32)
-        models.append(Model(nodes, roots, table, LeafKind.COUNTS, dataset.n_features, dataset.labels))
-    return models
+    return [
+        build_tree(columns, values.reshape(-1, dataset.n_labels).copy(), dataset.n_features, dataset.labels)
+        for columns, values in zip(tests, parts, strict=True)
+    ]
 
 
 def _check_counts(table: np.ndarray) -> None:

@@ -1,143 +1,192 @@
-"""A training run kept in a file, so that it can go on after its process was killed, to the same model byte for byte.
+"""Checkpoints of training runs: a killed run can be resumed to the same model, byte for byte.
 
-A checkpoint holds what the run depends on (data, options, versions), the models of seeds that are finished, and where
-the present seed stands. It is written as a whole, and takes the place of the one before when it is complete.
-
-What a log was told of a run, so that it is known again when the run goes on.
+A checkpoint holds what the run depends on (data, options, versions), the models of seeds that are finished, and the
+state of the seed in training. It is written as a whole and replaces the one before when it is complete.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError
+from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError, RequestError
 from metasilvae.io import storage
-from metasilvae.model import Model, join_trees
+from metasilvae.io.locks import lock
+from metasilvae.model import join_trees
 from metasilvae.training.checkpoint.files import damaged, pack, pack_models, take, unpack, unpack_models
+from metasilvae.training.logs import LogPosition, make_record
 from metasilvae.training.options import NO_LIMIT, TrainingOptions
-from metasilvae.training.pareto import TreeCollector
-from metasilvae.training.protocol import Progress, StopReason
+from metasilvae.training.protocol import Progress, StopReason, Trainer
 from metasilvae.training.provenance import TIME_LIMIT
-from metasilvae.training.runs import TrainingResult
-from metasilvae.training.trainers import AnyTrainer
+from metasilvae.training.results import TrainingResult
 
-# What the same run tells again; seconds are not.
-_REPEATED = ("seed", "phase", "step", "fitness", "leaves", "offspring")
-
-
-@dataclass(frozen=True)
-class LogPosition:
-    """The number of records of a log, and a digest of them; it is None where it is not known."""
-
-    n_steps: int = 0
-    digest: str | None = ""
-
-    @classmethod
-    def read(cls, document: dict[str, Any], key: str) -> LogPosition:
-        stored = take(document, key, dict)
-        return cls(take(stored, "n_steps", int), None if stored.get("digest") is None else take(stored, "digest", str))
-
-    def after(self, seed: int, progress: Progress) -> LogPosition:
-        """With one more step."""
-        return self.after_record({"seed": seed, **asdict(progress)})
-
-    def after_record(self, record: dict[str, Any]) -> LogPosition:
-        """With one more record of a log; a KeyError if it is none."""
-        if self.digest is None:
-            return LogPosition(self.n_steps + 1, None)
-        text = json.dumps([self.digest, *(record[name] for name in _REPEATED)])
-        return LogPosition(self.n_steps + 1, blake2b(text.encode(), digest_size=12).hexdigest())
-
-
-# Unless steps are counted, a checkpoint is written so often, and never takes more than this share of the time.
+# Unless it is written every N steps, a checkpoint is written at this interval, in at most this fraction of the time.
 SECONDS_BETWEEN = 10.0
-LARGEST_SHARE = 0.05
-# What presets alone decide.
+LARGEST_FRACTION = 0.05
+# Resume from the file of the checkpoint, if it exists.
+AUTOMATIC = "auto"
+# Options that only presets set.
 PRESET_ONLY = {"blends", "seed-leaves", "split-by-score", "max-burst", "strength", "focus", "searches-if-few"}
 LONGEST_VALUE = 60
 
 
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """Where a run is stored and where it resumes from.
+
+    Attributes
+    ----------
+    target : str or None
+        File to write checkpoints to.
+    source : str or None
+        File to resume from; it may be the same.
+    every : int or None
+        Steps from one checkpoint to the next; None goes by the clock.
+    """
+
+    target: str | None
+    source: str | None
+    every: int | None
+
+    @classmethod
+    def choose(cls, checkpoint: str | None, every: int | None, resume: str | None) -> CheckpointFiles:
+        """The files that a user asks for; refuses contradictions."""
+        if checkpoint is None and resume is None:
+            if every is not None:
+                raise RequestError("'every' is for checkpoints; name a file for them with 'checkpoint'")
+            return cls(None, None, None)
+        if storage.STANDARD_STREAM in (checkpoint, resume):
+            raise RequestError("a checkpoint is written repeatedly; give the name of a file, not -")
+        if "" in (checkpoint, resume):
+            raise RequestError("the name of the checkpoint is empty; give the name of a file")
+        if resume == AUTOMATIC:
+            if checkpoint is None:
+                raise RequestError("'resume auto' uses the file of 'checkpoint'; name one")
+            resume = checkpoint if Path(checkpoint).exists() else None
+        if checkpoint is None or (resume is not None and storage.is_same_file(checkpoint, resume)):
+            checkpoint = resume
+        return cls(checkpoint, resume, every)
+
+    @property
+    def outputs(self) -> list[str]:
+        return [] if self.target is None else [self.target]
+
+    @property
+    def inputs(self) -> list[str]:
+        return [] if self.source is None or self.source == self.target else [self.source]
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs away from the checkpoint; refuse to replace one unless the run resumes from it."""
+        if self.target is None:
+            yield
+            return
+        target = Path(self.target)
+        if target.exists() and not target.is_file():
+            raise OutputError(f"{self.target}: is a device or a pipe; give the checkpoint the name of a file")
+        with lock(self.target):
+            if self.source != self.target and target.exists():
+                raise OutputError(
+                    f"{self.target}: exists already; resume it with --resume auto, or give the checkpoint another name"
+                )
+            yield
+
+    def load(self) -> dict[str, Any] | None:
+        """The content of the checkpoint to resume from, if there is one."""
+        return None if self.source is None else read_checkpoint(self.source)
+
+    def open(self, run: dict[str, Any], stored: dict[str, Any] | None) -> Checkpoint | None:
+        """The checkpoint of the run that is described, which resumes from what was loaded."""
+        if self.target is None:
+            return None
+        checkpoint = Checkpoint(self.target, run, self.every)
+        if stored is not None:
+            with self.error_context():
+                checkpoint.resume(stored)
+        return checkpoint
+
+    @contextlib.contextmanager
+    def error_context(self) -> Iterator[None]:
+        """Name the file in errors about its content."""
+        try:
+            yield
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.source}: {error}") from None
+
+
 class Checkpoint:
-    """The file of one training run.
+    """The checkpoint of one run, which may have several seeds.
 
     Parameters
     ----------
     path : str
-        Where to write.
+        File to write to.
     run : dict
-        Of `metasilvae.training.provenance.describe_run`.
+        What `metasilvae.training.provenance.describe_run` returns.
     every : int or None
-        Steps from one writing to the next; None goes by the clock.
-    collector : TreeCollector or None
-        What observes the trainer, and is kept with it.
+        Steps from one checkpoint to the next; None goes by the clock.
 
     Attributes
     ----------
-    told : Told
-        What was told before the run goes on.
+    reported : LogPosition
+        The steps that were reported before the run was resumed.
     n_starts : int
         How often the run was started.
     """
 
-    def __init__(
-        self, path: str, run: dict[str, Any], every: int | None = None, collector: TreeCollector | None = None
-    ) -> None:
+    def __init__(self, path: str, run: dict[str, Any], every: int | None = None) -> None:
         self.path = path
-        self.told = LogPosition()
+        self.reported = LogPosition()
         self.n_starts = 1
         self._run = run
         self._every = every
-        self._collector = collector
-        self._found: dict[int, dict[str, Any]] = {}
+        self._results: dict[int, dict[str, Any]] = {}
+        # The seed in training and the state of its trainer.
         self._seed: int | None = None
         self._state: dict[str, Any] | None = None
-        # What was told before the present seed, and when its state was taken; what was told last and just before.
-        self._before = self._held = LogPosition()
+        # Positions of the log: before this seed, at its state, and after the last two steps.
+        self._before = self._at_state = LogPosition()
         self._latest = [LogPosition(), LogPosition()]
         self._n_unwritten = 0
         self._due = time.monotonic() + SECONDS_BETWEEN
 
-    # Going on
+    # Resuming
 
-    def take_over(self, document: dict[str, Any]) -> None:
-        """Go on from the content of a checkpoint file; it must be one of the same run."""
+    def resume(self, document: dict[str, Any]) -> None:
+        """Continue from the content of a checkpoint file, which must be one of the same run."""
         stored = take(document, "run", dict)
         check_same_run(stored, self._run)
-        self.told = LogPosition.read(document, "told")
+        self.reported = LogPosition.read(document, "reported")
         self.n_starts = take(document, "starts", int) + 1
-        self._found = {take(found, "seed", int): found for found in take(document, "found", list)}
+        self._results = {take(result, "seed", int): result for result in take(document, "results", list)}
         if document.get("state") is not None:
             self._seed = take(document, "seed", int)
             self._state = take(document, "state", dict)
-            self._held = LogPosition.read(document, "held")
-            found = self._found.get(self._seed)
-            if found is not None and _has_more_time(stored["options"], self._run["options"]):
-                del self._found[self._seed]
-            if self._seed not in self._found:
-                self.told = self._held
-                n_of_seed = take(self._state, "steps", int)
-                self._before = LogPosition(self.told.n_steps - n_of_seed, None)
-        self._latest = [self.told, self.told]
+            self._at_state = LogPosition.read(document, "at_state")
+            if self._seed in self._results and _has_more_time(stored["options"], self._run["options"]):
+                del self._results[self._seed]
+            if self._seed not in self._results:
+                self.reported = self._at_state
+                self._before = LogPosition(self.reported.n_steps - take(self._state, "steps", int), None)
+        self._latest = [self.reported, self.reported]
 
-    def finding(self, seed: int, options: TrainingOptions, dataset: Dataset) -> TrainingResult | None:
-        """What the finished run of a seed has found; None if it is not finished."""
-        if seed not in self._found:
+    def result(self, seed: int, options: TrainingOptions, dataset: Dataset) -> TrainingResult | None:
+        """The result of a seed; None if it is not finished."""
+        if seed not in self._results:
             return None
-        document = self._found[seed]
+        document = self._results[seed]
         trees = unpack_models(take(document, "trees", dict), dataset)
         if not trees:
             raise damaged("a model has no trees")
         held_out = document.get("held_out_fitness")
-        self._inform_collector(document)
         try:
             reason = StopReason(take(document, "stop_reason", str))
         except ValueError:
@@ -149,72 +198,67 @@ class Checkpoint:
             take(document, "held_out_rows", int),
             take(document, "seconds", float),
             reason,
+            take(document, "observed", list),
         )
 
-    def resume(self, seed: int, trainer: AnyTrainer) -> tuple[int, float]:
-        """Bring a trainer where the run of its seed stood; the number of steps and the seconds that it took."""
+    def resume_trainer(self, seed: int, trainer: Trainer) -> int:
+        """Bring a trainer to the stored state of its seed; returns the number of steps that are done."""
         if self._state is None or seed != self._seed:
             self._before = self._latest[-1]
-            return 0, 0.0
+            return 0
         trainer.resume(self._state)
-        self._inform_collector(self._state)
-        return take(self._state, "steps", int), take(self._state, "seconds", float)
+        return take(self._state, "steps", int)
 
-    # Keeping
+    # Writing
 
-    def note(self, seed: int, progress: Progress, trainer: AnyTrainer) -> None:
-        """A step was done and told; write if it is time."""
-        self._latest = [self._latest[-1], self._latest[-1].after(seed, progress)]
-        self._write_if_due(lambda: self._hold(seed, trainer))
+    def note(self, seed: int, progress: Progress, trainer: Trainer) -> None:
+        """A step was done and reported; write if it is time."""
+        self._latest = [self._latest[-1], self._latest[-1].after(make_record(seed, progress))]
+        if self._is_due():
+            self._take_state(seed, trainer)
+            self.write()
 
-    def close(self, seed: int, finding: TrainingResult, trainer: AnyTrainer | None = None) -> None:
-        """The run of a seed has ended; if it was interrupted, keep where it stood."""
-        is_cut_short = finding.stop_reason in (StopReason.INTERRUPTED, StopReason.TIME_LIMIT)
-        if trainer is not None and is_cut_short:
-            self._hold(seed, trainer)
+    def close(self, seed: int, result: TrainingResult, trainer: Trainer | None = None) -> None:
+        """The run of a seed has ended; if it was cut short, keep the state of its trainer."""
+        if trainer is not None and result.stop_reason in (StopReason.INTERRUPTED, StopReason.TIME_LIMIT):
+            self._take_state(seed, trainer)
         else:
             self._seed = self._state = None
-        if finding.stop_reason is not StopReason.INTERRUPTED:
-            observed = None if self._collector is None else self._collector.state
-            self._found[seed] = {**_pack_finding(seed, finding), "observed": observed}
-        self._write_if_due(lambda: None)
+        if result.stop_reason is not StopReason.INTERRUPTED:
+            self._results[seed] = _pack_result(seed, result)
+        if self._is_due():
+            self.write()
 
     def write(self) -> None:
-        """Write what is known now. If that fails, training is worth more than its checkpoint: it is told, once."""
+        """Write what is known now; if that fails, warn and let the training continue."""
         begin = time.monotonic()
         content = {
             "run": self._run,
-            "found": list(self._found.values()),
+            "results": list(self._results.values()),
             "seed": self._seed,
             "state": self._state,
-            "held": asdict(self._held),
-            "told": asdict(self._latest[-1]),
+            "at_state": asdict(self._at_state),
+            "reported": asdict(self._latest[-1]),
             "starts": self.n_starts,
         }
         try:
             storage.write_output(self.path, pack(content))
         except OutputError as error:
-            warnings.warn(f"{error}; training goes on without a new checkpoint", MetasilvaeWarning, stacklevel=2)
+            warnings.warn(f"{error}; training continues without a new checkpoint", MetasilvaeWarning, stacklevel=2)
         self._n_unwritten = 0
         now = time.monotonic()
-        self._due = now + max(SECONDS_BETWEEN, (now - begin) / LARGEST_SHARE)
+        self._due = now + max(SECONDS_BETWEEN, (now - begin) / LARGEST_FRACTION)
 
-    def _inform_collector(self, document: dict[str, Any]) -> None:
-        # Before the first tree that it is shown, it knows nothing.
-        if self._collector is not None and document.get("observed") is not None:
-            self._collector.resume(take(document, "observed", dict))
-
-    def _hold(self, seed: int, trainer: AnyTrainer) -> None:
+    def _take_state(self, seed: int, trainer: Trainer) -> None:
         self._seed, self._state = seed, trainer.state
-        # A step that was cut short was told, but has no part in the state.
+        # A step that was cut short was reported, but is not part of the state.
         n_steps = self._before.n_steps + self._state["steps"]
-        self._held = next((told for told in self._latest if told.n_steps == n_steps), LogPosition(n_steps, None))
+        known = (position for position in self._latest if position.n_steps == n_steps)
+        self._at_state = next(known, LogPosition(n_steps, None))
 
-    def _write_if_due(self, prepare: Callable[[], None]) -> None:
+    def _is_due(self) -> bool:
         self._n_unwritten += 1
-        if time.monotonic() >= self._due if self._every is None else self._n_unwritten >= self._every:
-            prepare()
-            self.write()
+        return time.monotonic() >= self._due if self._every is None else self._n_unwritten >= self._every
 
 
 def read_checkpoint(path: str) -> dict[str, Any]:
@@ -266,7 +310,7 @@ def _holds_array(value: Any) -> bool:
 
 
 def _check_versions(stored: dict[str, Any], ours: dict[str, str]) -> None:
-    # Random numbers of numpy may change from one version to another; Python has no part in the result.
+    # Random numbers of numpy may change from one version to another; the version of Python does not matter.
     for package in ("metasilvae", "numpy"):
         if stored.get(package) != ours[package]:
             raise _other(f"{package} {_show(stored.get(package))}", f"this is {ours[package]}")
@@ -310,15 +354,16 @@ def _show_seeds(seeds: list[int]) -> str:
     return f"{seeds[0]}..{seeds[-1]}" if is_range else _show(seeds)
 
 
-def _pack_finding(seed: int, finding: TrainingResult) -> dict[str, Any]:
-    model: Model = finding.model
-    assert finding.stop_reason is not None
+def _pack_result(seed: int, result: TrainingResult) -> dict[str, Any]:
+    model = result.model
+    assert result.stop_reason is not None
     return {
         "seed": seed,
         "trees": pack_models([model.tree(position) for position in range(model.n_trees)]),
         "is_forest": model.is_forest,
-        "held_out_fitness": finding.held_out_fitness,
-        "held_out_rows": finding.held_out_rows,
-        "seconds": finding.seconds,
-        "stop_reason": finding.stop_reason.value,
+        "held_out_fitness": result.held_out_fitness,
+        "held_out_rows": result.held_out_rows,
+        "seconds": result.seconds,
+        "stop_reason": result.stop_reason.value,
+        "observed": result.observed,
     }

@@ -1,0 +1,176 @@
+"""Results of training runs: models with their metrics, the best of several seeds, and the spread over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from metasilvae.dataset import Dataset
+from metasilvae.formats.training_records import TEST_PREFIX
+from metasilvae.model import Model
+from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.training.forest_votes import bound
+from metasilvae.training.options import TrainingOptions
+from metasilvae.training.protocol import Observer, StopReason, Trainer
+from metasilvae.verification.metrics import Evaluation, evaluate
+from metasilvae.verification.objective import Fitness
+from metasilvae.verification.query import make_query
+from metasilvae.verification.verdicts import Stability
+from metasilvae.verification.verifier import verify
+
+METRICS = ("phi", "accuracy", "stability", "robustness")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The outcome of a training run without its data: small enough to come from a worker of a cluster.
+
+    Attributes
+    ----------
+    options : TrainingOptions
+        Options of the trees, with the seed of the run.
+    held_out_fitness : float or None
+        Fitness on the held-out rows, if there are any.
+    held_out_rows : int
+        Number of held-out rows.
+    observed : list of dict
+        States of the observers.
+    """
+
+    options: TrainingOptions
+    model: Model
+    held_out_fitness: float | None
+    held_out_rows: int
+    seconds: float
+    stop_reason: StopReason | None
+    observed: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
+        n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
+        return cls(
+            trainer.options, trainer.model, trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
+            [observer.state for observer in observers],
+        )  # fmt: skip
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    @property
+    def fitness(self) -> Fitness:
+        return self.options.fitness
+
+    @property
+    def stop_sentence(self) -> str:
+        """Why the run ended, for users."""
+        return "" if self.stop_reason is None else self.stop_reason.describe(self.options, self.model.is_forest)
+
+
+@dataclass(frozen=True)
+class TrainedModel(TrainingResult):
+    """A result with its metrics.
+
+    Attributes
+    ----------
+    training : Evaluation
+        Metrics on the training rows, with the perturbation that the model should withstand.
+    test : Evaluation or None
+        Metrics on the test rows, if there are any.
+    """
+
+    training: Evaluation
+    test: Evaluation | None
+
+    @property
+    def training_merit(self) -> float:
+        """Fitness on the training rows minus the leaf penalty; a forest has many leaves and no leaf penalty."""
+        price = 0.0 if self.model.is_forest else self.options.price_of_leaf(self.training.dataset.n_samples)
+        return self.phi(self.training) - price * self.model.n_leaves
+
+    def phi(self, evaluation: Evaluation) -> float:
+        """Fitness by the metrics of an evaluation under a perturbation."""
+        return evaluation.phi(self.fitness)
+
+    def metrics(self, evaluation: Evaluation) -> dict[str, Any]:
+        """The values of `METRICS`."""
+        return {"phi": self.phi(evaluation), **{name: getattr(evaluation, name) for name in METRICS[1:]}}
+
+
+def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Evaluation:
+    """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long."""
+    if not model.is_forest:
+        return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
+    counts = bound(model, dataset, perturbation, jobs).counts
+    return Evaluation(model, dataset, counts.correct, perturbation, counts)
+
+
+def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
+    """Exact metrics of a forest: each row that its votes do not decide is verified; those of a tree are exact already.
+
+    Parameters
+    ----------
+    **control
+        `stop` and `on_rows` of `verify`; rows that are not decided when work is stopped count as not stable.
+    """
+    model, dataset, perturbation = evaluation.model, evaluation.dataset, evaluation.perturbation
+    if not model.is_forest or perturbation is None:
+        return evaluation
+    proved = bound(model, dataset, perturbation, jobs)
+    rows = np.flatnonzero(proved.stability == Stability.UNKNOWN)
+    if not len(rows):
+        return evaluation
+    stability = proved.stability.copy()
+    stability[rows] = verify(make_query(model, dataset, perturbation).subset(rows), jobs, **control).stability
+    return replace(evaluation, counts=replace(proved, stability=stability).counts)
+
+
+def score_result(
+    found: TrainingResult,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    test: Dataset | None,
+    jobs: int | None,
+    source: str,
+) -> TrainedModel:
+    """Evaluate a result on its training rows and on test rows; `source` names the model in messages."""
+    model = replace(found.model, source=source)
+    training = judge(model, dataset, perturbation, jobs)
+    on_test = None if test is None else judge(model, test, perturbation, jobs)
+    return TrainedModel(**{**vars(found), "model": model}, training=training, test=on_test)
+
+
+def choose_best(runs: Sequence[TrainedModel]) -> TrainedModel:
+    """The best run by held-out rows if there are any, otherwise by the training rows; test rows are not used."""
+
+    def merit(run: TrainedModel) -> tuple[float, float, int]:
+        held_out = -math.inf if run.held_out_fitness is None else run.held_out_fitness
+        return held_out, run.training_merit, -run.model.n_leaves
+
+    return max(runs, key=merit)
+
+
+QUANTILES = {"minimum": 0.0, "1st quartile": 0.25, "median": 0.5, "3rd quartile": 0.75, "maximum": 1.0}
+
+
+def spread(runs: Sequence[TrainedModel], metric: Callable[[TrainedModel], float]) -> dict[str, float]:
+    """Quartiles of a metric over the runs."""
+    values = [metric(run) for run in runs]
+    return {name: float(np.quantile(values, fraction)) for name, fraction in QUANTILES.items()}
+
+
+def tabulate(runs: Sequence[TrainedModel]) -> list[dict[str, Any]]:
+    """A record for each run, in the columns of `metasilvae.formats.training_records`."""
+    records = []
+    for run in runs:
+        record: dict[str, Any] = {"set": run.training.dataset.source, "seed": run.seed}
+        record |= {"w_acc": run.fitness.correct, "w_st": run.fitness.stable, "w_rob": run.fitness.robust}
+        for prefix, part in (("", run.training), (TEST_PREFIX, run.test)):
+            if part is not None:
+                record |= {f"{prefix}{name}": value for name, value in run.metrics(part).items()}
+        records.append(record | {"leaves": run.model.n_leaves, "depth": run.model.max_depth, "seconds": run.seconds})
+    return records

@@ -1,0 +1,321 @@
+"""Every trainer keeps the contract of `metasilvae.training.protocol`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.checkpoints import SHORT, coarse, stored, strip
+
+from metasilvae.dataset import Dataset
+from metasilvae.errors import CheckpointError, DataError, RequestError
+from metasilvae.formats.silva_models import format_model
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.evolution import TreeTrainer
+from metasilvae.training.forest import ForestTrainer
+from metasilvae.training.options import Options, forest_options_for, options_for
+from metasilvae.training.pareto import TreeCollector
+from metasilvae.training.protocol import PHASES, BaseTrainer, Clock, Progress, StopReason, Trainer, TrainerGroup, finish
+from metasilvae.training.runs import TRAINERS, make_trainer
+from metasilvae.training.tuning import TunedTrainer
+from metasilvae.verification.metrics import evaluate
+
+pytestmark = pytest.mark.usefixtures("_short_tuning")
+EPSILON = Ball(0.6)
+Maker = Callable[..., Trainer]
+
+
+def maker(options: Options, is_observed: bool = False) -> Maker:
+    """Makes trainers; changes are for the options of a tree."""
+
+    def make(jobs: int = 1, **changes: Any) -> Trainer:
+        chosen: Any = options
+        if changes and chosen.kind == "tree":
+            chosen = dataclasses.replace(chosen, **changes)
+        elif changes:
+            chosen = dataclasses.replace(chosen, tree=dataclasses.replace(chosen.tree, **changes))
+        trainer = make_trainer(coarse(), EPSILON, chosen, jobs)
+        if is_observed:
+            trainer.observe(TreeCollector(coarse(), EPSILON, chosen.tree_options))
+        return trainer
+
+    return make
+
+
+TREE = options_for("default", **SHORT, tune=False, seed=3)
+TUNED = options_for("default", **SHORT, polish=1)
+MAKERS: dict[str, Maker] = {
+    "tree": maker(TREE),
+    "tree, held out": maker(dataclasses.replace(TREE, validation=0.3)),
+    "tuned tree": maker(TUNED),
+    "tuned tree, held out": maker(dataclasses.replace(TUNED, validation=0.3)),
+    "forest": maker(forest_options_for("fast", 6, seed=2)),
+    "forest, held out": maker(forest_options_for("fast", 4, "independent", validation=0.3)),
+    "tuned forest": maker(forest_options_for("default", 4, **{**SHORT, "generations": 1})),
+    "observed tree": maker(TREE, is_observed=True),
+    "observed tuned tree": maker(TUNED, is_observed=True),
+}
+every_trainer = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+
+
+def run(trainer: Trainer) -> list[Progress]:
+    return [strip(record) for record in trainer.run()]
+
+
+def places(n_steps: int) -> list[int]:
+    """Some steps: the first ones, the last ones and a few in between."""
+    return sorted({0, 1, 2, n_steps // 3, n_steps // 2, n_steps - 2, n_steps - 1})
+
+
+def test_all_kinds_of_trainers_are_here() -> None:
+    assert {type(make()) for make in MAKERS.values()} == {TreeTrainer, TunedTrainer, ForestTrainer}
+    assert set(TRAINERS) == {"tree", "forest"}
+
+
+@every_trainer
+def test_everything_that_the_contract_names_is_there(make: Maker) -> None:
+    trainer = make()
+    assert isinstance(trainer, BaseTrainer)
+    names = {name for name, _ in inspect.getmembers(Trainer) if not name.startswith("_")} | set(Trainer.__annotations__)
+    assert {"n_steps", "run", "stop", "model", "state", "resume", "observe", "seconds", "options"} <= names
+    assert [name for name in names if not hasattr(trainer, name)] == []
+
+
+@every_trainer
+def test_progress(make: Maker) -> None:
+    trainer = make()
+    assert trainer.stop_reason is None
+    records = []
+    for record in trainer.run():
+        assert trainer.stop_reason is None
+        records.append(record)
+    assert trainer.stop_reason in (StopReason.ITERATIONS, StopReason.PATIENCE)
+    assert 0 < len(records) <= trainer.n_steps
+    seconds = [*(record.seconds for record in records), trainer.seconds]
+    assert seconds[0] > 0
+    assert seconds == sorted(seconds)
+    phases = [phase for phase, _ in itertools.groupby(records, key=lambda record: record.phase)]
+    order = list(PHASES)
+    assert phases == sorted(phases, key=order.index)
+    for phase, group in itertools.groupby(records, key=lambda record: record.phase):
+        of_phase = list(group)
+        assert [record.step for record in of_phase] == list(range(len(of_phase)))
+        assert {record.unit for record in of_phase} == {PHASES[phase]}
+        assert len({record.training_epsilon_factor for record in of_phase}) == 1 or phase == "initial population"
+        if phase not in ("initial population", "tree"):
+            assert [record.score for record in of_phase] == sorted(record.score for record in of_phase)
+
+
+@every_trainer
+def test_a_fitness_that_falls_from_phase_to_phase_is_measured_in_another_way(make: Maker) -> None:
+    for before, after in itertools.pairwise(make().run()):
+        if after.fitness < before.fitness and after.phase != before.phase:
+            assert after.training_epsilon_factor > before.training_epsilon_factor
+
+
+@every_trainer
+def test_there_is_a_model_at_any_time(make: Maker) -> None:
+    trainer = make()
+    models = [trainer.model, *(trainer.model for _ in trainer.run()), trainer.model]
+    for model in models:
+        assert model.labels == coarse().labels
+        assert model.n_features == coarse().n_features
+        assert 0 <= evaluate(model, coarse())[0].accuracy <= 1
+    assert (trainer.held_out_fitness is None) == (trainer.held_out is None)
+
+
+@every_trainer
+def test_a_stop_before_the_run(make: Maker) -> None:
+    trainer = make()
+    trainer.stop()
+    assert len(run(trainer)) <= 1
+    assert trainer.stop_reason is StopReason.INTERRUPTED
+    assert trainer.model.n_leaves > 0
+
+
+@every_trainer
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_stop_during_the_run_and_what_comes_of_its_state(make: Maker, jobs: int) -> None:
+    whole = make(jobs)
+    records = run(whole)
+    for place in places(len(records)):
+        trainer = make(jobs)
+        n_reported = 0
+        for n_reported, _ in enumerate(trainer.run(), 1):
+            if n_reported == place + 1:
+                trainer.stop()
+        # A batch of trees that is complete may be reported after the stop.
+        assert place < n_reported <= min(place + 5, len(records))
+        assert trainer.stop_reason is StopReason.INTERRUPTED or n_reported == len(records)
+        again = make(jobs)
+        again.resume(stored(trainer.state))
+        rest = run(again)
+        assert rest == records[len(records) - len(rest) :]
+        assert format_model(again.model) == format_model(whole.model)
+
+
+@every_trainer
+def test_a_stop_after_the_run(make: Maker) -> None:
+    trainer = make()
+    finish(trainer)
+    reason, model = trainer.stop_reason, format_model(trainer.model)
+    trainer.stop()
+    assert trainer.stop_reason is reason
+    assert format_model(trainer.model) == model
+
+
+@every_trainer
+def test_leaving_the_loop(make: Maker) -> None:
+    trainer = make()
+    next(trainer.run())
+    assert trainer.stop_reason is None
+    assert trainer.model.n_leaves > 0
+
+
+@every_trainer
+def test_the_deadline(make: Maker) -> None:
+    trainer = make(time_limit=1e-9)
+    assert len(run(trainer)) <= 2
+    assert trainer.stop_reason is StopReason.TIME_LIMIT
+    assert trainer.model.n_leaves > 0
+
+
+@every_trainer
+def test_the_target(make: Maker) -> None:
+    trainer = make(target=0.1)
+    assert len(run(trainer)) <= trainer.n_steps
+    assert trainer.stop_reason is StopReason.TARGET
+
+
+@every_trainer
+def test_a_resumed_run_gives_the_same_bytes(make: Maker) -> None:
+    whole = make()
+    states = [stored(whole.state)]
+    records = []
+    for record in whole.run():
+        records.append(strip(record))
+        states.append(stored(whole.state))
+    for place in places(len(records)):
+        trainer = make()
+        trainer.resume(states[place])
+        assert states[place]["steps"] == place
+        assert trainer.seconds >= states[place]["seconds"]
+        assert run(trainer) == records[place:]
+        assert format_model(trainer.model) == format_model(whole.model)
+        assert trainer.held_out_fitness == whole.held_out_fitness
+        assert trainer.stop_reason is whole.stop_reason
+
+
+@every_trainer
+def test_the_number_of_jobs_makes_no_difference(make: Maker) -> None:
+    one, two = make(1), make(2)
+    assert run(one) == run(two)
+    assert format_model(one.model) == format_model(two.model)
+    assert one.held_out_fitness == two.held_out_fitness
+
+
+@pytest.mark.parametrize("options", [TREE, TUNED, forest_options_for("fast", 3)], ids=["tree", "tuned tree", "forest"])
+def test_one_class_is_nothing_to_learn(options: Options) -> None:
+    alone = Dataset(coarse().X, coarse().y * 0, ("a",))
+    with pytest.raises(DataError, match="holds one class only"):
+        make_trainer(alone, EPSILON, options)
+
+
+class Notes:
+    """An observer that writes down what it sees, in a list that it shares with others."""
+
+    def __init__(self, name: str, shared: list[tuple[str, list[bytes]]]) -> None:
+        self.name = name
+        self.shared = shared
+        self.n_calls = 0
+
+    def observe(self, trees: Any) -> None:
+        self.n_calls += 1
+        self.shared.append((self.name, [b"".join(part.tobytes() for part in tree.nodes()) for tree in trees]))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {"calls": self.n_calls}
+
+    def resume(self, document: dict[str, Any]) -> None:
+        self.n_calls = document["calls"]
+
+
+@pytest.mark.parametrize("name", ["tree", "tree, held out", "tuned tree"])
+def test_observers_are_called_in_the_same_order(name: str) -> None:
+    seen = []
+    for jobs in (1, 2):
+        shared: list[tuple[str, list[bytes]]] = []
+        trainer = MAKERS[name](jobs)
+        for observer in "ab":
+            trainer.observe(Notes(observer, shared))
+        finish(trainer)
+        assert [each for each, _ in shared] == ["a", "b"] * (len(shared) // 2)
+        assert [trees for each, trees in shared if each == "a"] == [trees for each, trees in shared if each == "b"]
+        seen.append(shared)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", ["tree", "tuned tree"])
+def test_observers_are_resumed_with_the_run(name: str) -> None:
+    trainer = MAKERS[name]()
+    notes = Notes("a", [])
+    trainer.observe(notes)
+    running = trainer.run()
+    for _ in range(3):
+        next(running)
+    state = stored(trainer.state)
+    again, other = MAKERS[name](), Notes("a", [])
+    again.observe(other)
+    again.resume(state)
+    assert other.n_calls == notes.n_calls > 0
+    unobserved = MAKERS[name]()
+    with pytest.raises(CheckpointError, match="another number of observers"):
+        unobserved.resume(state)
+
+
+def test_a_forest_has_no_observers() -> None:
+    with pytest.raises(RequestError, match="leave the number of trees out"):
+        MAKERS["forest"]().observe(Notes("a", []))
+
+
+def test_a_group_stops_its_trainers() -> None:
+    group = TrainerGroup()
+    running = MAKERS["tree"]()
+    group.add(running)
+    group.stop()
+    late = MAKERS["tree"]()
+    group.run(late)
+    assert running.stop_reason is late.stop_reason is StopReason.INTERRUPTED
+
+
+def test_a_clock_counts_on() -> None:
+    clock = Clock(100.0)
+    assert not clock.is_expired
+    clock.resume(40.0)
+    clock.resume(30.0)
+    assert 40 <= clock.seconds < 50
+    assert 50 < clock.seconds_left <= 60
+    assert clock.deadline(0.5) < clock.deadline()
+    clock.resume(100.0)
+    assert clock.is_expired
+    assert clock.seconds_left > 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_forest", "expected"),
+    [
+        (StopReason.PATIENCE, False, "stopped: no improvement in 30 generations"),
+        (StopReason.ITERATIONS, False, "stopped: reached the iteration limit"),
+        (StopReason.ITERATIONS, True, "stopped: all trees are grown"),
+        (StopReason.TARGET, False, "stopped: reached the target fitness 0.9"),
+        (StopReason.TIME_LIMIT, False, "stopped: reached the time limit"),
+        (StopReason.INTERRUPTED, True, "stopped: interrupted"),
+    ],
+)
+def test_reasons_in_words(reason: StopReason, is_forest: bool, expected: str) -> None:
+    assert reason.describe(options_for("default", target=0.9), is_forest) == expected
