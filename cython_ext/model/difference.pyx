@@ -16,7 +16,7 @@ k is. So in a box, for each l and k:
 
 Scores are whole numbers: exact, or within an error of the exact ones. In the latter case a box without undecided tests
 that may hold a difference is a CANDIDATE, which the caller checks. Labels, votings and limits are left to
-metasilvae.forest_comparison.
+metasilvae.analysis.difference.
 
 All boxes are closed; the right side of `x <= k` starts at the next float64 after k.
 """

@@ -13,7 +13,7 @@ each pair:
 
 Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee`
 decides, a Python function that knows the exact scores. Budgets, clocks and threads are left to
-metasilvae.forest_verification.
+metasilvae.verification.forest.
 """
 
 import numpy as np

@@ -7,7 +7,7 @@ radius r is, for each feature f,
 
 computed in float64 exactly like this. Products are rounded down where the feature takes whole numbers; they are 0 for
 r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there
-are groups. Forests are left to metasilvae.forest_radius, the check of samples to metasilvae.radius.
+are groups. Forests and the check of samples are left to metasilvae.verification.radius.
 """
 
 from libc.float cimport DBL_MAX

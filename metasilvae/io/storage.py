@@ -484,8 +484,7 @@ def staging(target: Path, name: str) -> Iterator[Path]:
     try:
         yield place
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            discard(place)
+        _try_to_discard(place)
         if isinstance(error, OutputError):
             raise OutputError(str(error).replace(f"{place}{os.sep}", f"{target}{os.sep}")) from None
         raise
@@ -505,3 +504,8 @@ def discard(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _try_to_discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        discard(path)
