@@ -243,20 +243,20 @@ def test_domains() -> None:
 def test_command(tree: str, rows: str, tmp_path: Path) -> None:
     other = write(tmp_path, "other.silva", TREE.replace("LEAF 2 2 0", "LEAF 2 1 0"))
     text = run("diff", tree, other, rows).stdout
-    assert "the answers differ in 1 region, and only there" in text
+    assert "the predictions differ in 1 region, and nowhere else" in text
     assert "1. a,bb | a\n   where x[0] <= 0.5, x[1] > 0.25\n" in text
     assert "1 of 7 rows" in text
     document = json.loads(run("diff", tree, other, rows, "--format", "json", "--exit-code", code=3).stdout)
     assert (document["result"], document["n_regions"], document["rows_different"]) == ("different", 1, 1)
     assert document["regions"][0]["bounds"][0] == {"feature": 0, "name": "x[0]", "at_least": None, "at_most": 0.5}
-    assert "proved: there is no sample" in run("diff", tree, tree, "--exit-code").stdout
+    assert "proved: the predictions are equal" in run("diff", tree, tree, "--exit-code").stdout
     assert "proved" in run("diff", tree, other, "--bounds", "0", "0.25", "--exit-code").stdout
     assert "proved" not in run("diff", tree, other, "--domain", rows, "--margin", "0.5").stdout
 
 
 def test_command_on_forests(tree: str, forest: str, rows: str, tmp_path: Path) -> None:
     other = write(tmp_path, "other.silva", FOREST.replace("LEAF 3 1", "LEAF 1 3"))
-    assert "the answers differ, for these samples" in run("diff", forest, other, "--exit-code", code=3).stdout
+    assert "the predictions differ, for these samples" in run("diff", forest, other, "--exit-code", code=3).stdout
     tripled = write(tmp_path, "tripled.silva", "classifier-forest 1\n" + TREE)
     assert "proved" in run("diff", tree, tripled).stdout
     more = write(tmp_path, "more.silva", FOREST.replace("LEAF 1 0", "LEAF 2 0"))
@@ -268,10 +268,10 @@ def test_command_on_forests(tree: str, forest: str, rows: str, tmp_path: Path) -
 def test_command_at_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forest = write(tmp_path, "hard.silva", HARD_FOREST)
     single = write(tmp_path, "single.silva", "classifier-decision-tree 2 2 a b\nLEAF 1 0\n")
-    assert "proved: there is no sample" in run("diff", forest, single, "--exit-code").stdout
+    assert "proved: the predictions are equal" in run("diff", forest, single, "--exit-code").stdout
     words = ["diff", forest, single, "--exit-code"]
     text = run(*words, "--max-steps", 1, code=4).stdout
-    assert "undecided, the number of steps was reached (--max-steps): no sample with different answers" in text
+    assert "undecided, the number of steps was reached (--max-steps): no sample with different predictions" in text
     document = json.loads(run(*words, "--max-steps", 1, "--format", "json", code=4).stdout)
     assert (document["result"], document["reason"]) == ("undecided", "steps")
     monkeypatch.setattr("metasilvae.verification.budget.STEPS_PER_SLICE", 1)

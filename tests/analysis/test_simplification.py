@@ -122,7 +122,7 @@ def test_command(tree: str, rows: str, tmp_path: Path) -> None:
     source = write(tmp_path, "long.silva", TREE.replace("LEAF 3 0 0", "SPLIT 0 0.75\nLEAF 3 0 0\nLEAF 0 1 0"))
     target = tmp_path / "short.silva"
     text = run("simplify", source, "-o", target).stdout
-    assert text == "5 leaves, depth 3 -> 4 leaves, depth 2; the answers are proved equal for all samples\n"
+    assert text == "5 leaves, depth 3 -> 4 leaves, depth 2; predictions are proved equal for all samples\n"
     assert "proved" in run("diff", source, target, "--exit-code").stdout
     result = run("simplify", tree, "--domain", rows, "--margin", "0.1")
     assert result.stdout.startswith("classifier-decision-tree")

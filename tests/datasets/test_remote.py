@@ -169,7 +169,7 @@ class TestCommand:
 
     def test_it_is_fetched_once(self, site: Site) -> None:
         run("data", "fetch", "toy/train")
-        assert "here already" in run("data", "fetch", "toy/train").stderr
+        assert "cached already" in run("data", "fetch", "toy/train").stderr
         assert len(site.requests) == 1
         assert "fetched and checked" in run("data", "fetch", "toy/train", "--again").stderr
         assert len(site.requests) == 2
@@ -189,7 +189,7 @@ class TestCommand:
         assert [dataset.labels[code] for code in dataset.y] == [str(number) for number in NUMBERS]
         files = {path.name for path in (tmp_path / "cache" / "pictures").iterdir()}
         assert files - {".lock"} == {"train.csv.zip"}
-        assert "here already" in run("data", "fetch", "pictures").stderr
+        assert "cached already" in run("data", "fetch", "pictures").stderr
 
     def test_images_that_came_before_are_used(self, site: Site, tmp_path: Path) -> None:
         site.files.pop("/pictures/train-labels.gz")
@@ -228,7 +228,7 @@ class TestCommand:
     def test_list(self, site: Site) -> None:
         run("data", "fetch", "toy/test")
         lines = run("data", "fetch", "--list").stdout.splitlines()
-        assert lines[0].split() == ["data", "set", "rows", "features", "classes", "epsilon", "bytes", "here"]
+        assert lines[0].split() == ["data", "set", "rows", "features", "classes", "epsilon", "bytes", "cached"]
         assert [(line.split()[0], line.split()[-1]) for line in lines[1:]] == [
             ("cache:toy/train", "no"),
             ("cache:toy/test", "yes"),

@@ -73,7 +73,7 @@ def test_ten_thousand_classes(tmp_path: Path) -> None:
     model = write(tmp_path, "model.silva", text)
     rows = write(tmp_path, "rows.csv", "".join(f"{label},{number % 3}\n" for number, label in enumerate(labels)))
     assert set(run("predict", model, rows).stdout.split()) == {"c3", "c9999"}
-    assert "accuracy        0.01 %" in run("verify", model, rows, "--epsilon", "0.1", "--format", "text").stdout
+    assert "accuracy           0.01 %" in run("verify", model, rows, "--epsilon", "0.1", "--format", "text").stdout
     for table_format in ("text", "markdown"):
         shown = run("evaluate", model, rows, "--confusion", "--format", table_format).stdout
         assert "the 100 most frequent of 9999 kinds of mistakes" in shown
@@ -107,7 +107,7 @@ def test_attacks_on_tens_of_thousands_of_named_columns(tmp_path: Path) -> None:
     assert shown[n_features - 1 :] == [
         "name 14999  up or down by at most 0.1",
         "",
-        f"all 3 rows of {data} obey these rules",
+        f"all 3 rows of {data} satisfy these constraints",
     ]
 
 

@@ -98,19 +98,25 @@ def test_lines_follow_the_figures(x_axis: str, tmp_path: Path) -> None:
         # A mark where each of the three phases of each run starts.
         assert len(axes.lines) == 2 + 2 * 3
     assert list(figure.axes[3].lines[0].get_ydata()) == [3, 4, 5, 4]
-    assert {"start of initial trees", "start of generation", "start of polish"} <= set(texts_of_figure(figure))
+    assert {"start of initial population", "start of generation", "start of local search"} <= set(
+        texts_of_figure(figure)
+    )
 
 
 def test_the_phases_of_one_run_are_bands(tmp_path: Path) -> None:
     (one, _) = read_log(write(tmp_path, "log.jsonl", LOG))
     figure = draw_convergence([one])
     bands = [patch for patch in figure.axes[0].patches if patch.get_label().startswith("phase")]
-    assert [band.get_label() for band in bands] == ["phase initial trees", "phase generation", "phase polish"]
+    assert [band.get_label() for band in bands] == [
+        "phase initial population",
+        "phase generation",
+        "phase local search",
+    ]
     assert [(band.get_x(), band.get_x() + band.get_width()) for band in bands] == [(0, 2), (2, 3), (3, 4)]
     texts = texts_of_figure(figure)
-    assert {"initial trees", "generation", "polish"} <= set(texts)
+    assert {"initial population", "generation", "local search"} <= set(texts)
     # Those without room for a name are listed at least.
-    assert any(text.endswith("log.jsonl, seed 1: initial trees, generation, polish") for text in texts)
+    assert any(text.endswith("log.jsonl, seed 1: initial population, generation, local search") for text in texts)
 
 
 def test_many_seeds_have_the_colour_of_their_log(tmp_path: Path) -> None:
@@ -125,7 +131,7 @@ def test_many_seeds_have_the_colour_of_their_log(tmp_path: Path) -> None:
 
 
 def test_a_log_that_grows_is_drawn_as_far_as_it_is(tmp_path: Path) -> None:
-    runs = read_log(write(tmp_path, "log.jsonl", LOG + step(2, "polish")[:20]))
+    runs = read_log(write(tmp_path, "log.jsonl", LOG + step(2, "local search")[:20]))
     assert [each.n_steps for each in runs] == [4, 4]
 
 

@@ -52,7 +52,7 @@ def without_times(text: str, report_format: str) -> str:
     """A report without what differs from run to run."""
     if report_format == "silva":
         return "\n".join(" ".join(line.split()[:-1]) for line in text.splitlines()[:-1])
-    lines = [line for line in text.splitlines() if '"seconds"' not in line and "analysed in" not in line]
+    lines = [line for line in text.splitlines() if '"seconds"' not in line and "verified in" not in line]
     if report_format == "jsonl":
         summary = json.loads(text.splitlines()[-1])["summary"]
         return "\n".join(text.splitlines()[:-1]) + str({**summary, "seconds": 0})

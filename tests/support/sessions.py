@@ -11,7 +11,7 @@ from pathlib import Path
 
 SHOW_CODE = "echo $?"
 # Lines that hold measured times.
-TIMED = re.compile(r"analysed in|training      seed|^\[SUMMARY\] +\d")
+TIMED = re.compile(r"verified in|training      seed|^\[SUMMARY\] +\d")
 DONE = "=== the command has ended ==="
 
 DOCUMENTS = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+INITIAL = "initial population"
 
-def step(seed: int = 1, phase: str = "seed", seconds: float = 0.1, leaves: int = 3, **others: object) -> str:
+
+def step(seed: int = 1, phase: str = INITIAL, seconds: float = 0.1, leaves: int = 3, **others: object) -> str:
     figures = {"fitness": 0.9 + seconds / 100, "accuracy": 0.95, "stability": 0.8, "leaves": leaves}
     return json.dumps({"seed": seed, "phase": phase, "seconds": seconds, **figures, **others}) + "\n"
 
@@ -13,7 +15,7 @@ def step(seed: int = 1, phase: str = "seed", seconds: float = 0.1, leaves: int =
 LOG = "".join(
     step(seed, phase, seconds, leaves)
     for seed in (1, 2)
-    for seconds, (phase, leaves) in enumerate([("seed", 3), ("seed", 4), ("generation", 5), ("polish", 4)], 1)
+    for seconds, (phase, leaves) in enumerate([(INITIAL, 3), (INITIAL, 4), ("generation", 5), ("local search", 4)], 1)
 )
 
 

@@ -198,7 +198,6 @@ def _say_weights(record: dict[str, object], of_set: set[tuple[str, ...]]) -> str
 X_AXES = ("seconds", "steps")
 SHOWN = {"fitness": "phi", "accuracy": "accuracy", "stability": "stability", "leaves": "leaves"}
 # The name of this phase in logs could be mistaken for a random seed.
-PHASE_NAMES = {"seed": "initial trees"}
 PHASE_MARKS = "osD^vP*X"
 # With more lines than this, those of a log have one colour.
 MOST_COLOURS = 8
@@ -232,7 +231,7 @@ def draw_convergence(runs: Sequence[LoggedRun], x_axis: str = "seconds", title: 
     axes["leaves"].yaxis.get_major_locator().set_params(integer=True)
     heading = f"{len(runs)} runs"
     if len(runs) == 1:
-        heading = f"{say(runs[0].source, 200)}, seed {runs[0].seed}: {', '.join(map(_name_phase, phases))}"
+        heading = f"{say(runs[0].source, 200)}, seed {runs[0].seed}: {', '.join(map(say, phases))}"
     put_heading(figure, heading if title is None else say(title, 200))
     _draw_legend(figure, runs, sources, phases)
     return figure
@@ -250,12 +249,8 @@ def _draw_run(axes: Axes, run: LoggedRun, name: str, x_axis: str, colour: str, p
         if phase in phases:
             axes.plot(
                 places[start], values[start], marker=_mark(phases, phase), color=colour, markersize=5,
-                markeredgecolor=INK, markeredgewidth=0.5, linestyle="none", label=f"start of {_name_phase(phase)}",
+                markeredgecolor=INK, markeredgewidth=0.5, linestyle="none", label=f"start of {say(phase)}",
             )  # fmt: skip
-
-
-def _name_phase(phase: str) -> str:
-    return PHASE_NAMES.get(phase, say(phase))
 
 
 def _mark(phases: Sequence[str], phase: str) -> str:
@@ -276,7 +271,7 @@ def _draw_bands(axes: Axes, run: LoggedRun, x_axis: str) -> None:
     places = _places(run, x_axis)
     start, whole = 0.0, places[-1]
     for number, (phase, _, last) in enumerate(_stretches(run)):
-        end, name = places[last], _name_phase(phase)
+        end, name = places[last], say(phase)
         axes.axvspan(start, end, color="black", alpha=0.07 if number % 2 else 0.0, linewidth=0, label=f"phase {name}")
         if end - start > 0.02 * len(name) * whole:
             axes.annotate(
@@ -305,9 +300,7 @@ def _draw_legend(figure: Figure, runs: Sequence[LoggedRun], sources: Sequence[st
         names = [f"{name}, {count} seed{'s'[: count > 1]}" for name, count in zip(shown, counts, strict=True)]
     handles = [Line2D([], [], color=colour_of(number), label=name) for number, name in enumerate(names)]
     handles += [
-        Line2D(
-            [], [], linestyle="none", marker=_mark(phases, phase), color=FAINT, label=f"start of {_name_phase(phase)}"
-        )
+        Line2D([], [], linestyle="none", marker=_mark(phases, phase), color=FAINT, label=f"start of {say(phase)}")
         for phase in phases
     ]
     put_legend_below(figure, handles)
