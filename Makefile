@@ -87,8 +87,8 @@ $(COVERAGE_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasil
 	$(COVERAGE_VENV)/bin/python -m pip install --quiet --only-binary :all: $(LIBRARIES) || true
 	@touch $@
 
-# Kernels that tell each line take many times as long: the fast tests, with few random cases each (EXAMPLES).
-coverage: $(COVERAGE_VENV)/.built ## tell which lines of Python and Cython the fast tests run (TESTS for others)
+# Kernels that record each line take many times as long: the fast tests, with few random cases each (EXAMPLES).
+coverage: $(COVERAGE_VENV)/.built ## report which lines of Python and Cython the fast tests run (TESTS for others)
 	rm -f .coverage .coverage.*
 	export PYTHONPATH=$(CURDIR)/scripts/coverage METASILVAE_EXAMPLES=$(or $(EXAMPLES),20); code=0; \
 	$(COVERAGE_VENV)/bin/pytest $(IN_PARALLEL) --cov --cov-report= $(or $(TESTS),-m 'not slow') || code=$$?; \
@@ -111,8 +111,9 @@ paper: build ## run the experiments of the paper again (QUICK=1 takes minutes, D
 	$(BIN)/python -m pip install --quiet 'metasilvae[plot,sklearn]'
 	$(BIN)/python scripts/paper.py $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA)) $(PAPER_OPTIONS)
 
-pictures: $(VENV)/.tools ## draw the picture of the README again (DATA=folder, else fetched data)
-	$(BIN)/python scripts/draw_curves.py $(if $(DATA),--data $(DATA))
+pictures: $(VENV)/.tools ## draw the curves of the documents again (DATA=folder, else fetched data)
+	$(BIN)/python scripts/draw_curves.py $(if $(DATA),--data $(DATA)) --sets mnist-1-5
+	$(BIN)/python scripts/draw_curves.py $(if $(DATA),--data $(DATA)) --sets cod-rna --output docs/curves-cod-rna.svg
 
 datasets: build ## make the shipped data sets again (needs scikit-learn)
 	$(BIN)/python -m pip install --quiet '.[datasets]'

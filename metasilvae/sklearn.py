@@ -96,7 +96,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             self.model_ = train(dataset, perturbation, self._choose_options(), jobs=jobs)
         except RequestError as error:
             raise ValueError(str(error)) from None
-        self.robust_score_ = float(judge(self.model_, dataset, perturbation, jobs).robustness or 0.0)
+        self.robust_score_ = float(judge(self.model_, dataset, perturbation, jobs).robust_accuracy or 0.0)
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -495,7 +495,7 @@ class RobustScorer:
             imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, budget=self.budget
         )
         counts = outcome.counts
-        return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robustness))
+        return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
 
 
 def robust_accuracy_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:

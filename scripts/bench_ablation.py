@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "no tuning": FIXED,
     "no tuning, no genetic search": {**FIXED, "generations": 0},
-    "no tuning, no moved tests": {**FIXED, "polish": 0, "mutation": "grow-or-prune"},
+    "no tuning, no threshold moves": {**FIXED, "polish": 0, "mutation": "grow-or-prune"},
     "no tuning, no crossover": {**FIXED, "crossover": 0.0},
     "no tuning, no reach-set impurity": {**FIXED, "blends": (0.0,)},
     "no tuning, reach-set impurity only": {**FIXED, "blends": (1.0,)},

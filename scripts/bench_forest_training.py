@@ -59,7 +59,7 @@ class Run:
 
 def figures_of(model: Model, test: Dataset, ball: Ball, jobs: int) -> tuple[float, float, float]:
     found = evaluate(model, test, [ball], jobs=jobs, budget=Budget(seconds=1.0))[0]
-    return found.accuracy, found.stability or 0.0, found.robustness or 0.0
+    return found.accuracy, found.stability or 0.0, found.robust_accuracy or 0.0
 
 
 def train_both(train: Dataset, test: Dataset, ball: Ball, arguments: argparse.Namespace) -> tuple[Run, ForestTrainer]:
@@ -117,11 +117,11 @@ def main() -> int:
         if arguments.models is not None:
             arguments.models.mkdir(exist_ok=True)
             write_model(trainer.model, str(arguments.models / f"{name}.silva"))
-        accuracy, stability, robustness = np.mean([run.forest for run in runs], axis=0)
+        accuracy, stability, robust_accuracy = np.mean([run.forest for run in runs], axis=0)
         single = np.mean([run.single for run in runs], axis=0) if arguments.single else ()
         cells = (
             name,
-            f"{accuracy:.4f} / {stability:.4f} / {robustness:.4f}",
+            f"{accuracy:.4f} / {stability:.4f} / {robust_accuracy:.4f}",
             f"{0.9 * accuracy + 0.1 * stability:.4f}",
             f"{np.mean([run.leaves for run in runs]):.0f}",
             f"{np.mean([run.seconds for run in runs]):.1f}",

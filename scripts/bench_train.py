@@ -66,7 +66,7 @@ Setting = Callable[[int], TrainingOptions]
 class Figures:
     accuracy: float
     stability: float
-    robustness: float
+    robust_accuracy: float
 
     @property
     def phi(self) -> float:
@@ -84,8 +84,8 @@ class Run:
 def judge(model: Model, dataset: Dataset, epsilon: float) -> Figures:
     result = evaluate(model, dataset, [Ball(epsilon)])[0]
     assert result.stability is not None
-    assert result.robustness is not None
-    return Figures(result.accuracy, result.stability, result.robustness)
+    assert result.robust_accuracy is not None
+    return Figures(result.accuracy, result.stability, result.robust_accuracy)
 
 
 def train_once(train: Dataset, test: Dataset, epsilon: float, seed: int, setting: Setting, jobs: int) -> Run:
@@ -203,7 +203,7 @@ def main() -> int:
             runs = [train_once(train, test, epsilon, seed, setting, arguments.jobs) for seed in SEEDS]
             centre = np.median
         figures = [
-            centre([getattr(run.test, part) for run in runs]) for part in ("accuracy", "stability", "robustness")
+            centre([getattr(run.test, part) for run in runs]) for part in ("accuracy", "stability", "robust_accuracy")
         ]
         cells = [
             name,

@@ -1,4 +1,4 @@
-"""Draw the picture of the README: certified robust accuracy on test rows over epsilon, for six models.
+"""Draw the curves of the documents: certified robust accuracy on test rows over epsilon, for six models.
 
     python scripts/draw_curves.py [--data FOLDER] [--sets NAME,...] [--trees N] [--rows N] [--seed N]
                                   [--models FOLDER] [--output FILE]
@@ -183,7 +183,7 @@ def trace_curves(name: str, chosen: argparse.Namespace) -> dict[tuple[str, str],
     for program, kind, model in find_models(name, rows, chosen):
         curve = Curve(metasilvae.find_radii(model, test_rows))
         found[program, kind] = curve
-        shares = "".join(f" {curve.robustness(mark):.3f} |" for mark in marks)
+        shares = "".join(f" {curve.robust_accuracy(mark):.3f} |" for mark in marks)
         print(f"| {program} {kind} | {model.n_leaves} |{shares}", flush=True)
     return found
 
@@ -198,7 +198,7 @@ def draw(curves: dict[str, dict[tuple[str, str], Curve]]) -> Any:
         right = WIDEST * EPSILONS[name]
         for (program, kind), curve in found.items():
             epsilons = np.linspace(0, right, 121)
-            shares = [curve.robustness(epsilon) for epsilon in epsilons]
+            shares = [curve.robust_accuracy(epsilon) for epsilon in epsilons]
             line = "-" if kind == "forest" else "--"
             axes.plot(epsilons, shares, line, color=colour_of(PROGRAMS[program]), linewidth=1.7)
         axes.axvline(EPSILONS[name], color="#8A8A8A", linewidth=0.8, linestyle=":")

@@ -147,10 +147,10 @@ def main(words: list[str] | None = None) -> int:
             status = 1 if n_failed else 0
         except KeyboardInterrupt:
             status = 130
-            say("interrupted: what is finished is kept, the same command goes on")
+            say("interrupted: what is finished is kept, the same command resumes")
         except BrokenProcessPool:
             status = 1
-            say("Error: a worker was killed, perhaps for want of memory; the same command goes on where it ended")
+            say("Error: a worker was killed, perhaps because memory ran out; the same command resumes where it ended")
         request = Request(arguments.mode, arguments.seed, tuple(names))
         skipped = tuple(name for name in names if name not in data)
         write_document(arguments, Bundle(request, store.results, store.origins, skipped))

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.sessions import DOCUMENTS, TIMED, find_scripts, find_sessions, run_all  # noqa: E402
+from support.sessions import DOCUMENTS, find_scripts, find_sessions, run_all, without_times  # noqa: E402
 
 
 def update(text: str, printed: list[list[str]]) -> str:
@@ -28,7 +28,7 @@ def update(text: str, printed: list[list[str]]) -> str:
         pieces = []
         for command, shown in find_sessions(block[0]):
             lines = [line.rstrip() for line in next(outputs)]
-            if [line for line in lines if not TIMED.search(line)] == [line for line in shown if not TIMED.search(line)]:
+            if without_times(lines) == without_times(shown):
                 lines = shown
             pieces += [f"$ {command}", *lines]
         return "\n".join(["```console", *pieces, "```"])

@@ -131,7 +131,7 @@ class TestAnswers:
             assert np.array_equal(fitted.certify(X_TEST, epsilon), outcome.stability == 1)
             figures = fitted.robust_metrics(X_TEST, Y_TEST, epsilon)
             counts = outcome.counts
-            assert figures == (float(counts.accuracy), float(counts.stability), float(counts.robustness))
+            assert figures == (float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
             assert fitted.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
 
     @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
@@ -228,8 +228,8 @@ class TestSelection:
 
     def test_scorers(self) -> None:
         tree = clone(TREE).fit(X, y)
-        accuracy, stability, robustness = tree.robust_metrics(X_TEST, Y_TEST, 0.3)
-        assert robust_accuracy_scorer(0.3)(tree, X_TEST, Y_TEST) == robustness
+        accuracy, stability, robust_accuracy = tree.robust_metrics(X_TEST, Y_TEST, 0.3)
+        assert robust_accuracy_scorer(0.3)(tree, X_TEST, Y_TEST) == robust_accuracy
         assert stability_scorer(0.3)(tree, X_TEST, Y_TEST) == stability
         assert fitness_scorer(0.3)(tree, X_TEST, Y_TEST) == pytest.approx(0.9 * accuracy + 0.1 * stability)
         assert robust_accuracy_scorer()(tree, X_TEST, Y_TEST) == tree.robust_score(X_TEST, Y_TEST)
@@ -269,10 +269,10 @@ class TestSelection:
 
     def test_forests_of_other_libraries(self) -> None:
         other = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, y)
-        accuracy, robustness = (
+        accuracy, robust_accuracy = (
             scorer(other, X_TEST, Y_TEST) for scorer in (fitness_scorer(0.1, 1.0, 0.0), robust_accuracy_scorer(0.1))
         )
-        assert 0 < robustness < accuracy <= other.score(X_TEST, Y_TEST)
+        assert 0 < robust_accuracy < accuracy <= other.score(X_TEST, Y_TEST)
 
     def test_labels_of_other_estimators(self) -> None:
         for labels in (TRAIN.y.astype(float), TRAIN.y.astype(bool), TRAIN.y, y):

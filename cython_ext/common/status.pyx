@@ -1,4 +1,4 @@
-"""Codes that the kernels report, as Python enumerations. What they mean is told in status.pxd."""
+"""Codes that the kernels report, as Python enumerations. status.pxd explains them."""
 
 from enum import IntEnum
 

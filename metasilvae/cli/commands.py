@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -115,7 +116,7 @@ _VERBOSITY_OPTIONS = [
         [short, name], is_flag=True, expose_value=False, group=GENERAL, help=text, callback=partial(_set_level, level)
     )
     for short, name, level, text in (
-        ("-q", "--quiet", Verbosity.QUIET, "Print only results and errors."),
+        ("-q", "--quiet", Verbosity.QUIET, "Do not print summaries, warnings and progress."),
         ("-v", "--verbose", Verbosity.VERBOSE, "Print options, timing and tracebacks too."),
     )
 ]
@@ -140,7 +141,11 @@ class Command(_WithVerbosity):
             if isinstance(parameter.type, WordsType)
             for name in parameter.opts
         }
-        return super().parse_args(ctx, _join_words(args, openers))
+        try:
+            return super().parse_args(ctx, _join_words(args, openers))
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {title: [] for title in _GROUPS}
@@ -157,7 +162,11 @@ class Command(_WithVerbosity):
                     formatter.write_dl([(name.ljust(width), text) for name, text in rows], col_max=width)
 
     def invoke(self, ctx: click.Context) -> Any:
-        given = {name: value for name, value in ctx.params.items() if value not in (None, (), False)}
+        given = {
+            name: value
+            for name, value in ctx.params.items()
+            if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        }
         tell_details(f"options: {', '.join(f'{name}={value!r}' for name, value in given.items())}")
         started = time.perf_counter()
         try:
@@ -332,7 +341,9 @@ def _show(error: click.ClickException) -> None:
     if not isinstance(error, click.UsageError) or isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
-    message = " ".join(error.format_message().split())
+    message = re.sub(
+        r"\. \(Did you mean one of: (.*)\?\)$", r"; did you mean \1?", " ".join(error.format_message().split())
+    )
     stop = "" if message.endswith((".", "?")) else "."
     command = error.ctx.command_path if error.ctx is not None else "metasilvae"
     tell_error(f"error: {message}{stop} See {command} -h")

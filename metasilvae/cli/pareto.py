@@ -27,8 +27,8 @@ from metasilvae.output.text.trainings import ARCHIVE_FORMATS, ArchiveReport
 from metasilvae.training.pareto import INDEX, MEASURES, SIZES, measure, pick, read_archive
 from metasilvae.verification.requirements import Requirement, RequirementResult
 
-# What users call the measures; those of the archive are accepted too.
-BY_NAMES = {"robust_accuracy" if name == "robustness" else name: name for name in MEASURES}
+# silva's name is accepted too.
+ALIASES = {"robustness": "robust_accuracy"}
 
 
 @click.command(cls=Command)
@@ -42,9 +42,9 @@ BY_NAMES = {"robust_accuracy" if name == "robustness" else name: name for name i
 )
 @option(
     "--by",
-    type=click.Choice([*BY_NAMES, *MEASURES]),
+    type=click.Choice([*MEASURES, *ALIASES]),
     metavar="NAME",
-    help=f"Metric to pick the best tree by: {list_choices(BY_NAMES)}.  [default: accuracy]",
+    help=f"Metric to pick the best tree by: {list_choices(MEASURES)}.  [default: accuracy]",
 )
 @option(
     "--output", "-o", metavar="FILE", group=OUTPUT, help="Copy the picked tree to this file, - for standard output."
@@ -108,7 +108,7 @@ def pareto(
             metrics=[measure(model, dataset, attacker, jobs) for model in models],
         )
     by = by or "accuracy"
-    picked = pick(archive.metrics, required, BY_NAMES.get(by, by), archive.fitness) if chooses else None
+    picked = pick(archive.metrics, required, ALIASES.get(by, by), archive.fitness) if chooses else None
     report = ArchiveReport(archive, picked)
     if plot is not None and plot_format is not None:
         write_output(plot, render(draw_archive(report), plot_format))

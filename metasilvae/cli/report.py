@@ -102,7 +102,7 @@ def report(
 
 def _summarize(assessment: Assessment) -> str:
     counts = assessment.outcome.counts
-    metrics = {"accuracy": counts.accuracy, "stability": counts.stability, "robust accuracy": counts.robustness}
+    metrics = {"accuracy": counts.accuracy, "stability": counts.stability, "robust accuracy": counts.robust_accuracy}
     listed = ", ".join(f"{name} {100 * float(value):.2f} %" for name, value in metrics.items())
     undecided = f" ({counts.no_info} rows undecided)" if counts.no_info else ""
     return f"{assessment.query.dataset.source}: {listed}{undecided}"

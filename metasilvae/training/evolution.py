@@ -365,7 +365,7 @@ class TreeTrainer(BaseTrainer):
         return score
 
     def _fractions(self, tree: Any) -> tuple[float, float, float]:
-        """Accuracy, stability and robustness."""
+        """Accuracy, stability and robust accuracy."""
         correct, stable, robust = tree.counts
         return correct / self.n_samples, stable / self.n_samples, robust / self.n_samples
 

@@ -85,7 +85,7 @@ class TrainingOptions:
     Attributes
     ----------
     fitness : Fitness
-        Weights of accuracy, stability and robustness in the fitness.
+        Weights of accuracy, stability and robust accuracy in the fitness.
     seed : int
         Seed of all random draws. The same seed gives the same tree, byte for byte, for any number of jobs.
     tune : bool
@@ -297,10 +297,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 def options_for(preset: str, **changes: Any) -> TrainingOptions:
     """Options of a preset with changes; a change that is None is ignored.
 
-    Setting any of `TUNED` disables tuning, unless `tune` is set too.
+    Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
-    if TUNED & set(chosen):
+    if TUNED & set(chosen) or chosen.get("greedy") is False:
         chosen.setdefault("tune", False)
     unknown = set(chosen) - {field.name for field in fields(TrainingOptions)}
     if unknown:
@@ -442,7 +442,7 @@ def forest_options_for(
 ) -> ForestOptions:
     """Options of a forest by the name of a preset, with changes for its trees; a change that is None is ignored.
 
-    Setting any of `TUNED` disables tuning, unless `tune` is set too.
+    Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     if TUNED & set(chosen):

@@ -82,11 +82,11 @@ class TreeMetrics:
         return Fraction(self.stable, self.rows)
 
     @property
-    def robustness(self) -> Fraction:
+    def robust_accuracy(self) -> Fraction:
         return Fraction(self.robust, self.rows)
 
     def phi(self, fitness: Fitness) -> float:
-        return fitness.value(float(self.accuracy), float(self.stability), float(self.robustness))
+        return fitness.value(float(self.accuracy), float(self.stability), float(self.robust_accuracy))
 
     @property
     def is_possible(self) -> bool:
@@ -273,7 +273,7 @@ def _unpack_metrics(numbers: np.ndarray) -> list[TreeMetrics]:
 MEASURES: dict[str, Callable[[TreeMetrics, Fitness], Fraction | float]] = {
     "accuracy": lambda metrics, fitness: metrics.accuracy,
     "stability": lambda metrics, fitness: metrics.stability,
-    "robustness": lambda metrics, fitness: metrics.robustness,
+    "robust_accuracy": lambda metrics, fitness: metrics.robust_accuracy,
     "phi": lambda metrics, fitness: metrics.phi(fitness),
     "leaves": lambda metrics, fitness: -metrics.leaves,
 }
@@ -446,7 +446,7 @@ def describe(metrics: TreeMetrics, fitness: Fitness) -> dict[str, float]:
     return {
         "accuracy": float(metrics.accuracy),
         "stability": float(metrics.stability),
-        "robustness": float(metrics.robustness),
+        "robust_accuracy": float(metrics.robust_accuracy),
         "phi": metrics.phi(fitness),
     }
 

@@ -56,12 +56,14 @@ class StopReason(enum.Enum):
     def describe(self, options: TrainingOptions, is_forest: bool = False) -> str:
         """The reason as a phrase for users; `options` are those of the trees."""
         found = {
-            StopReason.ITERATIONS: "all trees are grown" if is_forest else "reached the iteration limit",
+            StopReason.ITERATIONS: f"reached the limit of {options.generations} generations",
             StopReason.PATIENCE: f"no improvement in {options.patience} generations",
-            StopReason.TARGET: f"reached the target fitness {options.target:g}",
+            StopReason.TARGET: f"reached the target phi {options.target:g}",
             StopReason.TIME_LIMIT: "reached the time limit",
             StopReason.INTERRUPTED: "interrupted",
         }
+        if self is StopReason.ITERATIONS and (is_forest or not options.generations):
+            return "completed"
         return f"stopped: {found[self]}"
 
 
@@ -96,8 +98,8 @@ class Progress:
     seconds : float
         Since the trainer was made, including the preparation of the samples and the time before a resume.
     fitness : float
-        Weighted sum of accuracy, stability and robustness; the leaf penalty is not subtracted.
-    accuracy, stability, robustness : float
+        Weighted sum of accuracy, stability and robust accuracy; the leaf penalty is not subtracted.
+    accuracy, stability, robust_accuracy : float
         Fractions of the training samples. Those of a forest are lower bounds, as far as its votes prove them.
     leaves : int
         Number of leaves, of all trees of a forest.
@@ -108,7 +110,7 @@ class Progress:
     score : float
         What the search maximizes: the fitness with the robust weight and the leaf penalty.
     training_epsilon_factor : float
-        Stability and robustness are measured with the perturbation multiplied by this factor.
+        Stability and robust accuracy are measured with the perturbation multiplied by this factor.
     """
 
     phase: str
@@ -117,7 +119,7 @@ class Progress:
     fitness: float
     accuracy: float
     stability: float
-    robustness: float
+    robust_accuracy: float
     leaves: int
     offspring: int
     mean_fitness: float

@@ -22,7 +22,7 @@ from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import verify
 
-METRICS = ("phi", "accuracy", "stability", "robustness")
+METRICS = ("phi", "accuracy", "stability", "robust_accuracy")
 
 
 @dataclass(frozen=True)

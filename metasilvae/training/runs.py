@@ -477,7 +477,7 @@ class _Run:
     def _warn_of_leaves(self, kept: Sequence[TrainedModel]) -> None:
         for each in kept:
             if each.stop_reason is StopReason.TIME_LIMIT and each.model.n_leaves == each.model.n_trees:
-                message = f"{self.name}: holds one leaf only, the time limit ended the training before a tree was grown"
+                message = f"{self.name}: is a single leaf: the time limit stopped the training before a tree was grown"
                 warnings.warn(f"{message}; give it more than {each.seconds:.3g} s", MetasilvaeWarning, stacklevel=2)
 
 
@@ -526,4 +526,4 @@ def _check_written(kept: Sequence[TrainedModel], output: str, jobs: int | None) 
         part = again if len(kept) == 1 else again.tree(position)
         found = judge(part, run.training.dataset, run.training.perturbation, jobs)
         if found.counts != run.training.counts:
-            raise OutputError(f"{output}: what was written does not score as it did in training; do not use it")
+            raise OutputError(f"{output}: the written model has other metrics than the trained one; do not use it")

@@ -63,7 +63,7 @@ class Curve:
     def stability(self, epsilon: float) -> float:
         return float((self.radii.lower >= epsilon).sum() / self.radii.n_samples)
 
-    def robustness(self, epsilon: float) -> float:
+    def robust_accuracy(self, epsilon: float) -> float:
         is_robust = (self.radii.lower >= epsilon) & self.radii.is_correct
         return float(is_robust.sum() / self.radii.n_samples)
 

@@ -48,14 +48,14 @@ class Evaluation:
         return None if self.counts is None else float(self.counts.stability)
 
     @property
-    def robustness(self) -> float | None:
-        return None if self.counts is None else float(self.counts.robustness)
+    def robust_accuracy(self) -> float | None:
+        return None if self.counts is None else float(self.counts.robust_accuracy)
 
     def phi(self, fitness: Fitness) -> float:
         """The objective for these metrics; there must be a perturbation."""
         assert self.stability is not None
-        assert self.robustness is not None
-        return fitness.value(self.accuracy, self.stability, self.robustness)
+        assert self.robust_accuracy is not None
+        return fitness.value(self.accuracy, self.stability, self.robust_accuracy)
 
     @property
     def accuracy_efficiency(self) -> float:

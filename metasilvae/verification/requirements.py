@@ -35,21 +35,16 @@ def _stability(outcome: Outcome) -> tuple[Fraction, Fraction]:
     return counts.stability, Fraction(counts.stable + counts.no_info, counts.size)
 
 
-def _robustness(outcome: Outcome) -> tuple[Fraction, Fraction]:
+def _robust_accuracy(outcome: Outcome) -> tuple[Fraction, Fraction]:
     counts = outcome.counts
-    return counts.robustness, Fraction(counts.robust + outcome.undecided_correct, counts.size)
+    return counts.robust_accuracy, Fraction(counts.robust + outcome.undecided_correct, counts.size)
 
 
 METRICS: dict[str, Callable[[Outcome], tuple[Fraction, Fraction]]] = {
     "accuracy": _accuracy,
     "stability": _stability,
-    "robustness": _robustness,
+    "robust_accuracy": _robust_accuracy,
 }
-
-
-def _public(metric: str) -> str:
-    """The name that users see; ``robustness`` is accepted too."""
-    return "robust_accuracy" if metric == "robustness" else metric
 
 
 class RequirementResult(enum.IntEnum):
@@ -72,12 +67,12 @@ class Requirement:
     @classmethod
     def parse(cls, text: str, sizes: Sequence[str] = ()) -> Requirement:
         """A requirement on a metric, at most 1, or on one of the sizes, whose bound may be any number."""
-        match = _SYNTAX.fullmatch(re.sub(r"\brobust_accuracy\b", "robustness", text))
+        match = _SYNTAX.fullmatch(re.sub(r"\brobustness\b", "robust_accuracy", text))
         if match is None or match[1] not in (*METRICS, *sizes) or (match[4] and match[1] in sizes):
             of_sizes = f"; {' or '.join(sizes)} may be compared with any number" if sizes else ""
             raise RequestError(
                 f"requirement '{text}' is not understood; write METRIC OPERATOR NUMBER, for example 'stability>=0.8', "
-                f"with a metric out of {', '.join(map(_public, METRICS))}, an operator out of {' '.join(OPERATORS)}, "
+                f"with a metric out of {', '.join(METRICS)}, an operator out of {' '.join(OPERATORS)}, "
                 f"and a number from 0 to 1 (or from 0% to 100%){of_sizes}"
             )
         bound = Fraction(match[3]) / (100 if match[4] else 1)
@@ -102,7 +97,7 @@ class Requirement:
     def explain(self, outcome: Outcome, result: RequirementResult) -> str:
         lower, upper = METRICS[self.metric](outcome)
         found = f"{float(lower):.6g}" if lower == upper else f"between {float(lower):.6g} and {float(upper):.6g}"
-        return f"{self.text}: {result.name.lower()} ({_public(self.metric)} is {found})"
+        return f"{self.text}: {result.name.lower()} ({self.metric} is {found})"
 
 
 def combine(results: Iterable[RequirementResult]) -> RequirementResult:

@@ -80,7 +80,7 @@ class VerdictCounts:
         return Fraction(self.stable, self.size)
 
     @property
-    def robustness(self) -> Fraction:
+    def robust_accuracy(self) -> Fraction:
         """Robust accuracy (certified)."""
         return Fraction(self.robust, self.size)
 

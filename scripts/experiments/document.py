@@ -249,10 +249,10 @@ def _micros_per_row(counts: dict[str, float]) -> float:
 
 def _write_boosting(reader: Reader, figures: str) -> list[str]:
     rows = []
-    for name, (accuracy, robustness) in ROBUST_BOOSTING.items():
+    for name, (accuracy, robust_accuracy) in ROBUST_BOOSTING.items():
         trees, forest = reader.trees(name), reader.forest(name)
         if trees or forest:
-            cells = [f"{accuracy:.1f} / {robustness:.1f}"]
+            cells = [f"{accuracy:.1f} / {robust_accuracy:.1f}"]
             cells += [trees.show_pair("robust"), f"{trees.median('leaves'):.0f}"] if trees else [NONE] * 2
             cells += [show_pair(forest["test"], "robust"), str(forest["leaves"])] if forest else [NONE] * 2
             rows.append([name, *cells])

@@ -37,7 +37,7 @@ verdict_part() { printf '%s/parts/verdicts-%05d.jsonl' "$FOLDER" "$1"; }
 
 # Runs a command that writes to the path which ends it. The result gets its name only if the command succeeds. A job
 # that is preempted or cancelled gets SIGTERM: `metasilvae train` then writes the best trees so far and ends with code
-# 143; they stay under NAME.unfinished, for you to take, and the requeued job goes on from NAME.checkpoint, so that its
+# 143; they stay under NAME.unfinished, for you to take, and the requeued job resumes from NAME.checkpoint, so that its
 # result does not depend on the interruption. That holds for a job that is killed, too.
 produce() {
   local target=${*: -1}
@@ -98,7 +98,7 @@ last=
 submit() { # STAGE MINUTES [OPTION...]: submits a stage after the one before and remembers its number
   local stage=$1 minutes=$2 after=()
   [[ $last ]] && after=(--dependency="afterok:$last" --kill-on-invalid-dep=yes)
-  # --requeue: again after a preemption or a lost node. --open-mode: the log goes on then.
+  # --requeue: again after a preemption or a lost node. --open-mode: the log is continued then.
   # shellcheck disable=SC2086
   last=$(sbatch --parsable --job-name="metasilvae-$stage" --time="$minutes" --cpus-per-task="$CPUS" \
     --requeue --open-mode=append --output="$FOLDER/log/$stage-%a.log" "${after[@]}" ${MEMORY:+--mem="$MEMORY"} "${@:3}" $SBATCH_OPTIONS \

@@ -124,7 +124,7 @@ def test_an_interrupt_writes_the_archive_so_far(
     # The initial tree is trained on the held-out rows, so they cannot evaluate it.
     assert n_trees == 0 if "--validation" in options else n_trees >= 2
     if not n_trees:
-        assert "no tree was judged on held-out rows" in result.stdout
+        assert "no tree was evaluated on held-out rows" in result.stdout
         assert "there is no tree in" in run("pareto", tmp_path / "trees", "--by", "phi", code=3).stderr
     listing = run("pareto", tmp_path / "trees").stdout
     assert (f"{n_trees} trees on" if n_trees else "no trees") in listing
@@ -190,7 +190,7 @@ def test_the_list_in_all_forms(trained: Path) -> None:
     index = read_index(folder)
     text = run("pareto", folder).stdout.splitlines()
     assert text[0] == f"{len(index['trees'])} trees on {IRIS} (120 training rows), l_inf 0.1"
-    assert text[2].split() == ["tree", "accuracy", "stability", "robustness", "phi", "leaves", "depth"]
+    assert text[2].split() == ["tree", "accuracy", "stability", "robust", "accuracy", "phi", "leaves", "depth"]
     assert len(text) == 3 + len(index["trees"])
     document = json.loads(run("pareto", folder, "--format", "json").stdout)
     assert (document["data"], document["perturbation"]) == (IRIS, "l_inf 0.1")

@@ -125,8 +125,8 @@ def test_a_tree_is_trained_written_and_reported(tmp_path: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == f"model         {path} (tree, {model.n_leaves} leaves, depth {model.max_depth})"
     assert lines[1] == "perturbation  l_inf 0.1"
-    assert re.fullmatch(r"training      seed 0, \d+\.\d\d s, stopped: reached the iteration limit", lines[2])
-    assert lines[4].split() == ["rows", "number", "phi", "accuracy", "stability", "robustness"]
+    assert re.fullmatch(r"training      seed 0, \d+\.\d\d s, stopped: reached the limit of \d+ generations", lines[2])
+    assert lines[4].split() == ["rows", "number", "phi", "accuracy", "stability", "robust", "accuracy"]
     shares = [figures[name] for name in ("accuracy", "stability", "robust_accuracy")]
     phi = 0.9 * shares[0] + 0.1 * shares[1]
     assert lines[5].split() == ["training", "120", *(f"{share:.4g}" for share in (phi, *shares))]
@@ -176,7 +176,7 @@ def test_the_log_has_a_record_for_each_step(tmp_path: Path) -> None:
         assert [record["step"] for record in own if record["phase"] == "generation"] == [0, 1, 2]
         scores = [record["score"] for record in own if record["phase"] not in ("initial tree", "tuning")]
         assert scores == sorted(scores)
-    names = {"fitness", "accuracy", "stability", "robustness", "leaves", "seconds", "offspring", "mean_fitness"}
+    names = {"fitness", "accuracy", "stability", "robust_accuracy", "leaves", "seconds", "offspring", "mean_fitness"}
     assert names <= set(records[0])
 
 
@@ -366,7 +366,7 @@ def test_a_model_that_scores_otherwise_is_reported(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(runs, "write_model", write_and_spoil)
     result = run("train", IRIS, path, "--epsilon", "0.1", *SHORT, code=1)
-    assert result.stderr == f"error: {path}: what was written does not score as it did in training; do not use it\n"
+    assert result.stderr == f"error: {path}: the written model has other metrics than the trained one; do not use it\n"
 
 
 def test_one_class_is_nothing_to_learn(tmp_path: Path) -> None:

@@ -372,7 +372,7 @@ class TestForests:
             assert [line.split()[5] for line in report.splitlines()[1:4]] == verdicts.split()
         assert "does not fit" in run("verify", forest, rows, "--voting", "softargmax", code=2).stderr
 
-    def test_the_reason_of_an_undecided_row_is_told(self, tmp_path: Path) -> None:
+    def test_the_reason_of_an_undecided_row_is_reported(self, tmp_path: Path) -> None:
         forest, rows = write(tmp_path, "hard.silva", HARD_FOREST), write(tmp_path, "r.csv", self.ROWS)
         words = ["verify", forest, rows, "--epsilon", 0.6]
         assert [line.split()[5] for line in run(*words).stdout.splitlines()[1:4]] == ["ROBUST", "VULNERABLE", "ROBUST"]
@@ -482,7 +482,7 @@ def test_counterexamples_keep_odd_names(tmp_path: Path) -> None:
 
 def test_a_gate_on_stability_needs_a_perturbation(tmp_path: Path) -> None:
     tree, rows = write(tmp_path, "tree.silva", TREE), write(tmp_path, "rows.csv", ROWS)
-    for metric in ("stability", "robustness"):
+    for metric in ("stability", "robust_accuracy"):
         result = run("verify", tree, rows, "--require", f"{metric}>=0", code=2)
         assert "needs --epsilon, --perturbation or --attack" in result.stderr
     run("verify", tree, rows, "--require", "accuracy>=0", code=0)

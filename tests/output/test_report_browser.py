@@ -278,7 +278,7 @@ class TestCurve:
             )
             assert [row[0] for row in found] == IRIS_SETS
             for (_, curve), row in zip(curves, found, strict=True):
-                for shown, share in ((row[1], curve.stability(value)), (row[2], curve.robustness(value))):
+                for shown, share in ((row[1], curve.stability(value)), (row[2], curve.robust_accuracy(value))):
                     count = round(share * curve.n_samples)
                     assert shown == f"{100 * share:.2f} % ({count} of {curve.n_samples})"
 

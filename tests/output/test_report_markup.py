@@ -123,7 +123,7 @@ class TestBounds:
         for value in exact:
             place = int(np.searchsorted(epsilon, value))
             assert stable[place] / 200 == curve.stability(value)
-            assert robust[place] / 200 == curve.robustness(value)
+            assert robust[place] / 200 == curve.robust_accuracy(value)
         assert len(curves.thin_out(curve, 1e6)[0]) <= len(epsilon)
         for value in rng.random(100):
             place = int(np.searchsorted(epsilon, value))

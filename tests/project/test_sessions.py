@@ -11,13 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.sessions import DOCUMENTS, LONG, TIMED, find_scripts, find_sessions, run_all
+from support.sessions import DOCUMENTS, LONG, find_scripts, find_sessions, run_all, without_times
 
 ROOT = Path(__file__).parents[2]
-
-
-def without_times(lines: list[str]) -> list[str]:
-    return [line.rstrip() for line in lines if not TIMED.search(line)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a POSIX shell")

@@ -120,7 +120,7 @@ EXEMPT = [
     Exemption("make pictures ...", check_make, "trains for minutes; `test_scripts.py` runs its script on small data"),
     Exemption("bash .ci/run", check_syntax, "runs all tests, this one among them"),
     Exemption("pip install ...", check_pip, "needs the network"),
-    Exemption("sh gate.sh", check_session, "a session of the tutorial runs it"),
+    Exemption("sh check.sh", check_session, "a session of the tutorial runs it"),
     Exemption("dask scheduler ...", check_dask, "takes a fixed port; `remote_tasks.py` starts one on a free port"),
     Exemption("dask worker ...", check_dask, "has no end; `remote_tasks.py` starts workers"),
     Exemption("srun dask worker ...", check_dask, "has no end, and needs SLURM"),

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 
 SHOW_CODE = "echo $?"
-# Lines that hold measured times.
-TIMED = re.compile(r"verified in|training      seed|^\[SUMMARY\] +\d")
 DONE = "=== the command has ended ==="
 
 DOCUMENTS = {
@@ -31,6 +29,12 @@ def find_sessions(text: str) -> list[tuple[str, list[str]]]:
             else:
                 found[-1][1].append(line)
     return found
+
+
+def without_times(lines: list[str]) -> list[str]:
+    """Lines in which no measured time stands."""
+    shown = [re.sub(r"\d[\d.e-]* s\b", "T s", line.rstrip()) for line in lines]
+    return [re.sub(r"^(\[SUMMARY\] +\d+ +)[\d.e-]+", r"\1T", line) for line in shown]
 
 
 def make_environment(programs: Path) -> dict[str, str]:

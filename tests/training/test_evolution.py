@@ -87,10 +87,10 @@ def test_the_records_tell_what_the_verifier_finds(iris: Dataset) -> None:
     trainer = TreeTrainer(iris, Ball(0.1), options)
     last = run(trainer)[-1]
     metrics = evaluate(trainer.model, iris, [Ball(0.1)])[0]
-    assert (last.accuracy, last.stability, last.robustness, last.leaves) == (
+    assert (last.accuracy, last.stability, last.robust_accuracy, last.leaves) == (
         metrics.accuracy,
         metrics.stability,
-        metrics.robustness,
+        metrics.robust_accuracy,
         trainer.model.n_leaves,
     )
 

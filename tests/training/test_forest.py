@@ -122,7 +122,7 @@ def test_the_records_tell_what_is_proven_about_the_forest(wine: Dataset) -> None
     counts = bound(trainer.model, wine, EPSILON).counts
     assert last.accuracy == float(counts.accuracy)
     assert last.stability == float(counts.stability)
-    assert last.robustness == float(counts.robustness)
+    assert last.robust_accuracy == float(counts.robust_accuracy)
     assert (last.leaves, last.offspring) == (trainer.model.n_leaves, 8)
     assert last.fitness == pytest.approx(0.9 * last.accuracy + 0.1 * last.stability)
     assert [record.seconds for record in records] == sorted(record.seconds for record in records)

@@ -25,7 +25,7 @@ from metasilvae.verification.verifier import verify
 
 SHORT = {"generations": 5, "leaf_penalty": 0.0, "min_samples_leaf": 2, "population": 8, "initial_population": 8}
 ROWS = 12
-METRICS = ("accuracy", "stability", "robustness", "leaves")
+METRICS = ("accuracy", "stability", "robust_accuracy", "leaves")
 EPSILON = 0.02
 
 
@@ -224,7 +224,7 @@ def test_one_leaf_is_the_smallest_of_all() -> None:
     st.lists(some_figures(), max_size=12),
     st.lists(
         st.tuples(
-            st.sampled_from(["accuracy", "stability", "robustness", "leaves"]), st.sampled_from([">=", "<=", ">"])
+            st.sampled_from(["accuracy", "stability", "robust_accuracy", "leaves"]), st.sampled_from([">=", "<=", ">"])
         ),
         max_size=2,
     ),

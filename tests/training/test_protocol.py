@@ -306,13 +306,20 @@ def test_a_clock_counts_on() -> None:
     assert clock.seconds_left > 0
 
 
+LIMIT_REACHED = f"stopped: reached the limit of {options_for('default').generations} generations"
+
+
 @pytest.mark.parametrize(
     ("reason", "is_forest", "expected"),
     [
         (StopReason.PATIENCE, False, "stopped: no improvement in 30 generations"),
-        (StopReason.ITERATIONS, False, "stopped: reached the iteration limit"),
-        (StopReason.ITERATIONS, True, "stopped: all trees are grown"),
-        (StopReason.TARGET, False, "stopped: reached the target fitness 0.9"),
+        (
+            StopReason.ITERATIONS,
+            False,
+            LIMIT_REACHED,
+        ),
+        (StopReason.ITERATIONS, True, "completed"),
+        (StopReason.TARGET, False, "stopped: reached the target phi 0.9"),
         (StopReason.TIME_LIMIT, False, "stopped: reached the time limit"),
         (StopReason.INTERRUPTED, True, "stopped: interrupted"),
     ],

@@ -33,9 +33,9 @@ def test_accuracy_counts_sole_correct_predictions(data: st.DataObject) -> None:
     alone, *perturbed = [*evaluate(tree, dataset), *evaluate(tree, dataset, [Ball(0), Ball(1)])]
     assert [each.n_correct for each in (alone, *perturbed)] == [n_correct] * 3
     assert alone.accuracy == n_correct / len(X)
-    assert alone.counts is alone.stability is alone.robustness is alone.stability_efficiency is None
+    assert alone.counts is alone.stability is alone.robust_accuracy is alone.stability_efficiency is None
     assert perturbed[0].stability == 1.0
-    assert perturbed[0].robustness == alone.accuracy
+    assert perturbed[0].robust_accuracy == alone.accuracy
     assert perturbed[1].stability_efficiency == perturbed[1].stability / tree.n_leaves
     table = confusion(tree, dataset, classify(tree, dataset))
     assert sum(table.values()) == len(X)
@@ -45,7 +45,7 @@ def test_accuracy_counts_sole_correct_predictions(data: st.DataObject) -> None:
 def test_efficiency() -> None:
     tree = make_model([(0, 0.5, [1, 0], [0, 1])], 1)
     (found,) = evaluate(tree, data_of(tree, [[0.0], [1.0]], ["a", "a"]), [Ball(0.6)])
-    assert (found.accuracy, found.stability, found.robustness) == (0.5, 0.0, 0.0)
+    assert (found.accuracy, found.stability, found.robust_accuracy) == (0.5, 0.0, 0.0)
     assert (found.accuracy_efficiency, found.stability_efficiency) == (0.25, 0.0)
 
 

@@ -205,7 +205,7 @@ def test_the_curve_is_what_the_verifier_finds_at_every_step(data: st.DataObject)
         counts = verify(make_query(tree, dataset, Ball(epsilon)), jobs=1).counts
         assert (counts.stable, counts.robust) == (stable[place], robust[place])
         assert curve.stability(epsilon) == float(counts.stability)
-        assert curve.robustness(epsilon) == float(counts.robustness)
+        assert curve.robust_accuracy(epsilon) == float(counts.robust_accuracy)
         if beyond < math.inf:
             counts = verify(make_query(tree, dataset, Ball(beyond)), jobs=1).counts
             after = (stable[place + 1], robust[place + 1]) if place + 1 < len(epsilons) else (0, 0)

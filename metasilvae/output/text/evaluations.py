@@ -108,7 +108,7 @@ def _record(evaluation: Evaluation) -> Record:
         record["perturbation"] = evaluation.perturbation.describe()
     record["accuracy"] = evaluation.accuracy
     if counts is not None:
-        record |= {"stability": evaluation.stability, "robust_accuracy": evaluation.robustness}
+        record |= {"stability": evaluation.stability, "robust_accuracy": evaluation.robust_accuracy}
         record |= {name: getattr(counts, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
     record |= {"trees": model.n_trees, "leaves": model.n_leaves, "depth": model.max_depth}
     record["acc/leaves"] = evaluation.accuracy_efficiency
@@ -191,7 +191,7 @@ def _quantiles(report: CurveReport) -> list[Record]:
                 "quantile": name,
                 report.axis: epsilon,
                 "stability": curve.stability(epsilon),
-                "robust_accuracy": curve.robustness(epsilon),
+                "robust_accuracy": curve.robust_accuracy(epsilon),
             }
         )
     return records

@@ -1,6 +1,6 @@
 """What people read on standard error: notes, warnings, errors, and progress bars if it is a terminal.
 
-Work goes on where standard error cannot be written. `Verbosity` decides what is shown.
+Work continues if standard error cannot be written. `Verbosity` decides what is shown.
 """
 
 from __future__ import annotations

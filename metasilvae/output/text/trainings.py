@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metasilvae.output.text.headings import describe_model
-from metasilvae.output.text.tables import TABLE_FORMATS, Cell, Record, as_text
+from metasilvae.output.text.tables import TABLE_FORMATS, Cell, Record, as_text, in_words
 from metasilvae.output.text.terminal import open_bar
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
@@ -92,10 +92,10 @@ def describe_training(run: TrainedModel) -> str:
     if n_open:
         lines += [
             "",
-            f"stability and robustness are at least as shown: {n_open} rows are not decided here; "
+            f"stability and robust accuracy are at least as shown: {n_open} rows are not decided here; "
             "`metasilvae verify` decides them",
         ]
-    return "\n".join([*lines, "", as_text(records)])
+    return "\n".join([*lines, "", as_text(in_words(records))])
 
 
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:
@@ -115,9 +115,9 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
         {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
         for quantile in QUANTILES
     ]
-    table = as_text(records)
+    table = as_text(in_words(records))
     if chosen.model.is_forest:
-        table += "stability and robustness are at least as shown: only what votes prove at once is counted here\n"
+        table += "stability and robust accuracy are at least as shown: only what votes prove at once is counted here\n"
     if len(kept) > 1:
         return f"{table}\nkept all {len(kept)} trees in {chosen.model.source}\n"
     judge = "phi on the training rows less the leaf penalty"
@@ -146,7 +146,7 @@ class ArchiveReport:
 def describe_archive(folder: str, n_trees: int) -> str:
     """One line about an archive that was written."""
     if not n_trees:
-        return f"no tree was judged on held-out rows before the end, so there is none in {folder}"
+        return f"no tree was evaluated on held-out rows before the run stopped, so there is none in {folder}"
     what = "1 tree that no other one beats was" if n_trees == 1 else f"{n_trees} trees that no other one beats were"
     return f"{what} written to {folder}"
 
@@ -159,7 +159,7 @@ def _write_table(report: ArchiveReport, table_format: str) -> str:
     n_trees = "1 tree" if len(archive.files) == 1 else f"{len(archive.files)} trees"
     shown = n_trees if report.picked is None else f"1 of {n_trees}"
     head = f"{shown} on {archive.data} ({n_rows} {archive.rows}), {archive.perturbation}"
-    return f"{head}\n\n{TABLE_FORMATS[table_format](report.records)}"
+    return f"{head}\n\n{TABLE_FORMATS[table_format](in_words(report.records))}"
 
 
 def _write_json(report: ArchiveReport) -> str:

@@ -80,7 +80,7 @@ class VerificationReport:
             "seconds": outcome.seconds,
             "accuracy": float(counts.accuracy),
             "stability": float(counts.stability),
-            "robust_accuracy": float(counts.robustness),
+            "robust_accuracy": float(counts.robust_accuracy),
             "counts": counts.as_dict(),
         }
         if self.shard is not None:
