@@ -299,7 +299,8 @@ class CommandGroup(_WithVerbosity, click.Group):
                     traceback.print_exc()
                 fault = _as_click_error(error)
                 if isinstance(fault, click.UsageError):
-                    fault.ctx = ctx.meta.get(_REFUSING) or self._context_below(ctx)
+                    refusing = ctx.meta.get(_REFUSING) or self._context_below(ctx)
+                    fault = click.UsageError(_name_options(fault.message, refusing), refusing)
                 raise fault from None
 
     def _context_below(self, ctx: click.Context) -> click.Context | None:
@@ -334,6 +335,19 @@ class CommandGroup(_WithVerbosity, click.Group):
             exit_code = FailedRun.exit_code
         _drop_unwritten_output()
         sys.exit(exit_code or 0)
+
+
+def _name_options(message: str, ctx: click.Context | None) -> str:
+    """A message of the library, whose 'parameters' become --options of the command that was called."""
+    options = (
+        {} if ctx is None else {name.removeprefix("--"): name for each in ctx.command.params for name in each.opts}
+    )
+
+    def name(found: re.Match[str]) -> str:
+        word, *rest = found[1].split(" ")
+        return " ".join([options[word], *rest]) if word in options else found[0]
+
+    return re.sub(r"'([a-z][a-z -]*)'", name, message)
 
 
 def _show(error: click.ClickException) -> None:

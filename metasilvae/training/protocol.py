@@ -249,6 +249,7 @@ class TrainerGroup:
         self.is_stopped = False
 
     def stop(self) -> None:
+        # Without the lock: a signal handler may interrupt the thread that holds it.
         self.is_stopped = True
         for trainer in list(self._trainers):
             trainer.stop()
@@ -262,10 +263,11 @@ class TrainerGroup:
     def run(self, trainer: Trainer) -> Model:
         """Train to the end, or until the group is stopped."""
         self.add(trainer)
-        finish(trainer)
-        with self._lock:
-            self._trainers.remove(trainer)
-        return trainer.model
+        try:
+            return finish(trainer)
+        finally:
+            with self._lock:
+                self._trainers.remove(trainer)
 
 
 def finish(trainer: Trainer) -> Model:
@@ -276,7 +278,7 @@ def finish(trainer: Trainer) -> Model:
 
 
 class BaseTrainer(ABC):
-    """What all trainers have in common; subclasses provide `n_steps`, `model`, `_steps` and the rest of the contract.
+    """What all trainers have in common; subclasses provide the abstract part of the contract.
 
     Parameters
     ----------
@@ -331,6 +333,25 @@ class BaseTrainer(ABC):
 
     def observe(self, observer: Observer) -> None:
         self._observers.append(observer)
+
+    @property
+    @abstractmethod
+    def n_steps(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def model(self) -> Model: ...
+
+    @property
+    @abstractmethod
+    def held_out_fitness(self) -> float | None: ...
+
+    @property
+    @abstractmethod
+    def state(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def resume(self, document: dict[str, Any]) -> None: ...
 
     @abstractmethod
     def _steps(self) -> Iterator[Progress]:

@@ -56,9 +56,7 @@ from metasilvae.verification.shards import Shard
 # Time for exact metrics of a forest, on the training rows and again on the test rows.
 REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
-
-
-# For each `kind` of options, what makes the trainer.
+# Makes the trainer for each kind of options.
 TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
 
 

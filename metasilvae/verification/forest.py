@@ -97,7 +97,7 @@ class ForestDecisions:
     stability : uint8 array, shape (n_samples,)
         Values of `Stability`.
     is_admissible : bool array, shape (n_samples,)
-        False where no point of the box has one-hot groups.
+        False where no point of the box satisfies the one-hot groups.
     leaves : int32 array, shape (n_samples, n_trees)
         For unstable rows a leaf of each tree; the prediction changes where these leaves intersect.
     row_seconds : float64 array, shape (n_samples,)

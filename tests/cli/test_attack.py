@@ -145,7 +145,7 @@ def test_training_and_verification_take_the_same_file(people: str) -> None:
     assert "attack attack.toml" in run("train", people, "new.silva", *arguments, "--test", people).stdout
     run("verify", "new.silva", people, "--attack", "attack.toml", "--require", "stability>=0")
     run("train", people, "forest.silva", *arguments, "--trees", "3")
-    run("verify", "forest.silva", people, "--attack", "attack.toml", "--counterexamples", "fooled.csv")
+    run("verify", "forest.silva", people, "--attack", "attack.toml", "--counterexamples", "adversarial.csv")
     assert "unstable" in run("explain", "tree.silva", people, "--attack", "attack.toml").stdout
 
 

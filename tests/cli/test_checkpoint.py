@@ -174,8 +174,8 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--every", "3"], 2, "'every' is for checkpoints; name a file for them with 'checkpoint'"),
-        (["--resume", "auto"], 2, "'resume auto' uses the file of 'checkpoint'; name one"),
+        (["--every", "3"], 2, "--every is for checkpoints; name a file for them with --checkpoint"),
+        (["--resume", "auto"], 2, "--resume auto uses the file of --checkpoint; name one"),
         (["--checkpoint", "-"], 2, "a checkpoint is written repeatedly; give the name of a file, not -"),
         (["--resume", "-"], 2, "a checkpoint is written repeatedly"),
         (["--checkpoint", ""], 2, "the name of the checkpoint is empty; give the name of a file"),
@@ -190,7 +190,7 @@ def test_files_that_are_there_already_are_not_replaced() -> None:
         (
             ["--checkpoint", "trees/run.ck", "--pareto", "trees"],
             2,
-            "trees is for the trees of 'pareto'; write ",
+            "trees is for the trees of --pareto; write ",
         ),
         (["--checkpoint", "run.ck", "--every", "0"], 2, "'--every'"),
     ],

@@ -219,9 +219,9 @@ def test_nobody_predictions(tree: str, rows: str, monkeypatch: pytest.MonkeyPatc
 
 def test_contradictions() -> None:
     found = run("train", "x.csv", "y", "--epsilon", "1", "--scheduler", "z:1", "--log", "l", code=2)
-    assert "'log' follows a training in this process" in found.stderr
+    assert "--log follows a training in this process" in found.stderr
     found = run("train", "x.csv", "y", "--epsilon", "1", "--shard", "1/2", code=2)
-    assert "give several 'seeds', or the number of 'trees'" in found.stderr
+    assert "give several --seeds, or the number of --trees" in found.stderr
     found = run("train", "x.csv", "y", "--epsilon", "1", "--seeds", "1..3", "--shard", "1/4", code=2)
     assert "3 seeds cannot be divided into 4 shards" in found.stderr
 

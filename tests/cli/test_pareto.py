@@ -148,7 +148,7 @@ def test_an_archive_outlives_an_output_that_cannot_be_written(tmp_path: Path, mo
 )
 def test_what_an_archive_cannot_be_combined_with(other: list[str], tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "t.silva", *SHORT, "--pareto", tmp_path / "trees", *other, code=2)
-    assert f"leave out 'pareto' or '{other[0].removeprefix('--')}'" in result.stderr
+    assert f"leave out --pareto or {other[0]}" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

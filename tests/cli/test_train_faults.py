@@ -75,14 +75,14 @@ def test_a_model_that_cannot_be_written_any_more_is_saved_elsewhere(
 
     def write_model(model: object, path: str) -> None:
         if path == output:
-            raise OutputError(f"{path}: cannot be written: the disk has gone")
+            raise OutputError(f"{path}: cannot be written: the disk is gone")
         usual(model, path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runs, "write_model", write_model)
     result = run("train", QUICK[0], output, *QUICK[2:], code=1)
     (rescued,) = (tmp_path / "rescue").glob("*/tree.silva")
     assert result.stderr == (
-        f"error: {output}: cannot be written: the disk has gone; the model was saved as {rescued}\n"
+        f"error: {output}: cannot be written: the disk is gone; the model was saved as {rescued}\n"
     )
     read_model(str(rescued))
     assert not Path(output).exists()

@@ -100,5 +100,5 @@ def test_shards_make_the_trees_of_the_whole_forest(tmp_path: Path) -> None:
 
 def test_a_shard_divides_trees_or_seeds(tmp_path: Path) -> None:
     common = ("train", IRIS, tmp_path / "f", "--epsilon", "0.1", "--shard", "1/2")
-    assert "give several 'seeds', or the number of 'trees' of a forest" in run(*common, code=2).stderr
-    assert "leave out 'seeds' or 'trees'" in run(*common, "--trees", 4, "--seeds", "1..4", code=2).stderr
+    assert "give several --seeds, or the number of --trees of a forest" in run(*common, code=2).stderr
+    assert "leave out --seeds or --trees" in run(*common, "--trees", 4, "--seeds", "1..4", code=2).stderr

@@ -458,7 +458,7 @@ def test_counterexamples_are_data_that_bear_out_the_verdicts(tree: str, rows: st
     written = list(csv.DictReader(io.StringIO(path.read_text())))
     assert [record["#row"] for record in written] == ["1", "2", "3", "4", "6"]
     before = run("predict", tree, rows).stdout.splitlines()
-    # The notes behind the values are passed over, so the file is data of the model's width.
+    # The notes behind the values are ignored, so the file is data of the model's width.
     after = list(csv.DictReader(io.StringIO(run("predict", tree, path, "--format", "csv").stdout)))
     assert len(after) == len(written)
     for record, found in zip(written, after, strict=True):
