@@ -16,7 +16,7 @@ IN_PARALLEL = -n $(WORKERS) --dist worksteal
 KERNELS := $(wildcard cython_ext/*/*.pyx cython_ext/*/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help build environments demo test test-all lint test-debug test-asan coverage coverage-kernels fuzz soak bench paper pictures datasets clean
+.PHONY: help build environments demo test test-all lint test-debug test-asan coverage coverage-kernels coverage-python fuzz soak bench paper pictures datasets clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -96,6 +96,9 @@ coverage: $(COVERAGE_VENV)/.built ## report which lines of Python and Cython the
 
 coverage-kernels: TESTS = -k 'not thousands' $(addprefix tests/,$(KERNEL_TESTS))
 coverage-kernels: coverage ## the same for the tests of the kernels alone
+
+coverage-python: $(VENV)/.libraries ## report which lines of Python the fast tests run, with ordinary kernels
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow' --cov=metasilvae --cov-config=scripts/coverage/python.rc --cov-report=term
 
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)
