@@ -109,6 +109,7 @@ EXEMPT = [
     Exemption("make test", check_make, "makes an environment, and runs this test"),
     Exemption("make test-all", check_make, "makes an environment, and runs this test"),
     Exemption("make lint", check_make, "makes an environment"),
+    Exemption("make coverage-python", check_make, "runs the tests, this one among them"),
     Exemption("make coverage", check_make, "compiles, makes an environment, and takes minutes"),
     Exemption("make coverage-kernels ...", check_make, "compiles, makes an environment, and takes minutes"),
     Exemption("make test-debug", check_make, "compiles, makes an environment, and takes minutes"),
