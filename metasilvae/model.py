@@ -8,11 +8,11 @@ equal numbers, so that predictions are compared as integers.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,34 @@ class PredictionTable:
 
 
 @dataclass(frozen=True)
+class ModelDescription:
+    """What a model knows about itself beside its nodes; all of it is optional.
+
+    Attributes
+    ----------
+    feature_names : tuple of str or None
+        Names of the features in their order; data with names are matched to them.
+    label_name : str or None
+        Name of the label column of the training data.
+    voting : str or None
+        Voting scheme of the ensemble; None for the default of its kind of leaves.
+    encoding : mapping or None
+        How raw columns become features, as plain JSON values.
+    provenance : mapping or None
+        How the model was made, as plain JSON values.
+    """
+
+    feature_names: tuple[str, ...] | None = None
+    label_name: str | None = None
+    voting: str | None = None
+    encoding: Mapping[str, Any] | None = None
+    provenance: Mapping[str, Any] | None = None
+
+
+NO_DESCRIPTION = ModelDescription()
+
+
+@dataclass(frozen=True)
 class Model:
     """A decision tree or a forest.
 
@@ -121,6 +149,8 @@ class Model:
         Whether the file declares a forest, possibly of one tree.
     source : str
         Name for messages and reports.
+    description : ModelDescription
+        Names, voting and provenance, as far as they are known.
     """
 
     nodes: np.ndarray
@@ -131,6 +161,7 @@ class Model:
     labels: tuple[str, ...]
     is_forest: bool = False
     source: str = "<memory>"
+    description: ModelDescription = NO_DESCRIPTION
 
     @property
     def n_labels(self) -> int:

@@ -149,9 +149,9 @@ DEFAULT_VOTING = {LeafKind.COUNTS: "max", LeafKind.SCORES: "softargmax"}
 
 
 def choose_voting(model: Model, requested: str | None) -> str:
-    """The requested voting scheme if it fits the leaves, or the default one for them."""
+    """The requested voting scheme if it fits the leaves, or that of the model, or the default one for its leaves."""
     if requested is None:
-        return DEFAULT_VOTING[model.leaf_kind]
+        return model.description.voting or DEFAULT_VOTING[model.leaf_kind]
     if requested not in VOTINGS:
         raise RequestError(f"voting {requested!r}: choose among {', '.join(VOTINGS)}")
     if VOTINGS[requested].leaf_kind is not model.leaf_kind:
