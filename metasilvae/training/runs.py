@@ -27,6 +27,7 @@ from metasilvae.formats.silva_models import check_labels, format_model, parse_mo
 from metasilvae.io.storage import STANDARD_STREAM, check_outputs, open_log, write_output
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
 from metasilvae.training.logs import ProgressLog, find_end
@@ -57,7 +58,11 @@ from metasilvae.verification.shards import Shard
 REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
 # Makes the trainer for each kind of options.
-TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
+TRAINERS: dict[str, Callable[..., Trainer]] = {
+    "tree": make_tree_trainer,
+    "forest": ForestTrainer,
+    "boosting": BoostingTrainer,
+}
 
 
 def make_trainer(
@@ -152,7 +157,8 @@ class TrainingRequest:
         if self.scheduler is not None and self.log is not None:
             raise RequestError("'log' follows a training in this process; leave out 'log' or 'scheduler'")
         if self.start is not None and not self.options.is_observable:
-            raise RequestError("'start' is for the search for one tree; leave out 'start' or 'trees'")
+            name = self.options.count_name
+            raise RequestError(f"'start' is for the search for one tree; leave out 'start' or '{name}'")
         files = self.checkpoint_files
         named = [self.output, self.log, *self.other_outputs, *files.outputs]
         outputs = [path for path in named if path is not None]
@@ -171,7 +177,7 @@ class TrainingRequest:
         others = {"seeds": self.seeds, "shard": self.shard, "scheduler": self.scheduler}
         clashes = [name for name, value in others.items() if value is not None]
         if clashes or not self.options.is_observable:
-            name = (clashes or ["trees"])[0]
+            name = (clashes or [self.options.count_name])[0]
             raise RequestError(
                 f"'pareto' keeps the trees of one run for one tree in this process; leave out 'pareto' or '{name}'"
             )

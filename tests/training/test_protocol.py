@@ -15,9 +15,10 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, DataError, RequestError
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
-from metasilvae.training.options import Options, forest_options_for, options_for
+from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.pareto import TreeCollector
 from metasilvae.training.protocol import PHASES, BaseTrainer, Clock, Progress, StopReason, Trainer, TrainerGroup, finish
 from metasilvae.training.runs import TRAINERS, make_trainer
@@ -56,6 +57,10 @@ MAKERS: dict[str, Maker] = {
     "forest": maker(forest_options_for("fast", 6, seed=2)),
     "forest, held out": maker(forest_options_for("fast", 4, "independent", validation=0.3)),
     "tuned forest": maker(forest_options_for("default", 4, **{**SHORT, "generations": 1})),
+    "boosting": maker(boosting_options_for("fast", 7, seed=2, max_depth=3, min_samples_leaf=1)),
+    "boosting, held out": maker(boosting_options_for("fast", 9, validation=0.3, patience=4, row_sample=0.7)),
+    "tuned boosting": maker(boosting_options_for("default", 5)),
+    "tuned boosting, held out": maker(boosting_options_for("default", 5, validation=0.3)),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }
@@ -72,8 +77,8 @@ def places(n_steps: int) -> list[int]:
 
 
 def test_all_kinds_of_trainers_are_here() -> None:
-    assert {type(make()) for make in MAKERS.values()} == {TreeTrainer, TunedTrainer, ForestTrainer}
-    assert set(TRAINERS) == {"tree", "forest"}
+    assert {type(make()) for make in MAKERS.values()} == {TreeTrainer, TunedTrainer, ForestTrainer, BoostingTrainer}
+    assert set(TRAINERS) == {"tree", "forest", "boosting"}
 
 
 @every_trainer
@@ -106,7 +111,7 @@ def test_progress(make: Maker) -> None:
         assert [record.step for record in of_phase] == list(range(len(of_phase)))
         assert {record.unit for record in of_phase} == {PHASES[phase]}
         assert len({record.training_epsilon_factor for record in of_phase}) == 1 or phase == "initial population"
-        if phase not in ("initial population", "tree"):
+        if phase not in ("initial population", "tree", "round"):
             assert [record.score for record in of_phase] == sorted(record.score for record in of_phase)
 
 
@@ -218,7 +223,11 @@ def test_the_number_of_jobs_makes_no_difference(make: Maker) -> None:
     assert one.held_out_fitness == two.held_out_fitness
 
 
-@pytest.mark.parametrize("options", [TREE, TUNED, forest_options_for("fast", 3)], ids=["tree", "tuned tree", "forest"])
+@pytest.mark.parametrize(
+    "options",
+    [TREE, TUNED, forest_options_for("fast", 3), boosting_options_for("fast", 3)],
+    ids=["tree", "tuned tree", "forest", "boosting"],
+)
 def test_one_class_is_nothing_to_learn(options: Options) -> None:
     alone = Dataset(coarse().X, coarse().y * 0, ("a",))
     with pytest.raises(DataError, match="holds one class only"):
