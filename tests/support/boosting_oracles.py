@@ -52,37 +52,53 @@ def loss_of_values(problem: LeafProblem, feature: int, threshold: float, left: f
     return total
 
 
-def best_values(
-    problem: LeafProblem, feature: int, threshold: float, penalty: float
-) -> tuple[float, float, float, tuple[int, int, int, int]] | None:
-    """Left and right value, twice the gain and the four sums of the best order; None if equal values are best.
+def sums_of_order(problem: LeafProblem, feature: int, threshold: float, is_rising: bool) -> tuple[int, int, int, int]:
+    """First and second derivatives of the left and the right child if the left value is the lower one, or the higher.
 
     Under either order every sample has one worst child, so that each child has a value of its own.
     """
-    found = None
-    whole = [0, 0]
+    sums = [0, 0, 0, 0]
+    for i in range(len(problem.x)):
+        if problem.falls[i]:
+            side = 0 if problem.x[i, feature] <= threshold else 2
+            sums[side] += int(problem.own_gradient[i])
+            sums[side + 1] += int(problem.own_hessian[i])
+        if problem.reaches[i]:
+            goes_left = problem.lower[i, feature] <= threshold
+            if goes_left and problem.upper[i, feature] > threshold:
+                # A positive sample is worst off where the value is low.
+                goes_left = bool(problem.is_positive[i]) == is_rising
+            side = 0 if goes_left else 2
+            sums[side] += int(problem.gradient[i])
+            sums[side + 1] += int(problem.hessian[i])
+    return sums[0], sums[1], sums[2], sums[3]
+
+
+def least_loss(problem: LeafProblem, feature: int, threshold: float, penalty: float) -> float:
+    """Twice the smallest loss with its penalty over all values of the children, by the closed form."""
+    left_first, left_second, right_first, right_second = sums_of_order(problem, feature, threshold, True)
+    equal = (left_first + right_first, left_second + right_second)
+    best = -(float(equal[0]) ** 2) / (equal[1] + 2 * penalty)
     for is_rising in (True, False):
-        sums = [0, 0, 0, 0]
-        for i in range(len(problem.x)):
-            if problem.falls[i]:
-                side = 0 if problem.x[i, feature] <= threshold else 2
-                sums[side] += int(problem.own_gradient[i])
-                sums[side + 1] += int(problem.own_hessian[i])
-            if problem.reaches[i]:
-                goes_left = problem.lower[i, feature] <= threshold
-                goes_right = problem.upper[i, feature] > threshold
-                if goes_left and goes_right:
-                    # A positive sample is worst off where the value is low.
-                    goes_left = bool(problem.is_positive[i]) == is_rising
-                side = 0 if goes_left else 2
-                sums[side] += int(problem.gradient[i])
-                sums[side + 1] += int(problem.hessian[i])
-        whole = [sums[0] + sums[2], sums[1] + sums[3]]
+        sums = sums_of_order(problem, feature, threshold, is_rising)
+        left, right = (-sums[side] / (sums[side + 1] + penalty) for side in (0, 2))
+        if (left <= right) == is_rising:
+            best = min(best, -sum(float(sums[side]) ** 2 / (sums[side + 1] + penalty) for side in (0, 2)))
+    return best
+
+
+def best_values(
+    problem: LeafProblem, feature: int, threshold: float, penalty: float
+) -> tuple[float, tuple[int, int, int, int]] | None:
+    """Twice the gain over a single leaf and the four sums of the better order; None if neither gains."""
+    found = None
+    for is_rising in (True, False):
+        sums = sums_of_order(problem, feature, threshold, is_rising)
         left, right = (-sums[side] / (sums[side + 1] + penalty) for side in (0, 2))
         gain = sum(float(sums[side]) ** 2 / (sums[side + 1] + penalty) for side in (0, 2))
-        gain -= float(whole[0]) ** 2 / (whole[1] + penalty)
-        if (left <= right) == is_rising and gain > (0.0 if found is None else found[2]):
-            found = left, right, gain, (sums[0], sums[1], sums[2], sums[3])
+        gain -= float(sums[0] + sums[2]) ** 2 / (sums[1] + sums[3] + penalty)
+        if (left <= right) == is_rising and gain > (0.0 if found is None else found[0]):
+            found = gain, sums
     return found
 
 
@@ -96,11 +112,11 @@ def best_split(
         if min(n_left, int(problem.falls.sum()) - n_left) < min_samples:
             continue
         found = best_values(problem, feature, threshold, penalty)
-        if found is None or min(found[3][1], found[3][3]) < min_hessian:
+        if found is None or min(found[1][1], found[1][3]) < min_hessian:
             continue
-        if found[2] > best:
-            best, numbers = found[2], []
-        if found[2] == best:
+        if found[0] > best:
+            best, numbers = found[0], []
+        if found[0] == best:
             numbers.append(number)
     return best, numbers
 

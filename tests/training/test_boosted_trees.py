@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.boosting_oracles import LeafProblem, best_by_search, best_split, best_values, bounds_of_tree
+from support.boosting_oracles import LeafProblem, best_by_search, best_split, best_values, bounds_of_tree, least_loss
 from support.training_problems import Problem, random_problem
 
 from metasilvae._core.training import boosting as kernel
@@ -117,8 +117,8 @@ def test_the_best_split_of_a_leaf(seed: int, min_samples: int, min_hessian: int)
             assert numbers
             found = best_values(leaf, feature, threshold, penalty)
             assert found is not None
-            assert found[2] == pytest.approx(gain, rel=1e-9)
-            assert tuple(sums[feature, 0]) == found[3]
+            assert found[0] == pytest.approx(gain, rel=1e-9)
+            assert tuple(sums[feature, 0]) == found[1]
 
 
 @given(seeds)
@@ -130,16 +130,7 @@ def test_the_closed_form_is_the_minimum(seed: int) -> None:
     if not len(thresholds[feature]):
         return
     threshold = float(thresholds[feature][seed % len(thresholds[feature])])
-    found = best_values(leaf, feature, threshold, penalty)
-    whole = [
-        int(leaf.own_gradient[leaf.falls].sum() + leaf.gradient[leaf.reaches].sum()),
-        int(leaf.own_hessian[leaf.falls].sum() + leaf.hessian[leaf.reaches].sum()),
-    ]
-    together = -(whole[0] ** 2) / (whole[1] + 2 * penalty)
-    best = together
-    if found is not None:
-        # The gain is counted from one leaf with one penalty.
-        best = min(best, -found[2] - whole[0] ** 2 / (whole[1] + penalty))
+    best = least_loss(leaf, feature, threshold, penalty)
     values = np.linspace(-4, 4, 33)
     assert best_by_search(leaf, feature, threshold, penalty, values) >= best - 1e-6 * (1 + abs(best))
 
@@ -189,9 +180,9 @@ def test_every_leaf_has_its_samples_and_no_branch_is_contradictory(seed: int) ->
     bounds = {0: (np.full(problem.dataset.n_features, -np.inf), np.full(problem.dataset.n_features, np.inf))}
     for node in np.flatnonzero(tree.feature >= 0).tolist():
         low, high = bounds[node]
-        feature, threshold = int(tree.feature[node]), thresholds[tree.feature[node]][tree.code[node]]
-        assert low[feature] < threshold < high[feature]
-        cut = np.arange(len(low)) == feature
+        tested, threshold = int(tree.feature[node]), thresholds[tree.feature[node]][tree.code[node]]
+        assert low[tested] < threshold < high[tested]
+        cut = np.arange(len(low)) == tested
         bounds[int(tree.left[node])] = low, np.where(cut, threshold, high)
         bounds[int(tree.right[node])] = np.where(cut, threshold, low), high
     assert sorted(bounds) == list(range(len(tree.feature)))
