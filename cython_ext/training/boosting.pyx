@@ -144,8 +144,7 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
                 const int32_t[::1] own_rows, const int64_t[::1] own_starts, const int32_t[::1] own_gradient,
                 const int32_t[::1] own_hessian, const int32_t[::1] pair_rows, const int64_t[::1] segments,
                 const int32_t[::1] pair_gradient, const int32_t[::1] pair_hessian, double penalty,
-                int64_t min_samples, int64_t min_hessian, double[:, ::1] gains, int32_t[:, ::1] chosen,
-                int64_t[:, :, ::1] sums):
+                int64_t min_samples, double[:, ::1] gains, int32_t[:, ::1] chosen, int64_t[:, :, ::1] sums):
     """Find the best threshold for each leaf and each of the features start..stop-1 of a list.
 
     Parameters
@@ -154,7 +153,7 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
     own_gradient, own_hessian : natural part of the loss, by sample
     pair_gradient, pair_hessian : certified part, by pair
     penalty : added to each sum of second derivatives
-    min_samples, min_hessian : what each child must have at least
+    min_samples : own samples that each child must have at least
     gains : receives what the split takes off the loss, times two; 0 if there is none; shape (n_features, n_leaves)
     chosen : receives the threshold's number
     sums : receives first and second derivatives of the left, then of the right child
@@ -224,11 +223,11 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
                         n_left += own[code].count
                         left_gradient += own[code].gradient + bins[code].gradient
                         left_hessian += own[code].hessian + bins[code].hessian
-                        if n_left < min_samples or left_hessian < min_hessian:
+                        if n_left < min_samples:
                             continue
                         gradient = total_gradient - left_gradient
                         hessian = total_hessian - left_hessian
-                        if n_own - n_left < min_samples or hessian < min_hessian:
+                        if n_own - n_left < min_samples:
                             break
                         gain = (_merit(left_gradient, left_hessian, penalty) + _merit(gradient, hessian, penalty)
                                 - whole)

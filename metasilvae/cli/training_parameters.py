@@ -180,7 +180,7 @@ training_options = shared_options(
             "--feature-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Features drawn for each boosted tree.  [default: all of few, fewer of many]",
+            help="Features drawn for each level of a boosted tree.  [default: all of up to 16, fewer of more]",
         ),
         option(
             "--learning-rate",

@@ -29,6 +29,11 @@ MOST_ROWS = 10_000
 # Derivatives are whole numbers of this unit, and so are leaf values: sums of both are exact.
 UNIT = 2.0**-24
 VALUE_UNIT = 2.0**-20
+# Weight of a sample in leaves that it reaches but where it is not worst off, while a tree grows: the values of leaves
+# are still to change, so that it may become worst off there.
+ELSEWHERE = 0.3
+# Passes that refit the values of all leaves after growth.
+REFITS = 3
 # A level may have so many pairs of a sample and a leaf that it reaches, as a multiple of the samples.
 MOST_PAIRS = 64
 
@@ -139,21 +144,11 @@ class GrowthLimits:
         Minimum samples per leaf.
     penalty : float
         Added to the second derivatives of a leaf (L2 penalty on its value), in samples.
-    min_gain : float
-        Smallest gain of a split.
-    share : float
-        Weight of a sample in leaves that it reaches and where it is not worst off.
-    refits : int
-        Passes that refit all leaf values.
     """
 
     max_depth: int = 6
     min_samples: int = 1
     penalty: float = 1.0
-    min_gain: float = 0.0
-    share: float = 1.0
-    refits: int = 0
-    min_hessian: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -254,7 +249,7 @@ def grow_tree(
     loss: Derivatives,
     is_positive: NDArray[np.bool_],
     rows: IntArray,
-    features: IntArray,
+    draw_features: Callable[[int], IntArray],
     limits: GrowthLimits,
     divide: Divide = one_part,
     is_stopped: Callable[[], bool] = lambda: False,
@@ -267,8 +262,9 @@ def grow_tree(
         Samples of the label that the tree scores.
     rows : int32 array
         Samples to grow on, increasing.
-    features : int32 array
-        Features that may be tested, increasing.
+    draw_features : function
+        Features that may be tested in a level of the tree, increasing. Drawing them anew for each level is as fast as
+        drawing them once for the tree, and gives better trees.
     divide : function
         Distributes the features of a level to threads.
     is_stopped : function
@@ -285,13 +281,13 @@ def grow_tree(
     # Feature, code, left and right of all nodes so far.
     nodes = np.full((4, 1), -1, dtype=np.int32)
     closed: list[_Leaves] = []
-    for _ in range(limits.max_depth):
+    for level in range(limits.max_depth):
         if not len(open_leaves) or is_stopped():
             break
         worst = worst_closed.copy()
         kernel.fill_worst(open_leaves.pair_rows, open_leaves.segments, open_leaves.values, worst)
-        open_leaves.weigh(worst, limits.share, loss)
-        splits = _choose_splits(codes, loss, open_leaves, features, limits, MOST_PAIRS * len(rows), divide)
+        open_leaves.weigh(worst, ELSEWHERE, loss)
+        splits = _choose_splits(codes, loss, open_leaves, draw_features(level), limits, MOST_PAIRS * len(rows), divide)
         children, rest = _split(codes, open_leaves, splits, nodes.shape[1])
         if len(rest):
             closed.append(rest)
@@ -305,8 +301,8 @@ def grow_tree(
         open_leaves = children
     if len(open_leaves):
         closed.append(open_leaves)
-    for _ in range(limits.refits):
-        _refit(closed, codes.n_samples, loss, penalty, limits)
+    for _ in range(REFITS):
+        _refit(closed, codes.n_samples, loss, penalty)
     value = np.zeros(nodes.shape[1])
     for leaves in closed:
         value[leaves.nodes] = leaves.values
@@ -317,7 +313,7 @@ def _solve(sums: NDArray[np.int64], penalty: float) -> FloatArray:
     return np.asarray(-sums[:, 0] / (sums[:, 1] + penalty))
 
 
-def _refit(closed: list[_Leaves], n_samples: int, loss: Derivatives, penalty: float, limits: GrowthLimits) -> None:
+def _refit(closed: list[_Leaves], n_samples: int, loss: Derivatives, penalty: float) -> None:
     """Move leaf values halfway to those that are best if each sample stays worst off where it is now."""
     worst = np.full(n_samples, np.inf)
     for leaves in closed:
@@ -368,14 +364,14 @@ def _choose_splits(
         lambda start, stop: kernel.find_splits(
             *codes.arrays, codes.n_thresholds, features, start, stop, leaves.own_rows, leaves.own_starts,
             loss.own_gradient, loss.own_hessian, leaves.pair_rows, leaves.segments, leaves.pair_gradient,
-            leaves.pair_hessian, limits.penalty / UNIT, limits.min_samples, int(limits.min_hessian / UNIT), gains,
+            leaves.pair_hessian, limits.penalty / UNIT, limits.min_samples, gains,
             chosen, sums,
         ),
         len(features),
     )  # fmt: skip
     best, each = gains.argmax(axis=0), np.arange(len(leaves))
     gain = gains[best, each]
-    split_features = np.where(gain > limits.min_gain / UNIT, features[best], -1).astype(np.int32)
+    split_features = np.where(gain > 0, features[best], -1).astype(np.int32)
     split_codes = chosen[best, each]
     counts = np.empty((len(leaves), 2, 3), dtype=np.int64)
     kernel.count_children(

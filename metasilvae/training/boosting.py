@@ -81,25 +81,31 @@ class Scores:
         return float(is_correct.mean()), float(is_stable.mean()), float((is_correct & is_stable).mean())
 
 
-def find_derivatives(scores: Scores, weights: tuple[float, float]) -> list[Derivatives]:
+def find_derivatives(scores: Scores, weights: tuple[float, float], tolerance: float = 0.0) -> list[Derivatives]:
     """Derivatives of the loss by each row of scores.
 
     Parameters
     ----------
     weights : pair of float
         Weights of the natural and of the certified part.
+    tolerance : float
+        Derivatives of the certified part are multiplied by this power of the probability of the true label: from 0,
+        the logistic loss, to 1, the probability of another label, which gives up samples that are far from robust.
     """
     n_columns = len(scores.own)
     is_own = scores.y == 1 if n_columns == 1 else np.arange(n_columns)[:, None] == scores.y
     worst = np.where(is_own, scores.lowest, scores.highest)
     parts = []
-    for weight, values in zip(weights, (scores.own, worst), strict=True):
+    for weight, values, power in zip(weights, (scores.own, worst), (0.0, tolerance), strict=True):
         if n_columns == 1:
             share = 1 / (1 + np.exp(-values.clip(-LARGEST_EXPONENT, LARGEST_EXPONENT)))
+            of_label = np.where(is_own, share, 1 - share)
         else:
             powers = np.exp(values - values.max(axis=0))
             share = powers / powers.sum(axis=0)
-        parts += [_in_units(weight * (share - is_own)), _in_units(weight * share * (1 - share))]
+            of_label = share[scores.y, np.arange(len(scores.y))]
+        factor = weight * of_label**power
+        parts += [_in_units(factor * (share - is_own)), _in_units(factor * share * (1 - share))]
     return [Derivatives(*(part[column] for part in parts)) for column in range(n_columns)]
 
 
@@ -195,7 +201,7 @@ class Booster:
 
     def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> list[BoostedTree]:
         """The trees of the next round; its random draws depend on the seed and on its number alone."""
-        losses = find_derivatives(self.learned, self._options.loss_weights)
+        losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
         grow = partial(self._grow, number=len(self.rounds), losses=losses, is_stopped=is_stopped)
         columns = range(len(losses))
         if self._pool is None or len(losses) == 1:
@@ -207,15 +213,18 @@ class Booster:
     ) -> BoostedTree:
         options, scores = self._options, self.learned
         rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number, column)))
-        n_drawn = min(len(self._features), options.features_per_tree(len(self._features)))
-        features = np.sort(rng.permutation(self._features)[:n_drawn])
         rows = np.arange(len(scores.y), dtype=np.int32)
         if options.row_sample < 1:
             rows = np.sort(rng.permutation(rows)[: max(1, round(options.row_sample * len(rows)))])
+        n_drawn = min(len(self._features), options.features_per_level(len(self._features)))
+
+        def draw_features(level: int) -> IntArray:
+            return np.sort(rng.permutation(self._features)[:n_drawn])
+
         is_positive = scores.y == (1 if len(losses) == 1 else column)
         divide = self._divide if len(losses) == 1 else one_part
         tree = grow_tree(
-            self._coded.learned, losses[column], is_positive, rows, features, self._limits, divide, is_stopped
+            self._coded.learned, losses[column], is_positive, rows, draw_features, self._limits, divide, is_stopped
         )
         return tree.scaled(options.learning_rate)
 

@@ -490,13 +490,16 @@ class BoostingOptions:
         Maximum number of rounds. A round adds one tree; with more than two classes, one for each class.
     learning_rate : float
         Factor of the scores of each tree (shrinkage).
-    row_sample, feature_sample : float
-        Fractions of the rows and of the features that are drawn for each tree; a feature sample of 0 chooses by their
-        number.
+    row_sample : float
+        Fraction of the rows that is drawn for each tree.
+    feature_sample : float
+        Fraction of the features that is drawn for each level of a tree; 0 chooses by their number.
     thresholds : int
         Maximum number of thresholds of each feature.
     score_penalty : float
         L2 penalty on the scores of leaves, as a number of samples.
+    tolerance : float
+        How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -511,11 +514,12 @@ class BoostingOptions:
     feature_sample: float = 0.0
     thresholds: int = 255
     score_penalty: float = 1.0
+    tolerance: float = 0.5
 
     def __post_init__(self) -> None:
         for name, low, high in (
             ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
-            ("thresholds", 1, 255), ("score_penalty", 0, LARGEST),
+            ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
         ):  # fmt: skip
             value = getattr(self, name)
             if not low <= value <= high:
@@ -558,8 +562,8 @@ class BoostingOptions:
         own = {_boosting_name(field.name): getattr(self, field.name) for field in fields(self) if field.name != "tree"}
         return {**{name: of_tree[name] for name in names}, **own}
 
-    def features_per_tree(self, n_features: int) -> int:
-        """Number of features drawn for each tree."""
+    def features_per_level(self, n_features: int) -> int:
+        """Number of features drawn for each level of a tree."""
         if self.feature_sample:
             return max(1, round(self.feature_sample * n_features))
         return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 8

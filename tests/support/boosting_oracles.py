@@ -103,7 +103,7 @@ def best_values(
 
 
 def best_split(
-    problem: LeafProblem, feature: int, thresholds: np.ndarray, penalty: float, min_samples: int, min_hessian: int
+    problem: LeafProblem, feature: int, thresholds: np.ndarray, penalty: float, min_samples: int
 ) -> tuple[float, list[int]]:
     """Twice the best gain over all thresholds of a feature, and the numbers of the thresholds that have it."""
     best, numbers = 0.0, []
@@ -112,7 +112,7 @@ def best_split(
         if min(n_left, int(problem.falls.sum()) - n_left) < min_samples:
             continue
         found = best_values(problem, feature, threshold, penalty)
-        if found is None or min(found[1][1], found[1][3]) < min_hessian:
+        if found is None:
             continue
         if found[0] > best:
             best, numbers = found[0], []

@@ -64,7 +64,6 @@ def find_splits(
     pair_hessian: NDArray[np.int32],
     penalty: float,
     min_samples: int,
-    min_hessian: int,
     gains: NDArray[np.float64],
     chosen: NDArray[np.int32],
     sums: NDArray[np.int64],
