@@ -40,7 +40,7 @@ from metasilvae.training.boosted_trees import (
     unpack_trees,
 )
 from metasilvae.training.checkpoint.files import damaged, take, take_array
-from metasilvae.training.options import BoostingOptions
+from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.population import build_tree
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
 
@@ -145,17 +145,26 @@ class Rows:
 
 @dataclass(frozen=True)
 class CodedRows:
-    """Thresholds, and the codes of samples to learn from and of samples to test on, if there are any."""
+    """Thresholds, and the codes of samples to learn from and of samples to test on, if there are any.
 
+    Attributes
+    ----------
+    factor : float
+        The boxes of the samples to learn from are multiplied by it.
+    """
+
+    factor: float
     thresholds: list[FloatArray]
     learned: Codes
     tested: Codes | None
 
     @classmethod
     def of(cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None) -> CodedRows:
-        enlarged = learned.enlarged(options.tree.training_epsilon_factor)
+        factor = options.tree.training_epsilon_factor
+        enlarged = learned.enlarged(factor)
         thresholds = choose_thresholds(learned.dataset.X, enlarged.boxes, options.thresholds, options.tree.seed, jobs)
         return cls(
+            factor,
             thresholds,
             Codes.of(enlarged.dataset, enlarged.boxes, thresholds, jobs),
             None if tested is None else Codes.of(tested.dataset, tested.boxes, thresholds, jobs),
@@ -267,12 +276,20 @@ def make_model(
     return join_trees(models)
 
 
-# Candidates of tuning. The first one is the best one on average; each of the others was the best one on some of the
+# Candidates of tuning. The first one is the best one on average, and each of the others was the best one on some of the
 # paper's sets, by validation on parts of the training splits.
 CANDIDATES: tuple[dict[str, Any], ...] = (
-    {"robust_weight": 0.4, "max_depth": 6},
-    {"robust_weight": 0.1, "max_depth": 6},
-    {"robust_weight": 0.0, "max_depth": 9},
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5},
+    {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
+    {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
+    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
+)
+# The same for few samples.
+CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0},
+    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
+    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
+    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
 )
 # Rounds of a trial, and splits to try candidates on.
 TRIAL_ROUNDS = 60
@@ -353,7 +370,8 @@ class BoostingTrainer(BaseTrainer):
         self._held = None if self.held_out is None else every.subset(kept_out)
         splits = plan_splits(self._learned.dataset.y, options.tree.seed) if options.tree.tune else []
         self._splits = splits[:MOST_SPLITS]
-        self._candidates = [dict(each) for each in CANDIDATES] if self._splits else []
+        candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
+        self._candidates = [dict(each) for each in candidates] if self._splits else []
         self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
         shape = len(self._candidates), len(self._splits), self._trial_rounds
         self._curves = np.full(shape, np.nan)
@@ -493,7 +511,9 @@ class BoostingTrainer(BaseTrainer):
 
     def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
         """A model without rounds, and its fitness."""
-        self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
+        factor = self.options.training_epsilon_factor
+        if self._coded is None or factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
         tested = None if self._held is None else self._held.dataset
         self._booster = Booster(self._learned.dataset, tested, self._coded, self.boosting_options, pool, self._jobs)
         self._fitness, self._held_fitness = [], []

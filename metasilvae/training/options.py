@@ -468,11 +468,13 @@ BOOSTING_FIELDS = (
 BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "fast": {"tune": False},
-    "best": {"learning_rate": 0.1},
+    "best": {"learning_rate": 0.05},
 }
+# Options that the tuning of boosting chooses.
+BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance"})
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
-    "training_epsilon_factor": 1.0, "robust_weight": 0.4, "max_depth": 6, "min_samples_leaf": 5,
+    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
 }  # fmt: skip
 MOST_ROUNDS = 100_000
 
@@ -509,10 +511,10 @@ class BoostingOptions:
 
     tree: TrainingOptions
     n_rounds: int = 100
-    learning_rate: float = 0.2
+    learning_rate: float = 0.1
     row_sample: float = 1.0
     feature_sample: float = 0.0
-    thresholds: int = 255
+    thresholds: int = 64
     score_penalty: float = 1.0
     tolerance: float = 0.5
 
@@ -582,13 +584,16 @@ def _boosting_name(field: str) -> str:
 def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> BoostingOptions:
     """Options of a boosted model by the name of a preset, with changes; a change that is None is ignored.
 
-    Setting any of `TUNED` disables tuning unless `tune` is set too.
+    Setting any of `BOOSTING_TUNED` disables tuning.
     """
     if preset not in BOOSTING_PRESETS:
         raise RequestError(f"preset {preset!r} is for single trees and forests; leave out 'preset' or 'boost'")
     chosen = {name: value for name, value in changes.items() if value is not None}
-    if TUNED & set(chosen):
-        chosen.setdefault("tune", False)
+    fixed = sorted(BOOSTING_TUNED & set(chosen))
+    if fixed and chosen.get("tune"):
+        raise RequestError(f"'tune' chooses '{_boosting_name(fixed[0])}'; leave out one of them")
+    if fixed:
+        chosen["tune"] = False
     own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
     for name in chosen:
         if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
