@@ -382,6 +382,11 @@ class BoostingTrainer(BaseTrainer):
         self._fitness: list[float] = []
         self._held_fitness: list[float] = []
 
+    @property
+    def n_rounds(self) -> int:
+        """Rounds to train: as many as the options ask for, or as tuning chose."""
+        return self._n_rounds
+
     def observe(self, observer: Observer) -> NoReturn:
         raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
 
