@@ -120,7 +120,7 @@ def test_line_ends_and_blank_lines(change) -> None:
         ('{"voting": true}', "under 'voting'"),
         ('{"encoding": []}', "under 'encoding', expected an object"),
         ('{"trained": "yes"}', "under 'trained', expected an object"),
-        ('{"requires": ["missing-values"]}', "requires 'missing-values', which this version does not know; use a newer"),
+        ('{"requires": ["missing-values"]}', "requires 'missing-values', which this version does not know"),
         ('{"requires": [1]}', "requires '1', which this version does not know"),
         ('{"requires": "missing"}', "under 'requires', expected a list"),
     ],
@@ -135,7 +135,7 @@ def test_what_is_refused(trailer: str, complaint: str) -> None:
 
 
 def test_bytes_that_are_not_utf_8_are_refused() -> None:
-    with pytest.raises(ModelError, match="m.silva:6: the trailer is not JSON"):
+    with pytest.raises(ModelError, match=r"m\.silva:6: the trailer is not JSON"):
         parse_model(TREE.encode() + b'# metasilvae {"label": "\xff"}\n', "m.silva")
 
 
