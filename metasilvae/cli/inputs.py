@@ -11,7 +11,7 @@ import click
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.formats.silva_models import read_model
+from metasilvae.interop.models import load_model
 from metasilvae.model import Model
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules, read_attack
@@ -27,13 +27,13 @@ def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs
 def load_model_and_data(
     model: str, data: str, data_options: dict[str, Any], needs_labels: bool = True
 ) -> tuple[Model, Dataset]:
-    loaded = read_model(model)
+    loaded = load_model(model)
     return loaded, load_data_for(loaded, data, data_options, needs_labels)
 
 
 def load_models_and_data(models: Sequence[str], data: str, data_options: dict[str, Any]) -> tuple[list[Model], Dataset]:
     """Sparse data are as wide as the widest model; the models are checked against them when they are used."""
-    loaded = [read_model(model) for model in models]
+    loaded = [load_model(model) for model in models]
     return loaded, load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
 
 

@@ -28,7 +28,8 @@ from metasilvae.cli.parameters import (
 )
 from metasilvae.cli.progress import follow_rows
 from metasilvae.errors import MetasilvaeWarning, OutputError
-from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.formats.silva_models import write_model
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, TEMPORARY_PREFIX, commit, prepare_folder, staging, write_output
 from metasilvae.model import Model, count_leaves, join_trees
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
@@ -63,7 +64,7 @@ def info(model: str, data: str | None, output_format: str, per_tree: bool, outpu
       metasilvae info forest.silva train.csv --per-tree --format json
     """
     check_files([model, data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
     trees = [summarize_model(loaded.tree(position)) for position in range(loaded.n_trees)] if per_tree else []
     write_output(output, SUMMARY_FORMATS[output_format](summarize_model(loaded), trees, feature_names))
@@ -158,7 +159,7 @@ def diff(
     """
     domain.check()
     check_files([first, second, data, domain.data], [output])
-    models = read_model(first), read_model(second)
+    models = load_model(first), load_model(second)
     dataset = None if data is None else load_data_for(models[0], data, data_options)
     unequal = None
     if dataset is not None:
@@ -198,7 +199,7 @@ def simplify(model: str, domain: DomainChoice, voting: str | None, output: str, 
     """
     domain.check()
     check_files([model, domain.data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     within = domain.read(loaded, data_options)
     simple = simplify_model(loaded, within, voting=voting)
     write_model(simple, output)
@@ -224,7 +225,7 @@ def assemble(output: str, trees: tuple[str, ...], force: bool) -> None:
     if not force and output != STANDARD_STREAM and Path(output).is_file():
         raise OutputError(f"{output}: exists already; name the forest before its trees, or overwrite it with --force")
     check_files(trees, [output])
-    write_model(join_trees([read_model(tree) for tree in trees], output), output)
+    write_model(join_trees([load_model(tree) for tree in trees], output), output)
 
 
 @click.command(cls=Command)
@@ -240,7 +241,7 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
     Example:
       metasilvae disassemble forest.silva trees/
     """
-    model = read_model(forest)
+    model = load_model(forest)
     is_new = not Path(folder).exists()
     target = prepare_folder(folder)
     width = max(3, len(str(model.n_trees - 1)))
