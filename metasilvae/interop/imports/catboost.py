@@ -67,14 +67,17 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
     options.refuse_counts(name)
     info = document.object("model_info")
     document.expect_only(KNOWN_KEYS["document"])
-    info.expect_only(KNOWN_KEYS["model"])
+    # Notes of users (the parameter metadata) stand beside the keys of CatBoost.
+    parameters = info.object("params")
+    notes = parameters.object("metadata").values if "metadata" in parameters else {}
+    info.expect_only(KNOWN_KEYS["model"].union(notes))
     threshold = info.values.get("binclass_probability_threshold", 0.5)
     if threshold != 0.5:
         raise ModelError(
             f"{name}: the model predicts the second label from a probability of {threshold} on "
             "(set_probability_threshold); only 0.5 can be imported"
         )
-    loss = info.object("params").object("loss_function").text("type")
+    loss = parameters.object("loss_function").text("type")
     if loss not in (*BINARY, *MULTI):
         raise ModelError(
             f"{name}: the loss {shorten(loss)} is not one of a classifier ({', '.join((*BINARY, *MULTI))})"
