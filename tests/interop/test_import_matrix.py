@@ -632,3 +632,28 @@ def test_predictions_that_are_not_those_of_the_class_are_refused(name: str) -> N
     kind = type(name, (find_class(name),), {})
     with pytest.raises(ModelError, match="cannot be imported"):
         import_object(kind(**ALWAYS[name]).fit(X, y))
+
+
+# Kinds of classes
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels"),
+    [((False, True), ("False", "True")), (("no", "yes"), ("no", "yes")), ((7, 3), ("3", "7"))],
+    ids=["bool", "text", "number"],
+)
+@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith("XGB")])
+def test_classes_of_any_kind(name: str, classes: tuple[Any, Any], labels: tuple[str, str]) -> None:
+    X, y = make_data(2)
+    fitted = find_class(name)(**ALWAYS[name]).fit(X, np.array(classes)[y])
+    assert check(fitted, X).model.labels == labels
+
+
+@pytest.mark.parametrize("name", ["XGBClassifier", "LGBMClassifier", "HistGradientBoostingClassifier"])
+def test_one_class_is_refused(name: str) -> None:
+    X, _ = make_data(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = find_class(name)(**ALWAYS[name]).fit(X, np.zeros(len(X), dtype=int))
+    with pytest.raises(ModelError, match=r"2 classes, but 1 are named|1 scores for 1 labels"):
+        import_object(fitted)

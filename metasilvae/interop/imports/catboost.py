@@ -85,7 +85,7 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
     info.object("class_params").expect_only(KNOWN_KEYS["classes"])
     classes = info.object("class_params").list("class_names")
     n_columns = 1 if loss in BINARY else len(classes)
-    if len(classes) != max(2, n_columns) or not all(type(label) in (int, float, str) for label in classes):
+    if len(classes) != max(2, n_columns) or not all(type(label) in (bool, int, float, str) for label in classes):
         raise ModelError(f"{name}: {len(classes)} class names do not fit the loss {loss}")
     labels = choose_labels(name_classes(classes), options.labels, name)
     columns, own_names = _feature_columns(document.object("features_info"))

@@ -189,13 +189,14 @@ def position_of_labels(
     predict: Callable[[NDArray[np.float64]], Any], classes: Iterable[Any]
 ) -> Callable[[NDArray[np.float64]], NDArray[np.int64]]:
     """Predictions of an estimator as positions among its classes; without its warnings about missing names."""
-    position = {label: number for number, label in enumerate(np.asarray(classes).reshape(-1).tolist())}
+    # By their texts, because CatBoost predicts 'True' for True.
+    position = {str(label): number for number, label in enumerate(np.asarray(classes).reshape(-1).tolist())}
 
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             found = np.asarray(predict(X)).reshape(-1).tolist()
-        return np.array([position[label] for label in found], dtype=np.int64)
+        return np.array([position[str(label)] for label in found], dtype=np.int64)
 
     return prediction
 
@@ -212,6 +213,14 @@ def name_classes(classes: Iterable[object]) -> list[str]:
         is_whole = isinstance(label, float) and label.is_integer()
         names.append(str(int(label)) if isinstance(label, float) and is_whole else str(label))
     return names
+
+
+def number_classes(n_columns: int, classes: Sequence[str] | None, source: str) -> Sequence[str]:
+    """Names of the classes of an estimator, or numbers; a single score is that of the second of two classes."""
+    n_classes = max(2, n_columns)
+    if classes is not None and len(classes) != n_classes:
+        raise ModelError(f"{source}: the scores are those of {n_classes} classes, but {len(classes)} are named")
+    return [str(number) for number in range(n_classes)] if classes is None else classes
 
 
 def choose_labels(own: Sequence[str], wanted: Sequence[str] | None, source: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from metasilvae.interop.imports.imported import (
     LibraryPredictor,
     choose_labels,
     name_classes,
+    number_classes,
     position_of_labels,
     refuse_file,
     refuse_unknown,
@@ -159,8 +160,7 @@ def _import_text(content: bytes, name: str, options: ImportOptions, classes: lis
         raise ModelError(f"{name}: {n_columns} trees per round do not fit {objective} with {expected} classes")
     if not blocks or len(blocks) % n_columns:
         raise ModelError(f"{name}: {len(blocks)} trees are not a multiple of {n_columns} per round; is it complete?")
-    own = [str(number) for number in range(max(2, n_columns))] if classes is None else classes
-    labels = choose_labels(own, options.labels, name)
+    labels = choose_labels(number_classes(n_columns, classes, name), options.labels, name)
     trees = [_tree_nodes(block, number % n_columns, n_columns) for number, block in enumerate(blocks)]
     n_features = head.integer("max_feature_idx") + 1
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)

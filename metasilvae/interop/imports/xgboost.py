@@ -28,6 +28,7 @@ from metasilvae.interop.imports.imported import (
     LibraryPredictor,
     choose_labels,
     name_classes,
+    number_classes,
     position_of_labels,
     refuse_file,
     refuse_unknown,
@@ -134,8 +135,7 @@ def _import_document(
     n_columns = 1 if objective in BINARY else parameters.integer("num_class")
     if objective in MULTI and not 2 <= n_columns <= len(content):
         raise ModelError(f"{name}: the model has {n_columns} classes; at least 2 are needed")
-    own = [str(number) for number in range(max(2, n_columns))] if classes is None else classes
-    labels = choose_labels(own, options.labels, name)
+    labels = choose_labels(number_classes(n_columns, classes, name), options.labels, name)
     n_features = parameters.integer("num_feature")
     names = _feature_names(learner)
     gbtree, weights = _find_trees(learner, name)
