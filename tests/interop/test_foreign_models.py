@@ -16,7 +16,7 @@ from support.command import run, write
 
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.silva_models import same_model
-from metasilvae.interop.imports import compare_with_library, import_file, import_object
+from metasilvae.interop.imports import ImportOptions, compare_with_library, import_file, import_object
 from metasilvae.interop.imports.comparison import RANDOM_ROWS
 from metasilvae.interop.models import load_model
 from metasilvae.model import LeafKind
@@ -78,7 +78,7 @@ def test_a_file_is_loaded_as_the_import_writes_it(kind: str, tmp_path: Path) -> 
     provenance = direct.description.provenance
     assert provenance == {
         "imported_from": imported.origin,
-        "source": path,
+        "file": Path(path).name,
         "sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest(),
     }
 
@@ -341,3 +341,29 @@ def test_a_wrong_import_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> No
         import_object(fitted)
     with pytest.raises(ModelError, match="the import differs from its source"):
         robust_accuracy_scorer(0.1)(fitted, X, y)
+
+
+def test_scorers_take_columns_as_the_estimator_does() -> None:
+    """By position; the estimator itself refuses other columns, and LightGBM has changed the names."""
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    lightgbm = pytest.importorskip("lightgbm", reason="LightGBM is not installed (extra: lightgbm)")
+    from metasilvae.sklearn import stability_scorer
+
+    X, y = make_data()
+    table = pandas.DataFrame(X, columns=["a", "b c", "c", "d", "e"])
+    score = stability_scorer(0.1)
+    for estimator in (
+        lightgbm.LGBMClassifier(n_estimators=2, verbose=-1),
+        ensemble.RandomForestClassifier(3, random_state=0),
+    ):
+        assert score(estimator.fit(table, y), table, y) == score(estimator, X, y)
+    with pytest.raises(ValueError, match="feature names"):
+        score(estimator, table[table.columns[::-1]], y)
+
+
+def test_names_that_cannot_be_told_apart_are_left_out() -> None:
+    fitted = ensemble.RandomForestClassifier(2, random_state=0).fit(*make_data())
+    for names, note in ((("a", "a", "b", "c", "d"), "two features"), (("\ud800", "a", "b", "c", "d"), "not Unicode")):
+        imported = import_object(fitted, ImportOptions(feature_names=names))
+        assert imported.model.description.feature_names is None
+        assert note in imported.notes[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -89,7 +90,8 @@ def import_content(content: bytes, source: str, kind: str | None, options: Impor
     reader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     imported = reader(content, name, options)
     description = imported.model.description
-    provenance = {**(description.provenance or {}), "source": name, "sha256": digest}
+    file = os.path.basename(name).encode("utf-8", "replace").decode()
+    provenance = {**(description.provenance or {}), "file": file, "sha256": digest}
     described = replace(description, provenance=provenance)
     return replace(imported, model=replace(imported.model, description=described))
 

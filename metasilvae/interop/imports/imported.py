@@ -109,8 +109,9 @@ class Imported:
                     f"{model.source}: {len(feature_names)} names for {model.n_features} features; is it damaged?"
                 )
             names = tuple(map(str, feature_names))
-            if len(set(names)) < len(names):
-                notes = (*notes, "two features have the same name, so the names are left out")
+            problem = _names_problem(names)
+            if problem is not None:
+                notes = (*notes, f"{problem}, so the names are left out")
                 names = None
         description = ModelDescription(
             feature_names=names, voting=voting if model.is_forest else None, provenance={"imported_from": origin}
@@ -183,6 +184,16 @@ class ImportOptions:
                 f"{n_features} features"
             )
         return self.feature_names
+
+
+def _names_problem(names: Sequence[str]) -> str | None:
+    if len(set(names)) < len(names):
+        return "two features have the same name"
+    try:
+        "".join(names).encode("utf-8")
+    except UnicodeEncodeError:
+        return "the name of a feature is not Unicode text"
+    return None
 
 
 def position_of_labels(
