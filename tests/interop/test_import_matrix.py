@@ -657,3 +657,36 @@ def test_one_class_is_refused(name: str) -> None:
         fitted = find_class(name)(**ALWAYS[name]).fit(X, np.zeros(len(X), dtype=int))
     with pytest.raises(ModelError, match=r"2 classes, but 1 are named|1 scores for 1 labels"):
         import_object(fitted)
+
+
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_zero_as_missing(n_labels: int) -> None:
+    """Imported where 0 takes the side of its neighbours in all splits, else refused."""
+    X, y = make_data(n_labels)
+    outcomes = set()
+    for shift in (0.0, 3.0, -3.0):
+        for leaves in (2, 8):
+            settings = {**ALWAYS["LGBMClassifier"], "num_leaves": leaves, "zero_as_missing": True}
+            rows = X + shift * (X != 0)
+            fitted = find_class("LGBMClassifier")(**settings).fit(rows, y)
+            try:
+                check(fitted, rows)
+            except ModelError as error:
+                assert "zero_as_missing" in str(error)  # noqa: PT017
+                outcomes.add(False)
+            else:
+                outcomes.add(True)
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("base_score", [0.1, [0.2, -1.5, 3.0]])
+def test_base_scores_of_xgboost(base_score: Any) -> None:
+    X, y = make_data(3)
+    fitted = find_class("XGBClassifier")(**ALWAYS["XGBClassifier"], base_score=base_score)
+    try:
+        fitted.fit(X, y)
+    except Exception:
+        pytest.skip("this version takes no list of base scores")
+    imported = check(fitted, X)
+    first = imported.model.leaf_values[0]
+    np.testing.assert_array_equal(first, np.broadcast_to(np.float32(base_score), 3).astype(np.float64))
