@@ -16,7 +16,7 @@ from support.boosted_models import CATBOOST, LIGHTGBM
 from support.command import run, write
 
 from metasilvae.errors import MetasilvaeWarning, ModelError
-from metasilvae.formats.silva_models import same_model
+from metasilvae.formats.silva_models import read_model, same_model
 from metasilvae.interop.imports import ImportOptions, compare_with_library, import_file, import_object
 from metasilvae.interop.imports.comparison import RANDOM_ROWS
 from metasilvae.interop.models import load_model
@@ -102,7 +102,7 @@ def test_commands_take_it(kind: str, tmp_path: Path) -> None:
         told = run(*(model if word == "{}" else word for word in command))
         same = run(*(converted if word == "{}" else word for word in command))
         assert f"{model}: imported (" in told.stderr
-        if command[0] in ("predict", "export", "similarity") and kind != "skops":
+        if command[0] in ("predict", "export", "similarity"):
             assert told.stdout == same.stdout
     page = tmp_path / "page.html"
     run("report", model, data, "--epsilon", "0.1", "--output", page)
@@ -369,3 +369,15 @@ def test_names_that_cannot_be_told_apart_are_left_out() -> None:
         imported = import_object(fitted, ImportOptions(feature_names=names))
         assert imported.model.description.feature_names is None
         assert note in imported.notes[0]
+
+
+def test_a_plain_import_names_the_voting_that_it_leaves_out(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "f.pickle", pickle.dumps(ensemble.RandomForestClassifier(3, random_state=0).fit(*make_data()))
+    )
+    output = tmp_path / "f.silva"
+    assert "voting    average, part of the model\n" in run("import", path, output, "--trust").stdout
+    assert read_model(str(output)).description.voting == "average"
+    told = run("import", path, output, "--trust", "--plain").stdout
+    assert "voting    average; other commands need --voting average\n" in told
+    assert read_model(str(output)).description == NO_DESCRIPTION
