@@ -19,7 +19,7 @@ from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import as_text, dump_json
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
-from metasilvae.voting import choose_voting
+from metasilvae.voting import DEFAULT_VOTING, choose_voting
 
 MOST_LABELS_SHOWN = 20
 LONGEST_VALUE = 100
@@ -317,8 +317,8 @@ COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
 }
 
 
-def describe_import(imported: Imported, output: str) -> str:
-    """Source, model, voting, features, comparison and notes, one on each line."""
+def describe_import(imported: Imported, output: str, plain: bool = False) -> str:
+    """Source, model, voting, features, comparison and notes, one on each line; a plain model has no description."""
     model, comparison = imported.model, imported.comparison
     kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
     lines = [
@@ -326,10 +326,13 @@ def describe_import(imported: Imported, output: str) -> str:
         f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
-        lines.append(f"voting    {imported.voting}, part of the model")
-    names = model.description.feature_names
+        where = "" if plain else ", part of the model"
+        if plain and imported.voting != DEFAULT_VOTING[model.leaf_kind]:
+            where = f"; other commands need --voting {imported.voting}"
+        lines.append(f"voting    {imported.voting}{where}")
+    names = None if plain else model.description.feature_names
     if names is not None:
-        lines.append(f"features  {list_some(names)}")
+        lines.append(f"features  {list_some([printable(name) for name in names])}")
     if comparison is None:
         lines.append("compared  no")
     else:
