@@ -24,6 +24,7 @@ import click
 
 from metasilvae.cli.interrupts import Terminated, raising_terminated
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
+from metasilvae.io.inputs import protect_inputs
 from metasilvae.output.text.terminal import Verbosity, get_verbosity, set_verbosity, tell, tell_details, tell_error
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -283,7 +284,7 @@ class CommandGroup(_WithVerbosity, click.Group):
             except RequestError:
                 ctx.meta[_REFUSING] = self._context_below(ctx)
                 raise
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), protect_inputs():
             warnings.simplefilter("always", MetasilvaeWarning)
             warnings.showwarning = WarningPrinter()
             try:

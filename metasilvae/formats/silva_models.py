@@ -28,11 +28,13 @@ from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
+from metasilvae.io.memory import MODEL_EXPANSION, allowed_memory, describe_allowed
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 
 TREE_WORD = "classifier-decision-tree"
 FOREST_WORD = "classifier-forest"
 LONGEST_LABEL = 31  # bytes
+LABEL_BYTES = 200  # of memory
 _NODE_WORDS = ("SPLIT", "LEAF", "LEAF_LOGARITHMIC")
 MAX_FEATURES = 1 << 24
 MAX_NODES = 2**31 - 1
@@ -44,7 +46,7 @@ def read_model(source: str) -> Model:
 
     Violations of the grammar raise a `ModelError` with path and line; tokens after the model cause a warning.
     """
-    return parse_model(storage.read_source(source), storage.display_name(source))
+    return parse_model(storage.read_source(source, MODEL_EXPANSION), storage.display_name(source))
 
 
 def parse_model(text: bytes, name: str = "<memory>") -> Model:
@@ -127,6 +129,8 @@ class _Parser:
         n_bytes = len(self.scan.text) - self.scan.end
         if 2 * n_labels > n_bytes:
             self._refuse(f"{n_labels} labels are announced, but only {n_bytes} bytes follow; the file is cut short")
+        if n_labels * LABEL_BYTES > (allowed := allowed_memory()):
+            self._refuse(f"{n_labels} labels do not fit into memory: {describe_allowed(allowed)}")
         start, first_line = 0, 0
         labels: dict[str, int] = {}
         for position in range(n_labels):

@@ -20,6 +20,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError, RequestError
 from metasilvae.io import storage
 from metasilvae.io.locks import lock
+from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.model import join_trees
 from metasilvae.training.checkpoint.files import damaged, pack, pack_models, take, unpack, unpack_models
 from metasilvae.training.logs import LogPosition, make_record
@@ -264,7 +265,7 @@ class Checkpoint:
 def read_checkpoint(path: str) -> dict[str, Any]:
     """The content of a checkpoint file."""
     try:
-        return unpack(storage.read_source(path))
+        return unpack(storage.read_source(path, JSON_EXPANSION, is_kept=False))
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
