@@ -19,7 +19,6 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -377,8 +376,7 @@ def write_model(model: Model, path: str) -> None:
     Standard output (``-``), pipes and devices cannot be read again; their text is checked before it is written.
     """
     text = format_model(model).encode()
-    target = Path(path)
-    if path == storage.STANDARD_STREAM or (target.exists() and not target.is_file()):
+    if not storage.is_file_output(path):
         _check_same(model, parse_model(text, path), path)
         storage.write_output(path, text)
         return

@@ -22,6 +22,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, BinaryIO
 
+try:
+    import fcntl
+except ImportError:  # Windows, where open files have no names
+    fcntl = None  # type: ignore[assignment]
+
 from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.io.compression import BROKEN_ARCHIVE, ContentError, compressing, read_within, unpack_stream
 from metasilvae.io.compression import strip_compression as strip_compression
@@ -235,12 +240,17 @@ def check_output(path: str) -> None:
     if not path:
         raise OutputError("the output path is empty; give a file name, or - for standard output")
     refuse_input(path)
-    if find_descriptor(path) is not None:
+    if (descriptor := find_descriptor(path)) is not None:
+        with error_context(path, "cannot be written"):
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise OutputError(f"{path}: is open for reading only")
         return
     target = Path(path)
     try:
         if target.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name inside it")
+        if _final_target(path).is_symlink():
+            raise OutputError(f"{path}: is a link that leads to itself; remove it or choose another name")
         folder = _final_target(path).parent
         if not folder.is_dir():
             raise OutputError(f"{path}: the folder {folder} does not exist; create it first")
@@ -284,12 +294,19 @@ def is_standard_output(path: str) -> bool:
     return path == STANDARD_STREAM or find_descriptor(path) == 1
 
 
+def is_file_output(path: str) -> bool:
+    """Whether an output is a file on the disk, which can be read again: no stream, pipe or device."""
+    if path == STANDARD_STREAM or find_descriptor(path) is not None:
+        return False
+    return Path(path).is_file() or not Path(path).exists()
+
+
 def find_descriptor(path: str) -> int | None:
     """The open file that a name such as /dev/stdout or /dev/fd/3, or a link to one, stands for.
 
     It is written to as it is. To open the name again would cut short a file that the shell opened to append to it.
     """
-    for _ in range(_MOST_LINKS):
+    for _ in range(_MOST_LINKS if fcntl else 0):
         name = os.path.normpath(path)
         if name in _DESCRIPTORS:
             return _DESCRIPTORS[name]

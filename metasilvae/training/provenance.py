@@ -10,7 +10,6 @@ import json
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from metasilvae._version import VERSION
 from metasilvae.dataset import Dataset
 from metasilvae.io.fingerprints import fingerprint
-from metasilvae.io.storage import STANDARD_STREAM, read_packed
+from metasilvae.io.storage import is_file_output, read_packed
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.options import Options
@@ -76,7 +75,7 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
 
 def name_manifest(output: str) -> str | None:
     """The path of the manifest of a model; standard output, pipes and devices have none."""
-    if output == STANDARD_STREAM or (Path(output).exists() and not Path(output).is_file()):
+    if not is_file_output(output):
         return None
     return output + SUFFIX
 
