@@ -287,14 +287,15 @@ def _skip_comments(chunks: TextChunks) -> None:
     rows = [line for line in lines if not line.startswith(NOTE_MARK)] or lines[-1:]
     delimiter = detect_delimiter(rows) if rows else ","
     n_columns = _count_cells(rows[0], delimiter) if rows else 0
-    skipped: list[int] = []
+    first_line, last_line = chunks.line, 0
     while (text := _skip_blank_lines(chunks)) and text.startswith(mark):
         if n_columns > 1 and _count_cells(text.decode(errors="replace"), delimiter) == n_columns:
             break
-        skipped.append(chunks.line)
+        last_line = chunks.line
         chunks.skip_line()
-    if skipped and text:
-        place = f"line {skipped[0]} starts" if len(skipped) == 1 else f"lines {skipped[0]} to {skipped[-1]} start"
+    if last_line and text:
+        is_one = first_line == last_line
+        place = f"line {first_line} starts" if is_one else f"lines {first_line} to {last_line} start"
         message = f"{place} with #, and the rows have another number of cells: ignored as comments"
         warnings.warn(f"{chunks.source}: {message}", MetasilvaeWarning, stacklevel=2)
 

@@ -1,7 +1,7 @@
 """Compressed files: recognized by their first bytes when they are read, by their name when they are written.
 
-A small archive can unpack to more than the memory of the machine. The content is therefore passed on in pieces, and what
-the unpacking itself needs (the dictionary of an xz file, the directory of a zip archive) is limited.
+A small archive can unpack to more than the memory of the machine. The content is therefore passed on in pieces, and
+what the unpacking itself needs (the dictionary of an xz file, the directory of a zip archive) is limited.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _COMPRESSORS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".xz": lambda stream: lzma.LZMAFile(stream, "wb"),
 }
 COMPRESSIONS = tuple(_COMPRESSORS)
+
 
 class ContentError(Exception):
     """What is wrong with the content of a source that is read; whoever knows its name makes a `DataError` of it."""
@@ -83,7 +84,8 @@ class _XzStream(io.RawIOBase):
                 content = self._unpacker.decompress(piece, len(view))
             except lzma.LZMAError as error:
                 if "emory" in str(error):
-                    raise ContentError(f"unpacking needs more than {describe_bytes(self._limit)}; unpack it first") from None
+                    needed = f"more than {describe_bytes(self._limit)}"
+                    raise ContentError(f"unpacking needs {needed}; unpack it first") from None
                 raise
             if content:
                 view[: len(content)] = content

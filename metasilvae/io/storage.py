@@ -128,7 +128,7 @@ def _open_raw(source: str, is_kept: bool = True) -> BinaryIO:
     if source == STANDARD_STREAM:
         if sys.stdin is None or sys.stdin.closed:
             raise DataError("<stdin>: standard input is closed; give a path or pipe a file in")
-        with contextlib.suppress(OSError):  # a stream in memory has no descriptor
+        with contextlib.suppress(AttributeError, OSError):  # a stream in memory has no descriptor
             record_input(sys.stdin.fileno(), None)
         return sys.stdin.buffer
     path = resolve(source)

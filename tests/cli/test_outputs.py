@@ -78,8 +78,8 @@ LINES = {
 WITHOUT_OUTPUT = {"data check", "data list", "data fetch", "attack check"}
 # Parameters that are neither a file nor a folder, beside those whose values are numbers or choices.
 NO_FILES = {
-    "epsilon", "epsilons", "weights", "fitness", "allowed_features", "scheduler", "label_column", "requirements", "title",
-    "wanted", "labels", "names", "mirror", "noise",
+    "epsilon", "epsilons", "weights", "fitness", "allowed_features", "scheduler", "label_column", "requirements",
+    "title", "wanted", "labels", "names", "mirror", "noise",
 }  # fmt: skip
 BOXES = "\n".join("[0;1] [0;1]" for _ in range(7))
 ATTACK = "default = { radius = 0.1 }\n"
@@ -296,7 +296,7 @@ WRITING_THEMSELVES = {
     "interop/imports/catboost.py": "a temporary file for the library",
     "cli/commands.py": "/dev/null in place of a closed standard output",
 }
-WRITERS = {"write_text", "write_bytes", "mkstemp", "NamedTemporaryFile", "replace", "rename", "unlink", "rmtree", "copyfile"}
+WRITERS = {"replace", "rename", "unlink", "remove"}
 
 
 def writes_files(path: Path) -> bool:
@@ -304,7 +304,7 @@ def writes_files(path: Path) -> bool:
         if not isinstance(node, ast.Call):
             continue
         function = node.func
-        owner = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else ""
+        owner = getattr(getattr(function, "value", None), "id", "")
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if owner == "os" and name in ("open", *WRITERS):
             return True

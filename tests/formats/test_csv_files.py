@@ -414,7 +414,7 @@ def test_the_name_of_the_label_may_follow_a_mark(read) -> None:
 
 
 def test_comments_behind_the_first_row_are_refused(read) -> None:
-    with pytest.raises(DataError, match="data.csv:2: 1 column found, 3 expected .* only at the top of the file"):
+    with pytest.raises(DataError, match=r"data.csv:2: 1 column found, 3 expected .* only at the top of the file"):
         read("a,1,2\n# a comment\n")
 
 
