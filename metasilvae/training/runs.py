@@ -24,7 +24,7 @@ from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputEr
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
-from metasilvae.io.storage import STANDARD_STREAM, check_outputs, open_log, write_output
+from metasilvae.io.storage import STANDARD_STREAM, check_outputs, is_file_output, open_log, write_output
 from metasilvae.model import Model, join_trees, place_features
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align_names, find_columns
@@ -539,7 +539,7 @@ def _write_or_rescue(model: Model, output: str, plain: bool) -> None:
 
 def _check_written(kept: Sequence[TrainedModel], output: str, jobs: int | None) -> None:
     """What was written must have the metrics of what was trained."""
-    is_file = output != STANDARD_STREAM and Path(output).is_file()
+    is_file = is_file_output(output)
     again = read_model(output) if is_file else parse_model(format_model(_join(kept, output)).encode(), output)
     for position, run in enumerate(kept):
         assert run.training.perturbation is not None
