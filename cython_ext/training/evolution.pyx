@@ -26,7 +26,7 @@ from training.mutation cimport (
     GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
     mixed_mutation, paper_mutation, select_parent, trim,
 )
-from training.scratch cimport Scratch, free_scratch, new_scratch
+from training.scratch cimport Scratch, forget_levels, free_scratch, new_scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport ENTROPY, GINI, Criterion, Split, Weights, find_split
 from training.threshold_move cimport find_threshold_move
@@ -163,6 +163,7 @@ cdef class Individual:
     def become_leaf(self, Workspace workspace):
         """Become a single leaf that holds every sample."""
         with nogil:
+            forget_levels(workspace.scratch)
             make_leaf(&self.samples.samples, self.tree, workspace.scratch)
         return self
 
@@ -192,6 +193,7 @@ cdef class Individual:
                     template[node].right = right[node]
                     template[node].cut = rank_cut(&self.samples.samples, feature[node], threshold[node])
             with nogil:
+                forget_levels(workspace.scratch)
                 make_leaf(&self.samples.samples, self.tree, workspace.scratch)
                 collect(&self.samples.samples, self.tree, 0, workspace.scratch)
                 if ties is not None:
@@ -260,6 +262,7 @@ cdef class Individual:
         """Feature, threshold, score, gain of the best split of a leaf, or None."""
         cdef Criterion criterion = Criterion(by_score, reach, IMPURITIES[impurity])
         cdef Split found
+        forget_levels(workspace.scratch)
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         find_split(&self.samples.samples, self.tree, workspace.scratch, objective.features_pointer,
                    objective.n_features, &criterion, &objective.weights, objective.limits.min_leaf, &found)
@@ -268,6 +271,7 @@ cdef class Individual:
     def best_threshold_move(self, int32_t node, Objective objective, Workspace workspace):
         """Feature, threshold, score of the best test for an inner node with its subtrees as they are, or None."""
         cdef Split found
+        forget_levels(workspace.scratch)
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         find_threshold_move(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer,
                             objective.n_features, &objective.weights, objective.limits.min_leaf, &found)
@@ -279,6 +283,7 @@ cdef class Individual:
         cdef Criterion criterion = Criterion(by_score, reach, IMPURITIES[impurity])
         cdef int32_t made
         with nogil:
+            forget_levels(workspace.scratch)
             if n_splits == 1:
                 made = grow_leaf(&self.samples.samples, self.tree, node, objective.features_pointer,
                                  objective.n_features, &criterion, &objective.weights, &objective.limits,
@@ -291,21 +296,25 @@ cdef class Individual:
 
     def prune(self, int32_t node, Workspace workspace):
         with nogil:
+            forget_levels(workspace.scratch)
             prune(&self.samples.samples, self.tree, node, workspace.scratch)
 
     def score_if_pruned(self, int32_t node, Objective objective, Workspace workspace):
+        forget_levels(workspace.scratch)
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         return score_if_pruned(&self.samples.samples, self.tree, node, &objective.weights, workspace.scratch)
 
     def move_threshold(self, int32_t node, Objective objective, Workspace workspace):
         cdef bint moved
         with nogil:
+            forget_levels(workspace.scratch)
             moved = move_threshold(&self.samples.samples, self.tree, node, objective.features_pointer,
                                    objective.n_features, &objective.weights, &objective.limits, workspace.scratch)
         return bool(moved)
 
     def graft(self, int32_t node, Individual donor, int32_t donor_node, Objective objective, Workspace workspace):
         with nogil:
+            forget_levels(workspace.scratch)
             graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, workspace.scratch)
 
     def improve_locally(self, Objective objective, Workspace workspace):
@@ -313,6 +322,7 @@ cdef class Individual:
         cdef int32_t node = 0
         cdef Samples* samples = &self.samples.samples
         with nogil:
+            forget_levels(workspace.scratch)
             while node < self.tree.n_nodes and not objective.limits.stop:
                 if self.tree.nodes[node].feature >= 0:
                     move_threshold(samples, self.tree, node, objective.features_pointer, objective.n_features,
@@ -323,6 +333,7 @@ cdef class Individual:
     def trim(self, Objective objective, Workspace workspace):
         """Prune every inner node that is not worth its leaf penalties, the lowest ones first."""
         with nogil:
+            forget_levels(workspace.scratch)
             trim(&self.samples.samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits,
                  workspace.scratch)
 
@@ -400,12 +411,14 @@ cdef class Reproduction:
         cdef Tree* donor
         cdef Tree* parent = parents[select_parent(options, fitness, n_parents, random)]
         copy_tree(parent, child)
+        forget_levels(workspace.scratch)
         if next_fraction(random) < options.crossover_probability:
             donor = parents[select_parent(options, fitness, n_parents, random)]
             graft(samples, child, next_below(random, child.n_nodes), donor, next_below(random, donor.n_nodes),
                   &objective.limits, workspace.scratch)
             if child.n_leaves > objective.limits.max_leaves:
                 copy_tree(parent, child)
+                forget_levels(workspace.scratch)
         if options.mutation != NO_MUTATION and next_fraction(random) < options.mutation_probability:
             if options.mutation == MIXED_MOVES:
                 mixed_mutation(samples, child, options, objective.features_pointer, objective.n_features,

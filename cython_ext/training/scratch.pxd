@@ -1,12 +1,12 @@
 # A chapter of evolution.pyx: the memory that one thread of the trainer works in. It holds lists of samples, stacks and
 # counters. Buffers grow as needed and are kept for the next change of a tree.
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from common.buffer cimport reserve
-from training.tree cimport TrainNode
+from training.tree cimport TrainNode, Tree
 
 cdef struct PendingNode:
     # A node that a walk visits later.
@@ -17,6 +17,12 @@ cdef struct PendingNode:
     size_t start        # of its list of samples
     int32_t length
 
+cdef struct Level:
+    # The list of a node on the path to the node that was collected last.
+    int32_t node
+    size_t start        # of its entries and their outside predictions
+    int32_t length
+
 cdef struct Scratch:
     int32_t n_samples
     int32_t n_labels
@@ -24,7 +30,6 @@ cdef struct Scratch:
     int32_t* int_block
     uint64_t* key_block
     double* double_block
-    uint8_t* branched       # by sample: its box reaches leaves outside the present node
     int32_t* entries        # the list of the present node, see subtree_replacement.pxd
     int32_t n_entries
     int32_t* outside        # by sample: merged predictions of the leaves outside the present node
@@ -55,6 +60,15 @@ cdef struct Scratch:
     int32_t* path           # nodes from the root to the present node
     size_t path_capacity
     int32_t n_path
+    # Lists of the nodes on the path to the node that was collected last, for the next node; see `collect`.
+    const Tree* walked_tree
+    Level* levels
+    size_t levels_capacity
+    int32_t n_levels        # that are valid
+    int32_t* level_entries
+    size_t level_entries_capacity
+    int32_t* level_outside
+    size_t level_outside_capacity
     int32_t* lists          # lists of samples of a walk; the list of a node lies behind those of its ancestors
     size_t lists_capacity
     PendingNode* pending_nodes
@@ -76,9 +90,7 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     scratch.int_block = <int32_t*> malloc(12 * n * sizeof(int32_t))
     scratch.key_block = <uint64_t*> malloc(2 * n * sizeof(uint64_t))
     scratch.double_block = <double*> malloc(3 * n * sizeof(double))
-    scratch.branched = <uint8_t*> malloc(n * sizeof(uint8_t))
-    if (scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL
-            or scratch.branched == NULL):
+    if scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL:
         free_scratch(scratch)
         return NULL
     ints = scratch.int_block
@@ -99,10 +111,12 @@ cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
         free(scratch.int_block)
         free(scratch.key_block)
         free(scratch.double_block)
-        free(scratch.branched)
         free(scratch.cells)
         free(scratch.tables)
         free(scratch.path)
+        free(scratch.levels)
+        free(scratch.level_entries)
+        free(scratch.level_outside)
         free(scratch.lists)
         free(scratch.pending_nodes)
         free(scratch.spare_nodes)
@@ -128,3 +142,14 @@ cdef inline int reserve_lists(Scratch* scratch, size_t wanted) except -1 nogil:
 
 cdef inline int reserve_pending(Scratch* scratch, size_t wanted) except -1 nogil:
     return reserve(<void**> &scratch.pending_nodes, &scratch.pending_capacity, wanted, sizeof(PendingNode))
+
+
+cdef inline int reserve_levels(Scratch* scratch, size_t n_levels, size_t n_entries) except -1 nogil:
+    reserve(<void**> &scratch.levels, &scratch.levels_capacity, n_levels, sizeof(Level))
+    reserve(<void**> &scratch.level_entries, &scratch.level_entries_capacity, n_entries, sizeof(int32_t))
+    return reserve(<void**> &scratch.level_outside, &scratch.level_outside_capacity, n_entries, sizeof(int32_t))
+
+
+cdef inline void forget_levels(Scratch* scratch) noexcept nogil:
+    """Make the next `collect` start from the root; needed wherever a tree may have been changed by others."""
+    scratch.n_levels = 0
