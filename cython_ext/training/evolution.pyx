@@ -19,8 +19,8 @@ from libc.string cimport memcpy, memset
 
 from common.random cimport next_below, next_fraction, scramble
 from training.growth cimport (
-    TreeLimits, fitness_of, graft, grow_leaf, grow_subtree, make_leaf, move_threshold, prune, reset_tree,
-    score_if_pruned,
+    Growth, TreeLimits, begin_growth, end_growth, extend_growth, fitness_of, free_growth, graft, grow_leaf, grow_subtree,
+    make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
 )
 from training.mutation cimport (
     GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
@@ -336,6 +336,74 @@ cdef class Individual:
             forget_levels(workspace.scratch)
             trim(&self.samples.samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits,
                  workspace.scratch)
+
+
+cdef class GreedyGrowth:
+    """Growth of a tree from a single leaf, best split first, that can be continued; for one thread at a time.
+
+    Trees of any number of splits up to the present one can be taken from it.
+    """
+
+    cdef Growth growth
+    cdef Criterion criterion
+    cdef Individual leaf
+    cdef Objective objective
+
+    def __init__(self, TrainingSet samples, Objective objective, Workspace workspace, double reach=0.0,
+                 str impurity="gini"):
+        self.criterion = Criterion(False, reach, IMPURITIES[impurity])
+        self.objective = objective
+        self.leaf = Individual(samples).become_leaf(workspace)
+        with nogil:
+            forget_levels(workspace.scratch)
+            collect(&samples.samples, self.leaf.tree, 0, workspace.scratch)
+            begin_growth(&samples.samples, self.leaf.tree, &self.growth, objective.features_pointer,
+                         objective.n_features, &self.criterion, &objective.weights, &objective.limits,
+                         workspace.scratch)
+
+    def __dealloc__(self):
+        free_growth(&self.growth)
+
+    @property
+    def n_splits(self):
+        return self.growth.n_nodes // 2
+
+    def extend(self, int32_t n_splits, Workspace workspace):
+        """Continue up to so many splits in total, or until no split lowers the impurity."""
+        cdef Samples* samples = &self.leaf.samples.samples
+        with nogil:
+            forget_levels(workspace.scratch)
+            collect(samples, self.leaf.tree, 0, workspace.scratch)
+            extend_growth(samples, self.leaf.tree, &self.growth, min(n_splits, self.objective.limits.max_leaves - 1),
+                          self.objective.features_pointer, self.objective.n_features, &self.criterion,
+                          &self.objective.weights, &self.objective.limits, workspace.scratch)
+
+    def end(self):
+        """Free the memory that continuing would need."""
+        end_growth(&self.growth)
+
+    def take(self, int32_t n_splits, Workspace workspace):
+        """The tree of the first n_splits splits."""
+        cdef int32_t n_nodes = 2 * min(n_splits, self.growth.n_nodes // 2) + 1, node
+        cdef Individual tree = Individual(self.leaf.samples)
+        cdef TrainNode* template = <TrainNode*> malloc(n_nodes * sizeof(TrainNode))
+        cdef Samples* samples = &self.leaf.samples.samples
+        if template == NULL:
+            raise MemoryError("not enough memory for a tree")
+        try:
+            memcpy(template, self.growth.template, n_nodes * sizeof(TrainNode))
+            for node in range(n_nodes):
+                if template[node].feature >= 0 and template[node].left >= n_nodes:
+                    template[node].feature = -1
+            with nogil:
+                forget_levels(workspace.scratch)
+                make_leaf(samples, tree.tree, workspace.scratch)
+                collect(samples, tree.tree, 0, workspace.scratch)
+                replace(samples, tree.tree, 0, template, 0, n_nodes, self.objective.limits.min_leaf,
+                        self.objective.limits.max_depth, workspace.scratch)
+        finally:
+            free(template)
+        return tree
 
 
 cdef class Reproduction:

@@ -8,6 +8,12 @@ from libc.string cimport memset
 from common.buffer cimport reserve
 from training.tree cimport TrainNode, Tree
 
+cdef enum:
+    # Samples: sweeps over more than FEW_SWEPT begin with a part of the thresholds, those over more than MANY_SWEPT also
+    # with a part of so many samples; see sweep.pxd.
+    FEW_SWEPT = 768
+    MANY_SWEPT = 2048
+
 cdef struct PendingNode:
     # A node that a walk visits later.
     int32_t node        # of the tree or template that is walked
@@ -32,6 +38,8 @@ cdef struct Scratch:
     double* double_block
     int32_t* entries        # the list of the present node, see subtree_replacement.pxd
     int32_t n_entries
+    int32_t* part           # a part of a long list, and its keys
+    int32_t* part_keys
     int32_t* outside        # by sample: merged predictions of the leaves outside the present node
     # By sample, merged predictions of the leaves of the left or right subtree that its box reaches.
     int32_t* left_merged
@@ -44,6 +52,7 @@ cdef struct Scratch:
     int32_t* key_category
     int32_t* key_label
     int32_t* key_own
+    int32_t* key_counts     # listed samples with each key
     int32_t n_keys
     uint64_t* keys
     uint64_t* spare_keys
@@ -87,7 +96,7 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     memset(scratch, 0, sizeof(Scratch))
     scratch.n_samples = n_samples
     scratch.n_labels = n_labels
-    scratch.int_block = <int32_t*> malloc(12 * n * sizeof(int32_t))
+    scratch.int_block = <int32_t*> malloc((13 * n + 2 * MANY_SWEPT) * sizeof(int32_t))
     scratch.key_block = <uint64_t*> malloc(2 * n * sizeof(uint64_t))
     scratch.double_block = <double*> malloc(3 * n * sizeof(double))
     if scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL:
@@ -100,6 +109,8 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     scratch.key_of, scratch.key_category = ints + 6 * n, ints + 7 * n
     scratch.key_label, scratch.key_own = ints + 8 * n, ints + 9 * n
     scratch.run_keys, scratch.run_counts = ints + 10 * n, ints + 11 * n
+    scratch.key_counts = ints + 12 * n
+    scratch.part, scratch.part_keys = ints + 13 * n, ints + 13 * n + MANY_SWEPT
     scratch.keys, scratch.spare_keys = scratch.key_block, scratch.key_block + n
     scratch.lows, scratch.mids = scratch.double_block, scratch.double_block + n
     scratch.highs = scratch.double_block + 2 * n
