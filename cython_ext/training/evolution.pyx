@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memset
 
 from common.random cimport next_below, next_fraction, scramble
 from training.growth cimport (
-    Growth, TreeLimits, begin_growth, end_growth, extend_growth, fitness_of, free_growth, graft, grow_leaf, grow_subtree,
+    Growth, TreeLimits, begin_growth, extend_growth, fitness_of, free_growth, graft, grow_leaf, grow_subtree,
     make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
 )
 from training.mutation cimport (
@@ -330,6 +330,25 @@ cdef class Individual:
                 node += 1
             trim(samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits, workspace.scratch)
 
+    def deepen(self, int32_t n_splits, Objective objective, Workspace workspace, double reach=0.0,
+               str impurity="gini"):
+        """Grow a subtree of up to n_splits splits at every leaf, and prune what is not worth its leaf penalties."""
+        cdef Criterion criterion = Criterion(False, reach, IMPURITIES[impurity])
+        cdef Samples* samples = &self.samples.samples
+        cdef int32_t node = self.tree.n_nodes - 1, made
+        with nogil:
+            forget_levels(workspace.scratch)
+            # Backwards, so that the numbers of the nodes that follow do not change.
+            while node >= 0 and not objective.limits.stop:
+                if self.tree.nodes[node].feature < 0:
+                    made = grow_subtree(samples, self.tree, node, n_splits, objective.features_pointer,
+                                        objective.n_features, &criterion, &objective.weights, &objective.limits,
+                                        workspace.scratch)
+                    trim(samples, self.tree, node, node + 2 * made, &objective.weights, &objective.limits,
+                         workspace.scratch)
+                node -= 1
+        return self
+
     def trim(self, Objective objective, Workspace workspace):
         """Prune every inner node that is not worth its leaf penalties, the lowest ones first."""
         with nogil:
@@ -377,10 +396,6 @@ cdef class GreedyGrowth:
             extend_growth(samples, self.leaf.tree, &self.growth, min(n_splits, self.objective.limits.max_leaves - 1),
                           self.objective.features_pointer, self.objective.n_features, &self.criterion,
                           &self.objective.weights, &self.objective.limits, workspace.scratch)
-
-    def end(self):
-        """Free the memory that continuing would need."""
-        end_growth(&self.growth)
 
     def take(self, int32_t n_splits, Workspace workspace):
         """The tree of the first n_splits splits."""

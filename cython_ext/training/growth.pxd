@@ -85,19 +85,11 @@ cdef struct Growth:
     int32_t n_frontier
 
 
-cdef inline void end_growth(Growth* growth) noexcept nogil:
-    """Free the leaves that could still be split; the template stays."""
+cdef inline void free_growth(Growth* growth) noexcept nogil:
     cdef int32_t position
     for position in range(growth.n_frontier):
         free(growth.frontier[position].entries)
     free(growth.frontier)
-    growth.frontier = NULL
-    growth.frontier_capacity = 0
-    growth.n_frontier = 0
-
-
-cdef inline void free_growth(Growth* growth) noexcept nogil:
-    end_growth(growth)
     free(growth.template)
     memset(growth, 0, sizeof(Growth))
 

@@ -12,7 +12,7 @@ cdef enum:
     # Samples: sweeps over more than FEW_SWEPT begin with a part of the thresholds, those over more than MANY_SWEPT also
     # with a part of so many samples; see sweep.pxd.
     FEW_SWEPT = 768
-    MANY_SWEPT = 2048
+    MANY_SWEPT = 8192
 
 cdef struct PendingNode:
     # A node that a walk visits later.

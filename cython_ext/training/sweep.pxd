@@ -267,17 +267,24 @@ cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, 
 # With many samples, a part of the samples and of the thresholds tells which features are promising. These are then looked
 # at with all samples. Chosen by cross-validation on training rows: quality does not depend on it, the time does.
 cdef enum:
+    LEAST_PART = 2048           # samples
+    PART_VALUES = 1 << 19       # samples times features
     COARSE_THRESHOLDS = 128     # of each feature, on the part
-    MOST_THRESHOLDS = 1024      # of a feature, on all samples
-    FINALISTS = 2               # features
+    MOST_THRESHOLDS = 4096      # of a feature, on all samples
+    FINALISTS = 3               # features
+    FEW_FEATURES = 8            # so many are all looked at with all samples
 
 
-cdef inline int32_t take_part(const int32_t* entries, int32_t n, int32_t* part) noexcept nogil:
-    """Take at most MANY_SWEPT entries of a list, at equal distances; return their number."""
-    cdef int32_t position, taken = min(n, <int32_t> MANY_SWEPT)
-    for position in range(taken):
-        part[position] = entries[<int64_t> position * n // taken]
-    return taken
+cdef inline int32_t part_size(int32_t n, int32_t n_features) noexcept nogil:
+    """Number of samples of the part: fewer if there are many features to look at."""
+    return min(n, max(<int32_t> LEAST_PART, min(<int32_t> MANY_SWEPT, PART_VALUES // n_features)))
+
+
+cdef inline void take_part(const int32_t* entries, int32_t n, int32_t size, int32_t* part) noexcept nogil:
+    """Take `size` of n entries, at equal distances."""
+    cdef int32_t position
+    for position in range(size):
+        part[position] = entries[<int64_t> position * n // size]
 
 
 cdef inline void enter_finalist(const Criterion* criterion, const Split* candidate, Split* finalists,
@@ -526,11 +533,12 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
     cdef int32_t* entries = scratch.entries
     cdef int32_t[FINALISTS] promising
     cdef Split[FINALISTS] finalists
-    if n <= FEW_SWEPT or n_features <= FINALISTS:
+    if n <= FEW_SWEPT or n_features <= FEW_FEATURES:
         return sweep_features(samples, tree, scratch, features, n_features, criterion, weights, min_leaf,
                               MOST_THRESHOLDS, best, 1)
     scratch.entries = scratch.part
-    scratch.n_entries = take_part(entries, n, scratch.part)
+    scratch.n_entries = part_size(n, n_features)
+    take_part(entries, n, scratch.n_entries, scratch.part)
     least = <int32_t> (<int64_t> min_leaf * scratch.n_entries // n)
     try:
         sweep_features(samples, tree, scratch, features, n_features, criterion, weights, max(least, 1),

@@ -7,8 +7,8 @@ from libc.string cimport memset
 from training.scratch cimport FEW_SWEPT, Scratch, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
-    COARSE_THRESHOLDS, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, list_events, next_event,
-    range_of, score_of, take_part, threshold_between,
+    COARSE_THRESHOLDS, FEW_FEATURES, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, list_events,
+    next_event, part_size, range_of, score_of, take_part, threshold_between,
 )
 from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions
 
@@ -170,13 +170,14 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
         scratch.key_counts[numbers[key]] += 1
         start_stable += after != MIXED
         start_robust += is_correct and after != MIXED
-    if n <= FEW_SWEPT or n_features <= FINALISTS + 1:
+    if n <= FEW_SWEPT or n_features <= FEW_FEATURES:
         return _sweep_moves(samples, scratch, features, n_features, start_correct, start_stable, start_robust, weights,
                             min_leaf, MAX_THRESHOLDS, best, 1)
     # The scores on the part differ from true ones by a constant and a factor, which do not matter.
     memset(scratch.key_counts, 0, scratch.n_keys * sizeof(int32_t))
-    scratch.n_entries = take_part(entries, n, scratch.part)
-    take_part(key_of, n, scratch.part_keys)
+    scratch.n_entries = part_size(n, n_features)
+    take_part(entries, n, scratch.n_entries, scratch.part)
+    take_part(key_of, n, scratch.n_entries, scratch.part_keys)
     for position in range(scratch.n_entries):
         scratch.key_counts[scratch.part_keys[position]] += 1
     scratch.entries, scratch.key_of = scratch.part, scratch.part_keys

@@ -140,6 +140,8 @@ FIRST_SPLITS = 8
 MEDIUM_SPLITS = 64
 # Growth of a large tree ends when so many times the splits do not make a better tree.
 STAGE_FACTOR = 4
+# Splits by which a leaf of a given tree is continued.
+DEEPENING_SPLITS = 16
 # Makes a tree in the workspace of a thread.
 TreeMaker = Callable[[Any], Any]
 
@@ -226,9 +228,17 @@ class Grower:
 
 
 def take_trees(
-    forest: Model, dataset: Dataset, samples: Any, objective: Any, options: TrainingOptions
+    forest: Model,
+    dataset: Dataset,
+    samples: Any,
+    objective: Any,
+    options: TrainingOptions,
+    deepening: Sequence[float] = (),
 ) -> list[TreeMaker]:
-    """Makers of the trees of a forest, with class counts of the samples; trees with too many leaves are ignored."""
+    """Makers of the trees of a forest, with class counts of the samples; trees with too many leaves are ignored.
+
+    For each criterion in `deepening` the first tree is also continued at its leaves.
+    """
     if forest.n_features != dataset.n_features:
         raise ModelError(
             f"{forest.source}: its trees have {forest.n_features} features, {dataset.source} has {dataset.n_features}; "
@@ -245,4 +255,11 @@ def take_trees(
             f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise --max-leaves or "
             "start from smaller trees"
         )
-    return [partial(as_individual, tree, samples, objective) for tree in small]
+    makers = [partial(as_individual, tree, samples, objective) for tree in small]
+    return [*makers, *(partial(_deepen, makers[0], objective, options.impurity, blend) for blend in deepening)]
+
+
+def _deepen(make: TreeMaker, objective: Any, impurity: str, blend: float, workspace: Any) -> Any:
+    tree = make(workspace)
+    tree.trim(objective, workspace)
+    return tree.deepen(DEEPENING_SPLITS, objective, workspace, reach=blend, impurity=impurity)
