@@ -30,6 +30,7 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align_names, find_columns
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
+from metasilvae.training.large import make_single_tree_trainer
 from metasilvae.training.logs import ProgressLog, find_end
 from metasilvae.training.options import Options
 from metasilvae.training.pareto import TreeCollector, TreeMetrics, check_folder, write_archive
@@ -51,7 +52,6 @@ from metasilvae.training.results import (
     score_result,
     tabulate,
 )
-from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.shards import Shard
 
@@ -59,7 +59,7 @@ from metasilvae.verification.shards import Shard
 REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
 # Makes the trainer for each kind of options.
-TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
+TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_single_tree_trainer, "forest": ForestTrainer}
 
 
 def make_trainer(
