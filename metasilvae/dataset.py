@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ class Dataset:
     Attributes
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        Finite values.
+        Finite values; NaN where a value is missing.
     y : int32 array, shape (n_samples,)
         Position of each sample's label in `labels`; `NO_LABEL` throughout if there are none.
     labels : tuple of str
@@ -57,6 +58,13 @@ class Dataset:
     @property
     def has_labels(self) -> bool:
         return bool(self.labels)
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether some value is missing."""
+        # The sum of finite numbers may be infinite, and that of infinite numbers NaN; it costs no memory.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isnan(self.X.sum()) and np.isnan(self.X).any())
 
     @property
     def fingerprint(self) -> str:

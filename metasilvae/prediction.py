@@ -28,7 +28,8 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
     Parameters
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        With every feature that the model tests.
+        With every feature that the model tests. Missing values (NaN) go where the splits send them; `check_missing`
+        refuses those of which the model does not say where.
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
     jobs : int or None
@@ -58,6 +59,24 @@ def check_width(model: Model, dataset: Dataset) -> None:
         MetasilvaeWarning,
         stacklevel=2,
     )
+
+
+def check_missing(model: Model, dataset: Dataset) -> None:
+    """Refuse missing values of features that the model has no directions for."""
+    if not dataset.has_missing:
+        return
+    n_shared = min(model.n_features, dataset.n_features)
+    is_refused = np.ones(dataset.n_features, dtype=np.bool_)
+    is_refused[:n_shared] = ~model.takes_missing[:n_shared]
+    refused = np.isnan(dataset.X[:, is_refused])
+    if refused.any():
+        row, place = np.argwhere(refused)[0]
+        feature = dataset.feature_name(int(np.flatnonzero(is_refused)[place]))
+        what = f"has no direction for missing values of {feature}" if model.has_directions else "takes none"
+        raise ModelError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}: {feature} is missing, and {model.source} {what}; "
+            "fill the missing values in, or train on rows with missing values"
+        )
 
 
 def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int32]:

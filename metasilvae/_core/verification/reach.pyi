@@ -50,6 +50,7 @@ def find_witnesses(
     maximum: NDArray[np.float64],
     members: NDArray[np.int32],
     group_starts: NDArray[np.int32],
+    droppable: NDArray[np.uint8],
     right_starts: NDArray[np.float64],
     X: NDArray[np.float64],
     expected: NDArray[np.int32],
