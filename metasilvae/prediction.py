@@ -18,7 +18,11 @@ from metasilvae.voting import choose_voting, count_votes
 def find_leaves(model: Model, X: NDArray[np.float64], jobs: int | None = 1) -> NDArray[np.int32]:
     """Leaf of each tree that each sample falls into, shape (n_samples, n_trees)."""
     leaves = np.empty((len(X), model.n_trees), dtype=np.int32)
-    over_rows(lambda start, stop: kernel.fill_leaves(model.nodes, model.roots, X, start, stop, leaves), len(X), jobs)
+
+    def fill(start: int, stop: int) -> None:
+        kernel.fill_leaves(model.nodes, model.roots, X, model.has_directions, start, stop, leaves)
+
+    over_rows(fill, len(X), jobs)
     return leaves
 
 

@@ -35,14 +35,19 @@ cdef inline int32_t as_droppable(int32_t feature) noexcept nogil:
     return -2 - feature
 
 
-cdef inline double lower_bound(double center, double radius, double minimum) noexcept nogil:
+cdef inline double lower_bound(double center, double radius, double minimum, bint has_missing=True) noexcept nogil:
+    """NaN for a missing value; without missing values the same with an instruction less."""
     cdef double bound = center - radius
-    return minimum if minimum > bound else bound        # NaN for a missing value
+    if has_missing:
+        return minimum if minimum > bound else bound
+    return bound if bound > minimum else minimum
 
 
-cdef inline double upper_bound(double center, double radius, double maximum) noexcept nogil:
+cdef inline double upper_bound(double center, double radius, double maximum, bint has_missing=True) noexcept nogil:
     cdef double bound = center + radius
-    return maximum if maximum < bound else bound
+    if has_missing:
+        return maximum if maximum < bound else bound
+    return bound if bound < maximum else maximum
 
 
 cdef inline double just_above(double threshold) noexcept nogil:

@@ -55,17 +55,28 @@ cdef int32_t* _new_waiting(Py_ssize_t max_depth) except NULL:
     return waiting
 
 
+cdef inline bint _is_stable(const Node* nodes, const int32_t* leaf_predictions, int32_t expected, RowBox box,
+                            bint has_missing, int32_t* waiting) noexcept nogil:
+    """Whether every leaf that the box of a row reaches predicts as expected."""
+    cdef Py_ssize_t top = 0
+    cdef int32_t node = first_leaf_of_row(nodes, 0, box, has_missing, waiting, &top)
+    while leaf_predictions[nodes[node].leaf] == expected:
+        if top == 0:
+            return True
+        node = next_leaf_of_row(nodes, box, has_missing, waiting, &top)
+    return False
+
+
 def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
                     const double[:, ::1] low_center, const double[:, ::1] high_center,
                     const double[::1] radius_down, const double[::1] radius_up,
-                    const double[::1] minimum, const double[::1] maximum,
+                    const double[::1] minimum, const double[::1] maximum, bint has_missing,
                     const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
     """Write for the rows start..stop-1 STABLE if every leaf that the box reaches predicts as expected, else UNSTABLE.
 
-    Stops at the first leaf that predicts otherwise.
+    Stops at the first leaf that predicts otherwise. `has_missing` tells whether some centers may be missing values.
     """
-    cdef Py_ssize_t row, top
-    cdef int32_t node
+    cdef Py_ssize_t row
     cdef RowBox box
     cdef bint is_stable
     cdef int32_t* waiting = _new_waiting(max_depth)
@@ -74,13 +85,10 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
             for row in range(start, stop):
                 box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
                              &minimum[0], &maximum[0])
-                top = 0
-                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
-                while True:
-                    is_stable = leaf_predictions[nodes[node].leaf] == expected[row]
-                    if not is_stable or top == 0:
-                        break
-                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+                if has_missing:
+                    is_stable = _is_stable(&nodes[0], &leaf_predictions[0], expected[row], box, True, waiting)
+                else:
+                    is_stable = _is_stable(&nodes[0], &leaf_predictions[0], expected[row], box, False, waiting)
                 stability[row] = STABLE if is_stable else UNSTABLE
     finally:
         free(waiting)
@@ -103,13 +111,13 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                 box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
                              &minimum[0], &maximum[0])
                 top = 0
-                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
+                node = first_leaf_of_row(&nodes[0], 0, box, True, waiting, &top)
                 while True:
                     for label in range(n_labels):
                         reached[row, label] |= leaf_votes[nodes[node].leaf, label]
                     if top == 0:
                         break
-                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+                    node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
     finally:
         free(waiting)
 
@@ -236,8 +244,10 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     # Bounds, the bounds in a leaf, the nearest point there, and the table of values.
     cdef double* low = <double*> malloc(max(7 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
-    cdef double* leaf_low = low + 2 * n_features
-    cdef double* leaf_high = low + 3 * n_features
+    cdef double* spare_low = low + 2 * n_features
+    cdef double* spare_high = low + 3 * n_features
+    cdef double* leaf_low
+    cdef double* leaf_high
     cdef double* point = low + 4 * n_features
     cdef double* table = low + 5 * n_features
     cdef double* values
@@ -259,6 +269,8 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     low[f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
                     high[f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
                 values = table if allow_dropping(droppable, row, n_features, low, high, table) else NULL
+                leaf_low = low if values == NULL else spare_low
+                leaf_high = high if values == NULL else spare_high
                 found[item] = INADMISSIBLE
                 best = -1.0
                 fewest = 0
@@ -272,15 +284,17 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     if node < 0:
                         continue
                     feature = nodes[node].feature
-                    if feature >= 0:
+                    while feature >= 0:
                         threshold = nodes[node].threshold
                         if not reaches_right(high[feature], threshold):
-                            push_node(stack, top, nodes[node].left)
-                            top += 1
+                            node = nodes[node].left
                         elif not reaches_left(low[feature], threshold):
-                            push_node(stack, top, nodes[node].right)
-                            top += 1
-                        elif is_missing(low[feature]):
+                            node = nodes[node].right
+                        else:
+                            break
+                        feature = nodes[node].feature
+                    if feature >= 0:
+                        if is_missing(low[feature]):
                             top += push_sides_of_missing(stack, top, &nodes[node], right_starts[node], values)
                         else:
                             push_sides(stack, top, feature, threshold, right_starts[node], nodes[node].left,
@@ -296,9 +310,9 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     found[item] = FOUND
                     if not wants_points:
                         break
-                    for f in range(n_features):
-                        leaf_low[f], leaf_high[f] = low[f], high[f]
                     if values != NULL:
+                        for f in range(n_features):
+                            leaf_low[f], leaf_high[f] = low[f], high[f]
                         take_values(n_features, leaf_low, leaf_high, values)
                     fill_nearest(members, group_starts, &X[row, 0], leaf_low, leaf_high, n_features, point)
                     distance = 0.0
@@ -306,7 +320,9 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     for f in range(n_features):
                         # A maximum with NaN, for a missing value, is the distance so far.
                         distance = max(distance, fabs(point[f] - X[row, f]))
-                        n_dropped += is_missing(point[f]) and not is_missing(X[row, f])
+                    if values != NULL:
+                        for f in range(n_features):
+                            n_dropped += is_missing(point[f]) and not is_missing(X[row, f])
                     if best < 0.0 or n_dropped < fewest or (n_dropped == fewest and distance < best):
                         best = distance
                         fewest = n_dropped

@@ -80,8 +80,8 @@ def _check_tree(query: VerificationQuery, predictions: PredictionTable, jobs: in
 
     def check(first: int, last: int) -> None:
         reach.check_stability(
-            tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays, predictions.ids,
-            first, last, stability,
+            tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays, query.dataset.has_missing,
+            predictions.ids, first, last, stability,
         )  # fmt: skip
 
     over_rows(check, n_samples, jobs)

@@ -19,6 +19,7 @@ def check_stability(
     radius_up: NDArray[np.float64],
     minimum: NDArray[np.float64],
     maximum: NDArray[np.float64],
+    has_missing: bool,
     expected: NDArray[np.int32],
     start: int,
     stop: int,
