@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from metasilvae.cli.commands import Command, option
 from metasilvae.cli.inputs import load_data_for, load_feature_names
-from metasilvae.cli.parameters import check_files, data_options, output_option, voting_option
+from metasilvae.cli.parameters import check_files, data_options, output_option, plain_option, voting_option
 from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
 from metasilvae.interop.imports import READERS, Imported, ImportOptions, compare_with_library, import_file
 from metasilvae.interop.imports.imported import MOST_LEVELS
 from metasilvae.io.storage import STANDARD_STREAM, write_output
+from metasilvae.model import NO_DESCRIPTION
 from metasilvae.output.text.models import describe_import
 from metasilvae.output.text.terminal import RowBar, print_summary
-from metasilvae.prediction import check_width
 from metasilvae.voting import choose_voting
+
+SILVA = "silva"
 
 
 @click.command("import", cls=Command)
@@ -36,6 +39,7 @@ from metasilvae.voting import choose_voting
     help="Values of leaves; auto: counts if SOURCE has them.",
 )
 @option("--trust", is_flag=True, help="Load SOURCE even if it can run code (joblib, pickle).")
+@plain_option
 @data_options
 def import_(
     source: str,
@@ -46,6 +50,7 @@ def import_(
     labels: str | None,
     leaves: str,
     trust: bool,
+    plain: bool,
     **data_options: Any,
 ) -> None:
     """Convert SOURCE, a model of another library, to OUTPUT in silva's format.
@@ -72,7 +77,6 @@ def import_(
     dataset = None
     if data is not None:
         dataset = load_data_for(imported.model, data, data_options, needs_labels=False)
-        check_width(imported.model, dataset)
     comparison = None
     if is_compared:
         with RowBar(100, phase="comparing predictions", unit="%") as bar:
@@ -81,7 +85,7 @@ def import_(
         warnings.warn(
             f"{source}: not compared with its library, {_why_not_compared(imported)}", MetasilvaeWarning, stacklevel=2
         )
-    write_model(imported.model, output)
+    write_model(imported.model, output, plain=plain)
     print_summary(describe_import(imported, comparison, output), err=output == STANDARD_STREAM)
 
 
@@ -94,11 +98,14 @@ def _why_not_compared(imported: Imported) -> str:
 @click.command(cls=Command)
 @click.argument("model")
 @option("--to", "target", type=click.Choice([*EXPORTERS, *PREDICTOR_EXPORTERS]), required=True, help="Format to write.")
-@option("--data", metavar="FILE", help="Data whose column names become feature names.")
+@option("--data", metavar="FILE", help="Data whose column names become feature names, if MODEL has none.")
 @voting_option
 @output_option
+@plain_option
 @data_options
-def export(model: str, target: str, data: str | None, voting: str | None, output: str, **data_options: Any) -> None:
+def export(
+    model: str, target: str, data: str | None, voting: str | None, output: str, plain: bool, **data_options: Any
+) -> None:
     """Convert MODEL to another format.
 
     \b
@@ -106,12 +113,13 @@ def export(model: str, target: str, data: str | None, voting: str | None, output
     json          everything, as flat lists of nodes: a split has feature (from 0), threshold, left
                   and right (positions in the list), a leaf has values and prediction
     text          an indented tree to read
+    silva         MODEL itself; --data and --voting add names and voting, --plain leaves both out
     c, python     source code with exactly the predictions of MODEL
     onnx          for runtimes of ONNX, float inputs; equal for all float32 rows, up to rounded sums
     onnx-double   the same with double inputs; equal for all rows, up to rounded sums
     joblib,skops  a fitted classifier of scikit-learn; equal for all float32 rows
 
-    Formats that predict (from c on) use --voting for forests.
+    Formats that predict (from c on) use --voting for forests. Names are those of MODEL, or of --data.
 
     \b
     Example:
@@ -119,11 +127,20 @@ def export(model: str, target: str, data: str | None, voting: str | None, output
       metasilvae export model.silva --to text --data train.csv
       metasilvae export forest.silva --to c --voting average --output forest.c
     """
-    if voting is not None and target in EXPORTERS:
+    if plain and target != SILVA:
+        raise RequestError(f"--plain is for --to {SILVA}; leave it out")
+    if plain and (voting is not None or data is not None):
+        raise RequestError("--plain leaves names and voting out; leave out --plain, or --data and --voting")
+    if voting is not None and target in EXPORTERS and target != SILVA:
         raise RequestError(f"--voting has no effect on {target}, which has all trees; leave it out")
     check_files([model, data], [output])
     loaded = read_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
+    if plain:
+        loaded, feature_names = replace(loaded, description=NO_DESCRIPTION), None
+    elif voting is not None and target == SILVA:
+        description = replace(loaded.description, voting=choose_voting(loaded, voting))
+        loaded = replace(loaded, description=description)
     if target in EXPORTERS:
         write_output(output, EXPORTERS[target](loaded, feature_names))
     else:
