@@ -492,10 +492,12 @@ class RobustScorer:
             return self.fitness.value(*estimator.robust_metrics(X, y, self.epsilon, budget=self.budget))
         if self.epsilon is None:
             raise TypeError(f"{type(estimator).__name__} has no epsilon of training; give the scorer one")
-        imported = import_object(estimator)
-        outcome = api.verify(
-            imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, budget=self.budget
-        )
+        if hasattr(X, "columns"):
+            # The estimator itself refuses columns that are not its own; as in its predict, their order counts then.
+            estimator.predict(X[:1])  # type: ignore[index]
+        dataset = api.make_dataset(np.asarray(X), y)
+        imported = import_object(estimator, data=dataset.X)
+        outcome = api.verify(imported.model, dataset, self.epsilon, voting=imported.voting, jobs=1, budget=self.budget)
         counts = outcome.counts
         return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, list_some, shorten
+from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.io.storage import display_name, read_source, write_output
 
 KIND = "minmax"
@@ -86,7 +87,7 @@ class Scale:
     def load(cls, source: str) -> Scale:
         """Read a scale that `save` wrote."""
         try:
-            content = json.loads(read_source(source))
+            content = json.loads(read_source(source, JSON_EXPANSION))
         except (ValueError, RecursionError) as error:
             raise DataError(f"{display_name(source)}: not a scale file, JSON was expected: {error}") from None
         try:

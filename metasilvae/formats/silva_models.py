@@ -20,7 +20,6 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -30,11 +29,13 @@ from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_lin
 from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
+from metasilvae.io.memory import MODEL_EXPANSION, allowed_memory, describe_allowed
 from metasilvae.model import NO_DESCRIPTION, NODE_DTYPE, LeafKind, Model
 
 TREE_WORD = "classifier-decision-tree"
 FOREST_WORD = "classifier-forest"
 LONGEST_LABEL = 31  # bytes
+LABEL_BYTES = 200  # of memory
 _NODE_WORDS = ("SPLIT", "LEAF", "LEAF_LOGARITHMIC")
 MAX_FEATURES = 1 << 24
 MAX_NODES = 2**31 - 1
@@ -46,7 +47,7 @@ def read_model(source: str) -> Model:
 
     Violations of the grammar raise a `ModelError` with path and line; tokens after the model cause a warning.
     """
-    return parse_model(storage.read_source(source), storage.display_name(source))
+    return parse_model(storage.read_source(source, MODEL_EXPANSION), storage.display_name(source))
 
 
 def parse_model(text: bytes, name: str = "<memory>") -> Model:
@@ -129,6 +130,8 @@ class _Parser:
         n_bytes = len(self.scan.text) - self.scan.end
         if 2 * n_labels > n_bytes:
             self._refuse(f"{n_labels} labels are announced, but only {n_bytes} bytes follow; the file is cut short")
+        if n_labels * LABEL_BYTES > (allowed := allowed_memory()):
+            self._refuse(f"{n_labels} labels do not fit into memory: {describe_allowed(allowed)}")
         start, first_line = 0, 0
         labels: dict[str, int] = {}
         for position in range(n_labels):
@@ -396,8 +399,7 @@ def write_model(model: Model, path: str, *, plain: bool = False) -> None:
     if plain:
         model = replace(model, description=NO_DESCRIPTION)
     text = format_model(model).encode()
-    target = Path(path)
-    if path == storage.STANDARD_STREAM or (target.exists() and not target.is_file()):
+    if not storage.is_file_output(path):
         _check_same(model, parse_model(text, path), path)
         storage.write_output(path, text)
         return

@@ -20,6 +20,7 @@ from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError, at_line, shorten
 from metasilvae.io.fingerprints import fingerprint
+from metasilvae.io.memory import LINE_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.perturbations.domains import FeatureDomains
 
@@ -322,7 +323,7 @@ def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np
     lower, upper : float64 arrays, shape (n_samples, n_features)
     """
     name = display_name(source)
-    text = read_source(source)
+    text = read_source(source, 2)
     wanted = n_samples * n_features
     bounds = np.empty((wanted, 2))
     n_found = 0
@@ -401,7 +402,7 @@ def read_weights(source: str) -> tuple[float, ...]:
     """Read the weights of all features, in order, separated by commas or white space."""
     name = display_name(source)
     weights = []
-    for line, text in enumerate(read_source(source).splitlines(), start=1):
+    for line, text in enumerate(read_source(source, LINE_EXPANSION).splitlines(), start=1):
         for word in text.replace(b",", b" ").split():
             number = parse_number(word)
             if number is None:
