@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from metasilvae.errors import PerturbationError, at_line, shorten
+from metasilvae.io.memory import TABLE_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 
 SECTIONS = ("default", "columns", "one-hot")
@@ -91,7 +92,7 @@ class AttackRules:
 
 def read_attack(source: str) -> AttackRules:
     """Read an attack file, - for standard input."""
-    return parse_attack(read_source(source), display_name(source))
+    return parse_attack(read_source(source, TABLE_EXPANSION), display_name(source))
 
 
 def _parse_float(name: str, text: str) -> float:

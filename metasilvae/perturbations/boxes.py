@@ -20,6 +20,7 @@ from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError, at_line, shorten
 from metasilvae.io.fingerprints import fingerprint
+from metasilvae.io.memory import LINE_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.perturbations.domains import FeatureDomains
 
@@ -289,12 +290,21 @@ class Weighted:
 
 @dataclass(frozen=True)
 class BoxFile:
-    """One absolute box for each sample, read from a file: ``[lower;upper]`` for each feature."""
+    """One absolute box for each sample, read from a file: ``[lower;upper]`` for each feature of the data file.
+
+    The boxes have the columns of the data file as they stand there, even if the model has another order.
+    """
 
     path: str
 
     def boxes(self, dataset: Dataset) -> Boxes:
-        lower, upper = read_boxes(self.path, dataset.n_samples, dataset.n_features)
+        place = dataset.feature_of_column
+        n_columns = dataset.n_features if place is None else len(place)
+        lower, upper = read_boxes(self.path, dataset.n_samples, n_columns)
+        if place is not None:
+            column_of_feature = np.empty(dataset.n_features, dtype=np.intp)
+            column_of_feature[place[place >= 0]] = np.flatnonzero(place >= 0)
+            lower, upper = (np.ascontiguousarray(bound[:, column_of_feature]) for bound in (lower, upper))
         zero, infinite = np.zeros(dataset.n_features), np.full(dataset.n_features, np.inf)
         return Boxes(lower, upper, zero, zero, -infinite, infinite)
 
@@ -313,7 +323,7 @@ def read_boxes(source: str, n_samples: int, n_features: int) -> tuple[NDArray[np
     lower, upper : float64 arrays, shape (n_samples, n_features)
     """
     name = display_name(source)
-    text = read_source(source)
+    text = read_source(source, 2)
     wanted = n_samples * n_features
     bounds = np.empty((wanted, 2))
     n_found = 0
@@ -392,7 +402,7 @@ def read_weights(source: str) -> tuple[float, ...]:
     """Read the weights of all features, in order, separated by commas or white space."""
     name = display_name(source)
     weights = []
-    for line, text in enumerate(read_source(source).splitlines(), start=1):
+    for line, text in enumerate(read_source(source, LINE_EXPANSION).splitlines(), start=1):
         for word in text.replace(b",", b" ").split():
             number = parse_number(word)
             if number is None:
