@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.model import predict as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, ModelError, list_some
+from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import Model, PredictionTable
 from metasilvae.voting import choose_voting, count_votes
@@ -18,7 +19,11 @@ from metasilvae.voting import choose_voting, count_votes
 def find_leaves(model: Model, X: NDArray[np.float64], jobs: int | None = 1) -> NDArray[np.int32]:
     """Leaf of each tree that each sample falls into, shape (n_samples, n_trees)."""
     leaves = np.empty((len(X), model.n_trees), dtype=np.int32)
-    over_rows(lambda start, stop: kernel.fill_leaves(model.nodes, model.roots, X, start, stop, leaves), len(X), jobs)
+
+    def fill(start: int, stop: int) -> None:
+        kernel.fill_leaves(model.nodes, model.roots, X, model.has_directions, start, stop, leaves)
+
+    over_rows(fill, len(X), jobs)
     return leaves
 
 
@@ -28,7 +33,8 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
     Parameters
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        With every feature that the model tests.
+        With every feature that the model tests. Missing values (NaN) go where the splits send them; `check_missing`
+        refuses those of which the model does not say where.
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
     jobs : int or None
@@ -40,6 +46,71 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
         predictions = model.leaf_predictions
         return PredictionTable(predictions.sets, predictions.ids[leaves[:, 0]])
     return PredictionTable.of_best(count_votes(model, leaves, voting))
+
+
+def align(model: Model, dataset: Dataset) -> Dataset:
+    """The data set with the features of the model, in its order: by name if both have names, else by position.
+
+    Columns that the model does not have are left out with a warning; missing ones are refused, and so are missing
+    values that the model has no direction for. Data without names get those of the model.
+    """
+    names = model.description.feature_names
+    if names is None or dataset.feature_names is None:
+        check_width(model, dataset)
+        if names is not None and len(names) == dataset.n_features:
+            dataset = replace(dataset, feature_names=names)
+    else:
+        dataset = align_names(names, model.source, dataset)
+    check_missing(model, dataset)
+    return dataset
+
+
+def align_names(names: tuple[str, ...], owner: str, dataset: Dataset) -> Dataset:
+    """The same for names of features; `owner` is what has them, for messages."""
+    if names == dataset.feature_names or dataset.feature_names is None:
+        return dataset
+    return dataset.take_features(find_columns(names, owner, dataset), names)
+
+
+def find_columns(names: tuple[str, ...], owner: str, dataset: Dataset, *, warns_of_others: bool = True) -> list[int]:
+    """Positions of the named columns of a data set; those that are left over cause a warning."""
+    places: dict[str, list[int]] = {}
+    for feature, name in enumerate(dataset.feature_names or ()):
+        places.setdefault(name, []).append(feature)
+    missing = [name for name in names if name not in places]
+    if missing:
+        raise ModelError(_describe_missing(missing, names, owner, dataset))
+    twice = [name for name in names if len(places[name]) > 1]
+    if twice:
+        raise ModelError(
+            f"{dataset.source}: {len(places[twice[0]])} columns are called {shorten(twice[0])}, which {owner} needs; "
+            "rename all but one"
+        )
+    own = set(names)
+    extra = [name for name in places if name not in own]
+    if extra and warns_of_others:
+        which = "1 column is" if len(extra) == 1 else f"{len(extra)} columns are"
+        warnings.warn(
+            f"{dataset.source}: {which} ignored, which {owner} does not have: "
+            f"{list_some([shorten(name) for name in extra])}",
+            MetasilvaeWarning,
+            stacklevel=4,
+        )
+    return [places[name][0] for name in names]
+
+
+def _describe_missing(missing: list[str], names: tuple[str, ...], owner: str, dataset: Dataset) -> str:
+    listed = list_some([shorten(name) for name in missing])
+    if dataset.label_name in missing:
+        hint = f"{shorten(dataset.label_name)} was read as the label; name the label column with --label-column"
+    elif len(missing) < len(names):
+        hint = "add them, or correct the header"
+    else:
+        hint = (
+            f"its columns are {list_some([shorten(name) for name in dataset.feature_names or ()])}; rename them, or "
+            "leave out the names on one side (--plain models have none) to match columns by position"
+        )
+    return f"{dataset.source}: lacks {len(missing)} of the {len(names)} columns of {owner}: {listed}; {hint}"
 
 
 def check_width(model: Model, dataset: Dataset) -> None:
@@ -58,6 +129,24 @@ def check_width(model: Model, dataset: Dataset) -> None:
         MetasilvaeWarning,
         stacklevel=2,
     )
+
+
+def check_missing(model: Model, dataset: Dataset) -> None:
+    """Refuse missing values of features that the model has no directions for."""
+    if not dataset.has_missing:
+        return
+    n_shared = min(model.n_features, dataset.n_features)
+    is_refused = np.ones(dataset.n_features, dtype=np.bool_)
+    is_refused[:n_shared] = ~model.takes_missing[:n_shared]
+    refused = np.isnan(dataset.X[:, is_refused])
+    if refused.any():
+        row, place = np.argwhere(refused)[0]
+        feature = dataset.feature_name(int(np.flatnonzero(is_refused)[place]))
+        what = f"has no direction for missing values of {feature}" if model.has_directions else "takes none"
+        raise ModelError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}: {feature} is missing, and {model.source} {what}; "
+            "fill the missing values in, or train on rows with missing values"
+        )
 
 
 def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int32]:

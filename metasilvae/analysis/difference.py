@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.model import difference as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
-from metasilvae.model import Model, join_trees
+from metasilvae.model import Model, join_trees, match_features
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.voting import VOTINGS, choose_voting
@@ -43,11 +44,29 @@ class InputBox:
     ----------
     lower, upper : float64 arrays, shape (n_features,)
         Finite; the largest float64 numbers stand for no bound.
+    may_be_missing : bool array, shape (n_features,), or None
+        Whether samples without a value belong to the domain; None means where the models take missing values.
     """
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     description: str
+    may_be_missing: NDArray[np.bool_] | None = None
+
+    def for_models(self, *models: Model) -> InputBox:
+        """The part of the domain that all models take: with missing values where all of them have directions."""
+        takes = np.all([model.takes_missing for model in models], axis=0)
+        if self.may_be_missing is not None:
+            takes &= self.may_be_missing
+        # Models that do not test a feature take its missing values too.
+        more = ", with and without missing values" if takes.any() and any(m.has_directions for m in models) else ""
+        return replace(self, may_be_missing=takes, description=self.description + more)
+
+    @property
+    def missing(self) -> NDArray[np.uint8]:
+        """Whether each feature may be missing, in the form that kernels take."""
+        assert self.may_be_missing is not None
+        return self.may_be_missing.view(np.uint8)
 
     @classmethod
     def everything(cls, n_features: int) -> InputBox:
@@ -72,10 +91,16 @@ class InputBox:
         if not dataset.n_samples:
             raise DataError(f"{dataset.source}: has no rows, which the domain needs")
         with np.errstate(over="ignore"):
-            lower = np.maximum(dataset.X.min(axis=0) - margin, -LARGEST)
-            upper = np.minimum(dataset.X.max(axis=0) + margin, LARGEST)
+            lower = np.maximum(np.fmin.reduce(dataset.X) - margin, -LARGEST)
+            upper = np.minimum(np.fmax.reduce(dataset.X) + margin, LARGEST)
         more = f", {margin:g} more on all sides" if margin else ""
-        return cls(lower, upper, f"the range of each feature in {dataset.source}{more}")
+        # A feature without any value keeps the value 0 beside its missing ones.
+        return cls(
+            np.nan_to_num(lower, nan=0.0),
+            np.nan_to_num(upper, nan=0.0),
+            f"the range of each feature in {dataset.source}{more}",
+            np.asarray(np.isnan(dataset.X).any(axis=0)),
+        )
 
 
 class DifferenceStatus(enum.Enum):
@@ -93,7 +118,8 @@ class Region:
     Attributes
     ----------
     lower, upper, point : float64 arrays, shape (n_features,)
-        Closed bounds, and a sample between them. For forests only the sample is known to have different predictions.
+        Closed bounds, and a sample between them; NaN for features that are missing in the region. For forests only the
+        sample is known to have different predictions.
     first, second : tuple of str
         Labels that the models predict.
     """
@@ -121,6 +147,8 @@ class ModelDifference:
         Some of them.
     reason : str or None
         Why the result is undecided, if it is.
+    votings : tuple of str
+        Voting schemes of the models.
     """
 
     first: Model
@@ -130,6 +158,7 @@ class ModelDifference:
     n_regions: int | None
     regions: list[Region]
     reason: str | None = None
+    votings: tuple[str, str] = ("", "")
 
 
 def compare_models(
@@ -163,19 +192,21 @@ def compare_models(
     on_fraction : function
         Called with the fraction of the search that is done, from 0 to 1.
     """
+    second = match_features(second, first)
     if first.n_features != second.n_features:
         raise ModelError(
             f"{first.source} has {first.n_features} features, {second.source} has {second.n_features}; "
             "only models of the same features can be compared"
         )
     votings = choose_voting(first, voting), choose_voting(second, voting)
-    domain = InputBox.everything(first.n_features) if domain is None else domain
+    domain = (InputBox.everything(first.n_features) if domain is None else domain).for_models(first, second)
+    found = partial(ModelDifference, first, second, domain, votings=votings)
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
         n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
         regions = _make_regions(first, second, votings, lowers, uppers)
         status = DifferenceStatus.DIFFERENT if n_found else DifferenceStatus.EQUAL
-        return ModelDifference(first, second, domain, status, n_found, regions)
+        return found(status, n_found, regions)
 
     equal: set[int] = set()
     regions = []
@@ -187,20 +218,21 @@ def compare_models(
                 equal.add(position)
             regions += _make_regions(first, second, votings, lowers, uppers)
     if first.n_trees == second.n_trees == len(equal):
-        return ModelDifference(first, second, domain, DifferenceStatus.EQUAL, None, [])
+        return found(DifferenceStatus.EQUAL, None, [])
     if samples is not None:
-        inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
+        is_inside = (domain.lower <= samples) & (samples <= domain.upper)
+        inside = samples[np.where(np.isnan(samples), domain.missing != 0, is_inside).all(axis=1)]
         regions += _make_regions(first, second, votings, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
-        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions[:max_regions])
+        return found(DifferenceStatus.DIFFERENT, None, regions[:max_regions])
 
     remaining = RemainingBudget(budget or Budget(), threading.Event() if stop is None else stop)
     region, reason = _search(first, second, votings, domain, equal, remaining, on_fraction)
     if region is not None:
-        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, [region][:max_regions])
+        return found(DifferenceStatus.DIFFERENT, None, [region][:max_regions])
     result = DifferenceStatus.EQUAL if reason is None else DifferenceStatus.UNDECIDED
-    return ModelDifference(first, second, domain, result, None, [], reason)
+    return found(result, None, [], reason)
 
 
 def find_regions(
@@ -224,7 +256,7 @@ def find_regions(
     first, second = models
     n_found = kernel.find_differences(
         first.nodes, int(first.roots[position]), classes[0], second.nodes, int(second.roots[position]), classes[1],
-        first.max_depth + second.max_depth, domain.lower, domain.upper, leaves, *buffer,
+        first.max_depth + second.max_depth, domain.lower, domain.upper, domain.missing, leaves, *buffer,
     )  # fmt: skip
     lowers, uppers = buffer[:, :n_found]
     return n_found, lowers, uppers
@@ -268,11 +300,14 @@ def _make_regions(
 
 
 def choose_points(lowers: NDArray[np.float64], uppers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A sample in each region: the middle, the only bound where there is one, 0 where there is none."""
+    """A sample in each region: the middle, the only bound where there is one, 0 where there is none.
+
+    A feature with NaN bounds is missing.
+    """
     has_lower, has_upper = lowers > -LARGEST, uppers < LARGEST
     middle = 0.5 * lowers + 0.5 * uppers
     points = np.where(has_lower & has_upper, middle, np.where(has_lower, lowers, np.where(has_upper, uppers, 0.0)))
-    return np.ascontiguousarray(np.clip(points, lowers, uppers))
+    return np.ascontiguousarray(np.where(np.isnan(lowers), np.nan, np.clip(points, lowers, uppers)))
 
 
 def count_unequal_rows(first: Model, second: Model, dataset: Dataset, voting: str | None, jobs: int | None) -> int:
@@ -311,7 +346,7 @@ def _search(
     search = kernel.DifferenceSearch(
         joined.nodes, joined.roots, first.n_trees, joined.max_depth,
         _find_shared(models, units, votings, equal), joined.leaf_values, is_known.astype(np.uint8), slack,
-        domain.lower, domain.upper,
+        domain.lower, domain.upper, domain.missing,
     )  # fmt: skip
     while True:
         status, reason = remaining.run(search, lambda: on_fraction(search.done))
@@ -377,4 +412,6 @@ def _find_shared(
 def _key_of(model: Model, units: NDArray[np.int64], position: int) -> Hashable:
     """A key that is equal for trees with the same tests and scores."""
     tree = replace(model, leaf_values=units).tree(position)
-    return tree.nodes["feature"].tobytes(), tree.nodes["threshold"].tobytes(), tree.leaf_values.tobytes()
+    nodes = tree.nodes
+    directions = np.where(nodes["feature"] >= 0, nodes["leaf"], 0)
+    return nodes["feature"].tobytes(), nodes["threshold"].tobytes(), directions.tobytes(), tree.leaf_values.tobytes()

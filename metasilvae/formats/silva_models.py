@@ -10,7 +10,8 @@
            | "LEAF_LOGARITHMIC" score{n_labels}
 
 Tokens are separated by any white space. The writer puts one node on each line and writes every number as the
-shortest decimal that reads back to the same float64.
+shortest decimal that reads back to the same float64. A line behind the last node may describe the model, see
+`metasilvae.formats.model_trailer`.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
 
 from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
+from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer, read_directions
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.io.memory import MODEL_EXPANSION, allowed_memory, describe_allowed
+from metasilvae.model import NO_DESCRIPTION, NODE_DTYPE, LeafKind, Model
 
 TREE_WORD = "classifier-decision-tree"
 FOREST_WORD = "classifier-forest"
 LONGEST_LABEL = 31  # bytes
+LABEL_BYTES = 200  # of memory
 _NODE_WORDS = ("SPLIT", "LEAF", "LEAF_LOGARITHMIC")
 MAX_FEATURES = 1 << 24
 MAX_NODES = 2**31 - 1
@@ -44,7 +47,7 @@ def read_model(source: str) -> Model:
 
     Violations of the grammar raise a `ModelError` with path and line; tokens after the model cause a warning.
     """
-    return parse_model(storage.read_source(source), storage.display_name(source))
+    return parse_model(storage.read_source(source, MODEL_EXPANSION), storage.display_name(source))
 
 
 def parse_model(text: bytes, name: str = "<memory>") -> Model:
@@ -92,15 +95,15 @@ class _Parser:
             if fault != model_text.NO_FAULT:
                 header = Header(self.tree_line, self.head_line, self.n_features, len(self.labels))
                 self._refuse(describe_node_fault(self.scan, fault, header))
-        self._warn_of_rest(is_forest)
         n_values = self.scan.n_leaves * len(self.labels)
         has_scores = self.scan.leaf_kind == model_text.SCORES
         values = (self.scores if has_scores else self.counts)[:n_values]
-        return Model(
+        model = Model(
             self.nodes[: self.scan.n_nodes].copy(), np.array(roots, dtype=np.int32),
             values.reshape(-1, len(self.labels)).copy(), LeafKind.SCORES if has_scores else LeafKind.COUNTS,
             self.n_features, self.labels, is_forest, self.name,
         )  # fmt: skip
+        return self._read_rest(model)
 
     def _token(self) -> str:
         token: bytes = self.scan.next_token()
@@ -127,6 +130,8 @@ class _Parser:
         n_bytes = len(self.scan.text) - self.scan.end
         if 2 * n_labels > n_bytes:
             self._refuse(f"{n_labels} labels are announced, but only {n_bytes} bytes follow; the file is cut short")
+        if n_labels * LABEL_BYTES > (allowed := allowed_memory()):
+            self._refuse(f"{n_labels} labels do not fit into memory: {describe_allowed(allowed)}")
         start, first_line = 0, 0
         labels: dict[str, int] = {}
         for position in range(n_labels):
@@ -187,10 +192,23 @@ class _Parser:
                     f"{shorten(expected)}; the trees of a forest must have the same labels in the same order"
                 )
 
-    def _warn_of_rest(self, is_forest: bool) -> None:
+    def _read_rest(self, model: Model) -> Model:
+        """The model with the description of its trailer, if one follows; other text causes a warning."""
         rest = self._token()
-        if not rest:
-            return
+        text, start, line = self.scan.text, self.scan.start, self.scan.line
+        if rest and text.startswith(MARK.encode(), start) and text[start - 1 : start] in (b"\n", b"\r"):
+            end = min(place for place in (text.find(b"\n", start), text.find(b"\r", start), len(text)) if place >= 0)
+            description = parse_trailer(text[start + len(MARK) : end], model, f"{self.name}:{line}")
+            model = read_directions(text[start + len(MARK) : end], replace(model, description=description))
+            behind = text[end:]
+            words = behind.split(None, 1)
+            rest = words[0].decode("utf-8", "backslashreplace") if words else ""
+            line += behind[: len(behind) - len(behind.lstrip())].count(b"\n")
+        if rest:
+            self._warn_of_rest(rest, line, model.is_forest)
+        return model
+
+    def _warn_of_rest(self, rest: str, line: int, is_forest: bool) -> None:
         advice = "they are ignored"
         if rest == TREE_WORD:
             advice = (
@@ -199,7 +217,7 @@ class _Parser:
                 else f"a file of several trees begins with {FOREST_WORD}, only the first one is used"
             )
         message = f"more tokens follow the end of the model, beginning with {shorten(rest)}; {advice}"
-        warnings.warn(at_line(self.name, self.scan.line, message), MetasilvaeWarning, stacklevel=4)
+        warnings.warn(at_line(self.name, line, message), MetasilvaeWarning, stacklevel=5)
 
     def _refuse(self, found: str) -> NoReturn:
         raise ModelError(at_line(self.name, self.scan.line, found))
@@ -325,19 +343,24 @@ def _count_problem(token: str) -> str:
     )
 
 
-def format_model(model: Model) -> str:
-    """The canonical text of a model; `read_model` gives the same model back, bit for bit."""
+def format_model(model: Model, *, plain: bool = False) -> str:
+    """The canonical text of a model; `read_model` gives the same model back, bit for bit.
+
+    `plain` leaves out the trailer with the description of the model and the directions of missing values.
+    """
     check_labels(model.labels, model.source)
     if len(set(model.labels)) < model.n_labels or not model.labels:
         raise ModelError(f"{model.source}: a model needs labels that differ; it cannot be written")
     lines = _format_nodes(model)
     header = f"{TREE_WORD} {model.n_features} {model.n_labels}\n{' '.join(model.labels)}"
+    trailer = "" if plain else format_trailer(model)
+    ending = [trailer, ""] if trailer else [""]
     if not model.is_forest:
-        return "\n".join([header, *lines, ""])
+        return "\n".join([header, *lines, *ending])
     text = [f"{FOREST_WORD} {model.n_trees}"]
     for start, end in model.tree_bounds:
         text += [header, *lines[start:end]]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, *ending])
 
 
 def check_labels(labels: Iterable[str], source: str) -> None:
@@ -367,14 +390,17 @@ def _format_nodes(model: Model) -> list[str]:
     return lines
 
 
-def write_model(model: Model, path: str) -> None:
+def write_model(model: Model, path: str, *, plain: bool = False) -> None:
     """Write a model and check that the file reads back as the same model.
 
     Standard output (``-``), pipes and devices cannot be read again; their text is checked before it is written.
+    `plain` leaves out the description of the model and the directions of missing values, which stand in a line behind
+    it; the model that is read back refuses missing values.
     """
+    if plain:
+        model = replace(model.without_directions, description=NO_DESCRIPTION)
     text = format_model(model).encode()
-    target = Path(path)
-    if path == storage.STANDARD_STREAM or (target.exists() and not target.is_file()):
+    if not storage.is_file_output(path):
         _check_same(model, parse_model(text, path), path)
         storage.write_output(path, text)
         return
@@ -383,17 +409,17 @@ def write_model(model: Model, path: str) -> None:
 
 
 def _check_same(model: Model, again: Model, name: str) -> None:
-    if not same_model(model, again):
+    if not same_model(model, again) or format_trailer(model) != format_trailer(again):
         raise OutputError(f"{name}: the model that was written reads back differently; this is a bug, please report it")
 
 
 def same_model(one: Model, other: Model) -> bool:
-    """Whether two models are the same, bit for bit, apart from the numbers of their leaves."""
+    """Whether two models are the same, bit for bit, apart from the numbers of their leaves and from descriptions."""
 
     def facts(model: Model) -> tuple[object, ...]:
         nodes = model.nodes
         is_leaf = nodes["feature"] < 0
-        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right"))
+        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right", "leaf"))
         values = model.leaf_values[nodes["leaf"][is_leaf]].tobytes()
         structure = (model.roots.tobytes(), nodes["feature"].tobytes(), *inner, values)
         return (model.is_forest, model.n_features, model.labels, model.leaf_kind, *structure)

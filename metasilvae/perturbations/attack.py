@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some
+from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some, shorten
 from metasilvae.perturbations.attack_files import AttackRules, Group, Percentage, Rule, read_attack
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
@@ -41,6 +41,10 @@ class Attack:
         Any member of a group may become the one that is 1.
     places : tuple of str
         Where the rule of each column is written, for messages.
+    feature_names : tuple of str or None
+        Names of the columns; data with names are matched to them.
+    droppable : bool array, shape (n_features,), or None
+        Columns whose values may become missing; None if there are none.
     """
 
     source: str
@@ -51,6 +55,8 @@ class Attack:
     domains: FeatureDomains
     groups: OneHotGroups
     places: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
+    droppable: NDArray[np.bool_] | None = None
 
     @property
     def n_features(self) -> int:
@@ -59,7 +65,7 @@ class Attack:
     @property
     def is_idle(self) -> bool:
         """Whether no value can change."""
-        return not self.reach.any()
+        return not self.reach.any() and self.droppable is None
 
     @property
     def reach(self) -> FloatArray:
@@ -69,6 +75,9 @@ class Attack:
         return reach
 
     def boxes(self, dataset: Dataset) -> Boxes:
+        own, names = self.feature_names, dataset.feature_names
+        if own is not None and names is not None and own != names:
+            return self._follow(names, dataset.source).boxes(dataset)
         if dataset.n_features != self.n_features:
             raise PerturbationError(
                 f"{dataset.source} has {dataset.n_features} features, {self.source} was made to fit {self.n_features}; "
@@ -76,7 +85,10 @@ class Attack:
             )
         self._check_rows(dataset)
         radii_and_limits = (self.radius_down, self.radius_up, self.minimum, self.maximum)
-        return Boxes(dataset.X, dataset.X, *radii_and_limits, self.groups, self.domains)
+        droppable = None
+        if self.droppable is not None:
+            droppable = np.broadcast_to(self.droppable.astype(np.uint8), dataset.X.shape)
+        return Boxes(dataset.X, dataset.X, *radii_and_limits, self.groups, self.domains, droppable)
 
     def for_features(self, features: NDArray[np.int32]) -> Attack:
         """Members of an incomplete group become free columns, each 0 or 1; the omitted ones can compensate for them."""
@@ -90,7 +102,29 @@ class Attack:
             self.domains.renumber(new),
             OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
             tuple(self.places[old] for old in new),
+            None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
+            self.droppable[features] if self.droppable is not None and self.droppable[features].any() else None,
         )
+
+    def _follow(self, names: tuple[str, ...], source: str) -> Attack:
+        """The attack for columns in another order."""
+        assert self.feature_names is not None
+        place = {name: feature for feature, name in enumerate(self.feature_names)}
+        unknown = [name for name in names if name not in place]
+        if unknown or len(set(names)) < len(names) or len(place) < len(self.feature_names):
+            listed = list_some([shorten(name) for name in unknown or names])
+            raise PerturbationError(
+                f"{source}: {self.source} was fitted to other columns, without {listed}; fit it to these data"
+            )
+        kept = [place[name] for name in names]
+        for group in self.groups.lists:
+            if 0 < len(set(group) - set(kept)) < len(group):
+                omitted = next(self.feature_names[feature] for feature in group if feature not in kept)
+                raise PerturbationError(
+                    f"{source}: lacks {shorten(omitted)}, a member of a one-hot group ({self.places[group[0]]}); a "
+                    "group needs all of its columns"
+                )
+        return self.for_features(np.array(kept, dtype=np.int32))
 
     def describe(self) -> str:
         return f"attack {self.source}"
@@ -110,7 +144,8 @@ class Attack:
                 )
         for feature in self.domains.features:
             kind = "a whole number" if feature in self.domains.whole else "among the listed values"
-            self._refuse(dataset, feature, ~self.domains.holds(feature, X[:, feature]), f"is not {kind}")
+            is_bad = ~self.domains.holds(feature, X[:, feature]) & ~np.isnan(X[:, feature])
+            self._refuse(dataset, feature, is_bad, f"is not {kind}")
         for feature in np.flatnonzero(np.isfinite(self.minimum) | np.isfinite(self.maximum)).tolist():
             low, high = self.minimum[feature], self.maximum[feature]
             is_out = (X[:, feature] < low) | (X[:, feature] > high)
@@ -140,6 +175,8 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     by_feature: list[Rule] = [rules.default] * n
     columns = _Columns(dataset)
     for column, rule in rules.columns.items():
+        if column in dataset.omitted_names:
+            continue  # the model does not have the column, so that its values have no effect
         feature = columns.find(column, rule.place)
         by_feature[feature] = rule
     members = _find_groups(rules.groups, columns)
@@ -154,13 +191,22 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         {feature: rule.values for feature, rule in enumerate(by_feature) if rule.values is not None},
     )
     groups = OneHotGroups.of_lists(members)
-    return Attack(rules.source, down, up, minimum, maximum, domains, groups, tuple(rule.place for rule in by_feature))
+    droppable = np.array([rule.may_be_dropped for rule in by_feature])
+    places = tuple(rule.place for rule in by_feature)
+    dropping = droppable if droppable.any() else None
+    return Attack(rules.source, down, up, minimum, maximum, domains, groups, places, dataset.feature_names, dropping)
+
+
+def _range_of(column: FloatArray) -> tuple[float, float]:
+    """The range of the values of a column, without missing ones."""
+    values = column[~np.isnan(column)]
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
 
 
 def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
     """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
     down, up = (
-        _distance(radius, rule.reference or (float(column.min()), float(column.max())), rule.is_whole)
+        _distance(radius, rule.reference or _range_of(column), rule.is_whole)
         if isinstance(radius, Percentage)
         else radius
         for radius in (rule.down, rule.up)
@@ -195,11 +241,11 @@ def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], data
     ]
     if missing:
         first = missing[0]
-        column = dataset.X[:, first]
+        low, high = _range_of(dataset.X[:, first])
         names = list_some([dataset.feature_name(feature) for feature in missing])
         warnings.warn(
             f"{rules.source}: percentages refer to the range in {dataset.source} for {names}; to mean the same "
-            f"with other rows, write the range, range = [{float(column.min())!r}, {float(column.max())!r}] for "
+            f"with other rows, write the range, range = [{low!r}, {high!r}] for "
             f"{dataset.feature_name(first)}",
             MetasilvaeWarning,
             stacklevel=3,

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
 from metasilvae.datasets.splitting import plan_splits
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
@@ -361,10 +361,15 @@ class BoostingTrainer(BaseTrainer):
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options.tree, jobs)
+        refuse_missing(dataset, "boosting needs every value")
         self.boosting_options = options
         self.candidate: dict[str, Any] | None = None
         self._n_rounds = options.n_rounds
         every = Rows(dataset, perturbation.boxes(dataset))
+        if every.boxes.droppable is not None:
+            raise RequestError(
+                "boosting cannot train for values that may become missing; change the attack, or train a tree"
+            )
         self._learned = every if self.held_out is None else every.subset(self._rows)
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)

@@ -27,6 +27,7 @@ import numpy as np
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.io.storage import (
     STANDARD_STREAM,
     TEMPORARY_PREFIX,
@@ -388,7 +389,7 @@ def _is_part(name: str) -> bool:
 def _read_run(target: Path) -> str | None:
     """Fingerprint of the run that wrote the archive in a folder."""
     try:
-        document = json.loads(read_source(str(target / INDEX)))
+        document = json.loads(read_source(str(target / INDEX), JSON_EXPANSION, is_kept=False))
     except (DataError, ValueError, RecursionError):
         return None
     run = document.get("run") if isinstance(document, dict) and document.get("format") == FORMAT else None
@@ -399,15 +400,28 @@ def _name_staging(run: str) -> str:
     return f"{TEMPORARY_PREFIX}{run}"
 
 
-def write_archive(folder: str, collector: TreeCollector) -> int:
+def write_archive(
+    folder: str,
+    collector: TreeCollector,
+    entries: Sequence[tuple[TreeMetrics, Model]] | None = None,
+    *,
+    plain: bool = False,
+) -> int:
     """Write all trees and the index, and replace an archive of the same run; returns the number of trees.
 
     Until all is written, the old archive stays complete.
+
+    Parameters
+    ----------
+    entries : sequence of (TreeMetrics, Model) or None
+        The entries of the collector with models that have a description; None writes those of the collector.
+    plain : bool
+        Whether to leave out the descriptions of the models.
     """
     target = prepare_folder(folder)
     _refuse_others(target, collector.run)
     with staging(target, _name_staging(collector.run)) as place:
-        names = _write_parts(place, collector)
+        names = _write_parts(place, collector, collector.entries if entries is None else entries, plain)
     with error_context(target):
         # Without an index, the folder is not read as an archive.
         (target / INDEX).unlink(missing_ok=True)
@@ -418,13 +432,15 @@ def write_archive(folder: str, collector: TreeCollector) -> int:
     return len(names)
 
 
-def _write_parts(place: Path, collector: TreeCollector) -> list[str]:
+def _write_parts(
+    place: Path, collector: TreeCollector, entries: Sequence[tuple[TreeMetrics, Model]], plain: bool
+) -> list[str]:
     """Write trees and index; returns the names of the trees."""
     options = collector.options
     trees: list[dict[str, Any]] = []
-    for position, (metrics, model) in enumerate(collector.entries):
+    for position, (metrics, model) in enumerate(entries):
         name = f"tree-{position:03}.silva"
-        write_model(model, str(place / name))
+        write_model(model, str(place / name), plain=plain)
         trees.append({"file": name, **asdict(metrics), **describe(metrics, options.fitness)})
     document = {
         "format": FORMAT,
@@ -462,7 +478,7 @@ def read_archive(folder: str) -> StoredArchive:
     if not path.is_file():
         raise DataError(f"{folder}: holds no {INDEX}, so it is no complete archive of `metasilvae train --pareto`")
     try:
-        document = json.loads(read_source(str(path)))
+        document = json.loads(read_source(str(path), JSON_EXPANSION))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is not JSON ({error}); the archive is damaged") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -18,7 +18,14 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
-from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
+from metasilvae.training.large import LargeTreeTrainer
+from metasilvae.training.options import (
+    Options,
+    TrainingOptions,
+    boosting_options_for,
+    forest_options_for,
+    options_for,
+)
 from metasilvae.training.pareto import TreeCollector
 from metasilvae.training.protocol import PHASES, BaseTrainer, Clock, Progress, StopReason, Trainer, TrainerGroup, finish
 from metasilvae.training.runs import TRAINERS, make_trainer
@@ -47,6 +54,15 @@ def maker(options: Options, is_observed: bool = False) -> Maker:
     return make
 
 
+def large_maker(options: TrainingOptions) -> Maker:
+    """Makes trainers for many samples, with few of them."""
+
+    def make(jobs: int = 1, **changes: Any) -> Trainer:
+        return LargeTreeTrainer(coarse(), EPSILON, dataclasses.replace(options, **changes), jobs, sample_size=20)
+
+    return make
+
+
 TREE = options_for("default", **SHORT, tune=False, seed=3)
 TUNED = options_for("default", **SHORT, polish=1)
 MAKERS: dict[str, Maker] = {
@@ -61,6 +77,9 @@ MAKERS: dict[str, Maker] = {
     "boosting, held out": maker(boosting_options_for("fast", 9, validation=0.3, patience=4, row_sample=0.7)),
     "tuned boosting": maker(boosting_options_for("default", 5)),
     "tuned boosting, held out": maker(boosting_options_for("default", 5, validation=0.3)),
+    "large tree": large_maker(TREE),
+    "large tree, held out": large_maker(dataclasses.replace(TREE, validation=0.3)),
+    "large tuned tree": large_maker(TUNED),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }
@@ -77,7 +96,8 @@ def places(n_steps: int) -> list[int]:
 
 
 def test_all_kinds_of_trainers_are_here() -> None:
-    assert {type(make()) for make in MAKERS.values()} == {TreeTrainer, TunedTrainer, ForestTrainer, BoostingTrainer}
+    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer}
+    assert {type(make()) for make in MAKERS.values()} == kinds
     assert set(TRAINERS) == {"tree", "forest", "boosting"}
 
 
@@ -110,15 +130,17 @@ def test_progress(make: Maker) -> None:
         of_phase = list(group)
         assert [record.step for record in of_phase] == list(range(len(of_phase)))
         assert {record.unit for record in of_phase} == {PHASES[phase]}
-        assert len({record.training_epsilon_factor for record in of_phase}) == 1 or phase == "initial population"
-        if phase not in ("initial population", "tree", "round"):
+        # The steps on a part of the samples are of several phases.
+        mixed = ("sample", "initial population")
+        assert len({record.training_epsilon_factor for record in of_phase}) == 1 or phase in mixed
+        if phase not in (*mixed, "tree", "round"):
             assert [record.score for record in of_phase] == sorted(record.score for record in of_phase)
 
 
 @every_trainer
 def test_a_fitness_that_falls_from_phase_to_phase_is_measured_in_another_way(make: Maker) -> None:
     for before, after in itertools.pairwise(make().run()):
-        if after.fitness < before.fitness and after.phase != before.phase:
+        if after.fitness < before.fitness and after.phase != before.phase and before.phase != "sample":
             assert after.training_epsilon_factor > before.training_epsilon_factor
 
 
