@@ -22,9 +22,11 @@ from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import (
     PRESETS,
+    BoostingOptions,
     ForestOptions,
     Options,
     TrainingOptions,
+    boosting_options_for,
     forest_options_for,
     options_for,
 )
@@ -127,23 +129,29 @@ def choose_options(
     preset: str = "default",
     *,
     trees: int | None = None,
+    boost: int | None = None,
     weights: dict[str, float] | None = None,
     **changes: Any,
-) -> TrainingOptions | ForestOptions:
-    """Options of a tree, or of a forest of `trees` trees, by the name of a preset.
+) -> TrainingOptions | ForestOptions | BoostingOptions:
+    """Options of a tree, of a forest of `trees` trees, or of `boost` rounds of boosting, by the name of a preset.
 
     Parameters
     ----------
     weights : dict or None
         Weights of the fitness, such as ``{"accuracy": 0.9, "stability": 0.1}``.
     **changes
-        Fields of `TrainingOptions`; for a forest also `method` and `row_sample`. None leaves the preset's value.
+        Fields of `TrainingOptions`; for a forest also `method` and `row_sample`; for boosting those of
+        `BoostingOptions`. None leaves the preset's value.
     """
     if preset not in PRESETS:
         raise RequestError(f"preset {preset!r}: choose among {', '.join(PRESETS)}")
     if weights is not None:
         changes["fitness"] = fitness_from_weights(weights)
+    if trees is not None and boost is not None:
+        raise RequestError("'trees' asks for a forest and 'boost' for a boosted model; give one of them")
     try:
+        if boost is not None:
+            return boosting_options_for(preset, boost, **changes)
         return options_for(preset, **changes) if trees is None else forest_options_for(preset, trees, **changes)
     except TypeError as error:
         raise RequestError(str(error)) from None
@@ -175,7 +183,7 @@ def train(
         Training samples.
     epsilon : float or Perturbation
         The perturbation that the model should withstand.
-    options : TrainingOptions, ForestOptions or None
+    options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
@@ -246,7 +254,7 @@ def run_training(
         The perturbation that the model should withstand.
     output : path or None
         File for the model, which is read back and scored again; None writes no model.
-    options : TrainingOptions, ForestOptions or None
+    options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     seeds : sequence of int or None
         Train once for each seed and keep the best model.

@@ -101,15 +101,19 @@ class HallOfFame:
 
 
 def build_tree(
-    columns: Sequence[np.ndarray], leaf_values: np.ndarray, n_features: int, labels: tuple[str, ...]
+    columns: Sequence[np.ndarray],
+    leaf_values: np.ndarray,
+    n_features: int,
+    labels: tuple[str, ...],
+    leaf_kind: LeafKind = LeafKind.COUNTS,
 ) -> Model:
-    """A model of one tree from feature, threshold, left and right of its nodes, and the class counts of its leaves."""
+    """A model of one tree from feature, threshold, left and right of its nodes, and the values of its leaves."""
     is_leaf = columns[0] < 0
     nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
     for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
         nodes[name] = column
     nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, LeafKind.COUNTS, n_features, labels)
+    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, leaf_kind, n_features, labels)
 
 
 def as_model(tree: Any, dataset: Dataset) -> Model:
@@ -201,7 +205,8 @@ class Grower:
     def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
         """A trimmed tree of up to n_splits splits.
 
-        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last`: no tree is taken later.
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last`: no tree is
+        taken later.
         """
         with self._lock:
             if self._growth is None:
