@@ -6,10 +6,11 @@ Conversely, a model that predicts in each box of an independent set the label of
 decision tree with enough splits is such a model. So the ceiling of robust accuracy is the size of a maximum independent
 set. With two classes the graph is bipartite, and the size is the number of rows minus that of a maximum matching
 (König). With more classes, the number of rows minus a minimum *fractional* vertex cover is an upper bound; it is the
-linear relaxation of the problem, computed by a maximum matching as well, and is rounded down in each connected component.
+linear relaxation of the problem, computed by a maximum matching as well, and is rounded down in each connected
+component.
 
-Boxes are closed and are compared in float64, as the verifier builds them. Boxes of whole numbers or listed values end on
-possible values, so their common part holds one if it is not empty; one-hot groups are checked on the common part.
+Boxes are closed and are compared in float64, as the verifier builds them. Boxes of whole numbers or listed values end
+on possible values, so their common part holds one if it is not empty; one-hot groups are checked on the common part.
 """
 
 from __future__ import annotations
@@ -106,10 +107,16 @@ def find_ceiling(
         Number of conflicts that are stored. If there are more, a greedy matching takes the place of a maximum one,
         which again gives a valid upper bound.
     """
+    return bound_boxes(dataset, perturbation.boxes(dataset), most_pairs=most_pairs, most_conflicts=most_conflicts)
+
+
+def bound_boxes(
+    dataset: Dataset, boxes: Boxes, *, most_pairs: int = MOST_PAIRS, most_conflicts: int = MOST_CONFLICTS
+) -> Ceiling:
+    """The same for boxes of the rows."""
     counts = np.bincount(dataset.y, minlength=1)
     majority = int(counts.max())  # the robust rows of a model that always predicts the most frequent label
     accurate = _count_accurate(dataset)
-    boxes = perturbation.boxes(dataset)
     sweep = _Sweep(dataset, boxes, most_pairs)
     limit = sweep.limit
     pairs = sweep.collect(most_conflicts)
