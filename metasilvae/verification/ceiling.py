@@ -16,10 +16,10 @@ on possible values, so their common part holds one if it is not empty; one-hot g
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,7 +181,7 @@ class _Sweep:
             self.window = max(1, most_pairs // self.n_rows)
             self.n_compared = np.minimum(self.n_compared, self.window)
             self.limit = f"more than {most_pairs} pairs of rows would have to be compared"
-        self.arguments: tuple[Any, ...] = (
+        arguments = (
             self.low,
             self.high,
             np.ascontiguousarray(dataset.y[self.order]),
@@ -194,6 +194,8 @@ class _Sweep:
             boxes.groups.starts,
             self.window,
         )
+        self.find: Callable[..., tuple[int, int]] = partial(conflicts.find_conflicts, *arguments)
+        self.match: Callable[..., int] = partial(conflicts.match_greedily, *arguments)
 
     def _batches(self) -> Iterator[tuple[int, int]]:
         """Ranges of places, so that an interrupt is handled between them."""
@@ -212,7 +214,7 @@ class _Sweep:
         n_found = 0
         for start, stop in self._batches():
             while start < stop:
-                start, n_pairs = conflicts.find_conflicts(*self.arguments, start, stop, buffer)
+                start, n_pairs = self.find(start, stop, buffer)
                 n_found += n_pairs
                 if n_found > most_conflicts:
                     return None
@@ -222,9 +224,7 @@ class _Sweep:
     def match_greedily(self) -> int:
         """The size of a maximal matching of the conflicts."""
         is_matched = np.zeros(self.n_rows, dtype=np.uint8)
-        return sum(
-            conflicts.match_greedily(*self.arguments, start, stop, is_matched) for start, stop in self._batches()
-        )
+        return sum(self.match(start, stop, is_matched) for start, stop in self._batches())
 
 
 def _bounds(
