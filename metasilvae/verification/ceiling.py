@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,9 +133,11 @@ def bound_boxes(
         reached = majority  # the set may not be independent, or the rows themselves may be conflicts too
     elif n_classes <= 2:
         reached = robust
-    n_conflicting = int(np.count_nonzero(np.diff(graph.starts)))
-    known = (None, None) if limit else (len(pairs), n_conflicting)
-    return Ceiling(dataset.n_samples, accurate, robust, max(reached, majority), *known, limit)
+    n_conflicting: int | None = int(np.count_nonzero(np.diff(graph.starts)))
+    n_conflicts: int | None = len(pairs)
+    if limit:
+        n_conflicts = n_conflicting = None
+    return Ceiling(dataset.n_samples, accurate, robust, max(reached, majority), n_conflicts, n_conflicting, limit)
 
 
 def _count_accurate(dataset: Dataset) -> int:
@@ -181,7 +184,7 @@ class _Sweep:
             self.window = max(1, most_pairs // self.n_rows)
             self.n_compared = np.minimum(self.n_compared, self.window)
             self.limit = f"more than {most_pairs} pairs of rows would have to be compared"
-        arguments = (
+        arguments: tuple[Any, ...] = (
             self.low,
             self.high,
             np.ascontiguousarray(dataset.y[self.order]),
@@ -194,8 +197,9 @@ class _Sweep:
             boxes.groups.starts,
             self.window,
         )
-        self.find: Callable[..., tuple[int, int]] = partial(conflicts.find_conflicts, *arguments)
-        self.match: Callable[..., int] = partial(conflicts.match_greedily, *arguments)
+        find: Callable[..., tuple[int, int]] = conflicts.find_conflicts
+        match: Callable[..., int] = conflicts.match_greedily
+        self.find, self.match = partial(find, *arguments), partial(match, *arguments)
 
     def _batches(self) -> Iterator[tuple[int, int]]:
         """Ranges of places, so that an interrupt is handled between them."""
