@@ -31,7 +31,7 @@ from metasilvae.verification.query import make_query
 from metasilvae.verification.verifier import verify
 
 # Samples times features that one random move may look at.
-SWEEP_BUDGET = 3e5
+SWEEP_BUDGET = 1e5
 # Counts of a tree by which the hall of fame recognizes it: correct, stable and robust samples, leaves.
 N_COUNTS = 4
 

@@ -338,3 +338,14 @@ def coordinates(model: Model) -> st.SearchStrategy[float]:
 def points(model: Model) -> st.SearchStrategy[list[float]]:
     """Samples for a model, many of them exactly on its thresholds."""
     return st.lists(coordinates(model), min_size=model.n_features, max_size=model.n_features)
+
+
+# Conflicts
+
+
+def most_independent(n_vertices: int, edges: Sequence[tuple[int, int]]) -> int:
+    """The size of a maximum independent set, by trying all sets."""
+    forbidden = [(1 << one) | (1 << other) for one, other in edges]
+    return max(
+        chosen.bit_count() for chosen in range(1 << n_vertices) if all(chosen & pair != pair for pair in forbidden)
+    )
