@@ -18,7 +18,7 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import align
+from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import (
     PRESETS,
@@ -55,7 +55,7 @@ def make_dataset(
     Parameters
     ----------
     X : array of numbers, shape (n_samples, n_features)
-        Finite.
+        Finite; NaN where a value is missing.
     y : array, shape (n_samples,)
         Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
@@ -102,8 +102,8 @@ def _as_numbers(X: ArrayLike, source: str) -> NDArray[np.float64]:
 
 
 def _refuse_infinite(values: NDArray[np.float64], source: str) -> None:
-    if not np.isfinite(values).all():
-        raise DataError(f"{source}: X holds values that are infinite or no numbers")
+    if np.isinf(values).any():
+        raise DataError(f"{source}: X holds infinite values; expected finite ones, and NaN where a value is missing")
 
 
 def _finite_table(X: ArrayLike, source: str) -> NDArray[np.float64]:
@@ -309,17 +309,19 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     Parameters
     ----------
     X : array of numbers, shape (n_samples, n_features)
-        Finite. The columns of a DataFrame are matched to the features of the model by name, if both have names.
+        Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
+        features of the model by name, if both have names.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
     _expect(model=model)
     values, names = _finite_table(X, "X"), name_columns(X)
+    dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
-        dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
         return _predict(model, align(model, dataset).X, voting, jobs)
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
+    check_missing(model, dataset)
     return _predict(model, values, voting, jobs)
 
 
