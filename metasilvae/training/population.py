@@ -205,8 +205,8 @@ class Grower:
     def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
         """A trimmed tree of up to n_splits splits.
 
-        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last`: no tree is
-        taken later.
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last` says that
+        no tree is taken later.
         """
         with self._lock:
             if self._growth is None:
