@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Protocol
 
 from metasilvae._core.training import evolution
+from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.shards import Shard
@@ -21,6 +22,9 @@ MUTATION_PROBABILITIES = ("constant", "encourage-variance")
 IMPURITIES = tuple(evolution.IMPURITIES)
 # Weights of the impurity of reach sets in the criterion by which trees are grown, from accuracy (0) to stability (1).
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
+# The same for exponential loss, which counts a row that reaches both sides of a split on the worst side only.
+LOSS = "exponential"
+LOSS_BLENDS: tuple[float, ...] = ()
 
 LARGEST = 2**30
 # Maximum depth and maximum number of leaves that mean no limit.
@@ -91,6 +95,9 @@ class TrainingOptions:
     tune : bool
         Choose training_epsilon_factor, robust_weight and leaf_penalty by cross-validation first, see
         metasilvae.training.tuning; the values given here are ignored then.
+    split : str
+        How tuning splits the rows: "random"; "blocks" of rows that follow each other; "auto": blocks if rows look
+        ordered in time, see metasilvae.datasets.splitting.
     training_epsilon_factor : float
         Train with the perturbation multiplied by this factor.
     robust_weight : float
@@ -100,6 +107,8 @@ class TrainingOptions:
         Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
         Criteria of greedy growth, see `BLENDS`.
+    loss_blends : tuple of float
+        More criteria, see `LOSS_BLENDS`.
     seed_leaves : int
         Leaves of the largest greedily grown tree; 0 chooses by the number of samples.
     leaf_penalty : float
@@ -142,10 +151,12 @@ class TrainingOptions:
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
     tune: bool = True
+    split: str = "auto"
     training_epsilon_factor: float = 1.15
     robust_weight: float = 0.2
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
+    loss_blends: tuple[float, ...] = LOSS_BLENDS
     seed_leaves: int = 0
     leaf_penalty: float = 1.0
     min_samples_leaf: int = 3
@@ -193,6 +204,12 @@ class TrainingOptions:
         found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
         return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
 
+    @property
+    def growth_criteria(self) -> list[tuple[str, float]]:
+        """Impurity and weight of reach sets of each criterion by which trees are grown."""
+        criteria = [(self.impurity, blend) for blend in self.blends] + [(LOSS, blend) for blend in self.loss_blends]
+        return list(dict.fromkeys(criteria))
+
     def price_of_leaf(self, n_samples: int) -> float:
         """What a leaf subtracts from the fitness."""
         correct, stable, robust = self.fitness.weights
@@ -211,7 +228,7 @@ class TrainingOptions:
                 raise RequestError(f"{name.replace('_', '-')} must be one of {', '.join(choices)}")
         if not 0 < self.aggressiveness <= 1:
             raise RequestError("split-search-aggressiveness must be more than 0 and at most 1")
-        if not self.blends or not all(0 <= blend <= 1 for blend in self.blends):
+        if not self.blends or not all(0 <= blend <= 1 for blend in (*self.blends, *self.loss_blends)):
             raise RequestError("blends must be numbers from 0 to 1")
         if self.elitism > self.population:
             raise RequestError(
@@ -250,6 +267,7 @@ _CHOICES = (
     ("mutation", MUTATIONS),
     ("mutation_probability_rule", MUTATION_PROBABILITIES),
     ("impurity", IMPURITIES),
+    ("split", SPLITS),
 )
 
 

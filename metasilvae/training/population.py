@@ -146,18 +146,18 @@ def blank(samples: Any) -> TreeMaker:
     return lambda workspace: kernel.Individual(samples).become_leaf(workspace)
 
 
-def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
+def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[tuple[str, float], int]]:
     """Criterion and number of splits of each greedily grown tree, in the order of growth."""
     most = max(1, n_samples // options.min_samples_leaf)
     largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
     small = min(FIRST_SPLITS, largest)
     medium = min(MEDIUM_SPLITS, largest)
-    first, *others = options.blends
+    first, *others = options.growth_criteria
     # One small tree comes first, then medium ones, one of them for accuracy alone if that is among the criteria; then
     # the large ones, which are better, and at last small ones for variety.
-    plan = [(first, small), (first, medium), *((blend, medium) for blend in others if blend == 0 and medium < largest)]
-    plan += [(blend, largest) for blend in options.blends]
-    return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
+    plan = [(first, small), (first, medium), *((each, medium) for each in others if each[1] == 0 and medium < largest)]
+    plan += [(each, largest) for each in options.growth_criteria]
+    return list(dict.fromkeys([*plan, *((each, small) for each in others)]))
 
 
 def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
@@ -165,10 +165,11 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
     if not options.greedy:
         return [blank(samples)]
     plan = plan_sizes(samples.n_samples, options)
-    return [partial(_grow, samples, objective, options.impurity, blend, size) for blend, size in plan]
+    return [partial(_grow, samples, objective, criterion, size) for criterion, size in plan]
 
 
-def _grow(samples: Any, objective: Any, impurity: str, blend: float, n_splits: int, workspace: Any) -> Any:
+def _grow(samples: Any, objective: Any, criterion: tuple[str, float], n_splits: int, workspace: Any) -> Any:
+    impurity, blend = criterion
     tree = kernel.Individual(samples).become_leaf(workspace)
     if n_splits > 0:
         tree.grow(0, objective, workspace, by_score=False, reach=blend, impurity=impurity, n_splits=n_splits)
