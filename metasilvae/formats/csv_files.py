@@ -111,6 +111,10 @@ class Layout:
         names = [name for name, role in zip(self.names, self.roles, strict=True) if role == csv_rows.VALUE]
         return tuple(name or f"x[{feature}]" for feature, name in enumerate(names))
 
+    @property
+    def label_name(self) -> str | None:
+        return (self.names[self.label_column] or None) if self.names is not None and self.has_labels else None
+
     def column_name(self, column: int) -> str:
         """``column 3 (alcohol)``; columns count from 1."""
         name = self.names[column] if self.names else ""
@@ -392,7 +396,10 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             break
         else:
             chunks.refill()
-    return Dataset(X.finish(), y.finish(), labels.labels, layout.feature_names, chunks.source, line_of_row.finish())
+    return Dataset(
+        X.finish(), y.finish(), labels.labels, layout.feature_names, chunks.source, line_of_row.finish(),
+        label_name=layout.label_name,
+    )  # fmt: skip
 
 
 def _first_capacity(layout: Layout) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some
+from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some, shorten
 from metasilvae.perturbations.attack_files import AttackRules, Group, Percentage, Rule, read_attack
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
@@ -41,6 +41,8 @@ class Attack:
         Any member of a group may become the one that is 1.
     places : tuple of str
         Where the rule of each column is written, for messages.
+    feature_names : tuple of str or None
+        Names of the columns; data with names are matched to them.
     """
 
     source: str
@@ -51,6 +53,7 @@ class Attack:
     domains: FeatureDomains
     groups: OneHotGroups
     places: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def n_features(self) -> int:
@@ -69,6 +72,9 @@ class Attack:
         return reach
 
     def boxes(self, dataset: Dataset) -> Boxes:
+        own, names = self.feature_names, dataset.feature_names
+        if own is not None and names is not None and own != names:
+            return self._follow(names, dataset.source).boxes(dataset)
         if dataset.n_features != self.n_features:
             raise PerturbationError(
                 f"{dataset.source} has {dataset.n_features} features, {self.source} was made to fit {self.n_features}; "
@@ -90,7 +96,28 @@ class Attack:
             self.domains.renumber(new),
             OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
             tuple(self.places[old] for old in new),
+            None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
         )
+
+    def _follow(self, names: tuple[str, ...], source: str) -> Attack:
+        """The attack for columns in another order."""
+        assert self.feature_names is not None
+        place = {name: feature for feature, name in enumerate(self.feature_names)}
+        unknown = [name for name in names if name not in place]
+        if unknown or len(set(names)) < len(names) or len(place) < len(self.feature_names):
+            listed = list_some([shorten(name) for name in unknown or names])
+            raise PerturbationError(
+                f"{source}: {self.source} was fitted to other columns, without {listed}; fit it to these data"
+            )
+        kept = [place[name] for name in names]
+        for group in self.groups.lists:
+            if 0 < len(set(group) - set(kept)) < len(group):
+                omitted = next(self.feature_names[feature] for feature in group if feature not in kept)
+                raise PerturbationError(
+                    f"{source}: lacks {shorten(omitted)}, a member of a one-hot group ({self.places[group[0]]}); a "
+                    "group needs all of its columns"
+                )
+        return self.for_features(np.array(kept, dtype=np.int32))
 
     def describe(self) -> str:
         return f"attack {self.source}"
@@ -140,6 +167,8 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     by_feature: list[Rule] = [rules.default] * n
     columns = _Columns(dataset)
     for column, rule in rules.columns.items():
+        if column in dataset.omitted_names:
+            continue  # the model does not have the column, so that its values have no effect
         feature = columns.find(column, rule.place)
         by_feature[feature] = rule
     members = _find_groups(rules.groups, columns)
@@ -154,7 +183,8 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         {feature: rule.values for feature, rule in enumerate(by_feature) if rule.values is not None},
     )
     groups = OneHotGroups.of_lists(members)
-    return Attack(rules.source, down, up, minimum, maximum, domains, groups, tuple(rule.place for rule in by_feature))
+    places = tuple(rule.place for rule in by_feature)
+    return Attack(rules.source, down, up, minimum, maximum, domains, groups, places, dataset.feature_names)
 
 
 def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
