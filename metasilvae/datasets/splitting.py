@@ -183,19 +183,31 @@ def plan_cross_validation(dataset: Dataset, seed: int, kind: str = "auto") -> Cr
         n_most = int(min(MOST_SAMPLES, max(MANY_SAMPLES, MOST_VALUES / dataset.n_features)))
         rows = np.sort(rng.permutation(len(y))[:n_most])
         n_folds, n_repeats = FOLDS_IF_MANY, 1
+    pairs = _list_pairs(y[rows], n_folds, n_repeats, None if chosen == "blocks" else rng)
+    n_first = n_folds // 2 if n_repeats == 1 else n_folds
+    usable = [_is_usable(y[rows], pair) for pair in pairs]
+    kept_pairs = [(rows[kept], rows[held]) for (kept, held), is_usable in zip(pairs, usable, strict=True) if is_usable]
+    return CrossValidation(kept_pairs, max(1, sum(usable[:n_first])), chosen, len(rows))
+
+
+def plan_splits(y: NDArray[np.int32], seed: int) -> list[Pair]:
+    """Repeated random folds, as pairs of rows to train on and rows to test on."""
+    pairs = _list_pairs(y, FOLDS, REPEATS, np.random.default_rng([seed, 2]))
+    return [pair for pair in pairs if _is_usable(y, pair)]
+
+
+def _list_pairs(y: NDArray[np.int32], n_folds: int, n_repeats: int, rng: np.random.Generator | None) -> list[Pair]:
+    """Rows outside and inside each fold; without a random generator, folds are blocks."""
     pairs: list[Pair] = []
     for repeat in range(n_repeats):
-        if chosen == "blocks":
-            folds = split_into_blocks(y[rows], n_folds, repeat / n_repeats)
+        if rng is None:
+            folds = split_into_blocks(y, n_folds, repeat / n_repeats)
         else:
-            folds = split_into_folds(y[rows], n_folds, rng)
-        pairs += [(rows[folds != fold], rows[folds == fold]) for fold in range(n_folds)]
-    n_first = n_folds // 2 if n_repeats == 1 else n_folds
-    usable = [len(kept) > 0 and len(held) > 0 and len(np.unique(y[kept])) > 1 for kept, held in pairs]
-    kept_pairs = [pair for pair, is_usable in zip(pairs, usable, strict=True) if is_usable]
-    return CrossValidation(kept_pairs, sum(usable[:n_first]), chosen, len(rows))
+            folds = split_into_folds(y, n_folds, rng)
+        pairs += [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(n_folds)]
+    return pairs
 
 
-def plan_splits(dataset: Dataset, seed: int) -> list[Pair]:
-    """Pairs of rows to train on and rows to test on, at random."""
-    return plan_cross_validation(dataset, seed, "random").pairs
+def _is_usable(y: NDArray[np.int32], pair: Pair) -> bool:
+    kept, held = pair
+    return len(kept) > 0 and len(held) > 0 and len(np.unique(y[kept])) > 1

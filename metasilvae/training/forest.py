@@ -207,11 +207,11 @@ def list_candidates(options: ForestOptions, n_samples: int) -> list[dict[str, An
 
 
 def plan_tuning_splits(
-    dataset: Dataset, rows: NDArray[np.intp], seed: int
+    y: NDArray[np.int32], rows: NDArray[np.intp], seed: int
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Pairs of rows to grow on and rows to test on, all among the given ones."""
     if len(rows) <= FEW_SAMPLES:
-        return [(rows[kept], rows[held]) for kept, held in plan_splits(dataset.subset(rows), seed)]
+        return [(rows[kept], rows[held]) for kept, held in plan_splits(y[rows], seed)]
     drawn = np.random.default_rng([seed, 4]).permutation(rows)[: GROWN_SAMPLES + TESTED_SAMPLES]
     return [(np.sort(drawn[:GROWN_SAMPLES]), np.sort(drawn[GROWN_SAMPLES:]))]
 
@@ -293,7 +293,7 @@ class ForestTrainer(BaseTrainer):
         self._candidates = list_candidates(self.forest_options, len(self._rows)) if is_tuned else []
         if len(self._candidates) == 1:
             self._apply(self._candidates.pop())
-        self._splits = plan_tuning_splits(dataset, self._rows, options.tree.seed) if self._candidates else []
+        self._splits = plan_tuning_splits(dataset.y, self._rows, options.tree.seed) if self._candidates else []
         self._scores: list[float] = []
 
     def observe(self, observer: Observer) -> NoReturn:

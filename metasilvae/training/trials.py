@@ -39,7 +39,9 @@ GAP_ROWS = 4000
 N_LEADERS = 2
 N_FINALISTS = 4
 # Of the candidates that are behind the best one by no more than so many standard errors, the most regularized is taken.
+# With many samples the scores are less noisy, and so is the choice.
 ERRORS = 1.0
+ERRORS_IF_MANY = 0.5
 # A gain over the first candidate of a forest is clear if it exceeds so many standard errors.
 CLEAR_ERRORS = 2.0
 # A chosen penalty from here on grows with the square root of the rows, because it is due to noise.
@@ -189,7 +191,8 @@ class Race:
     Attributes
     ----------
     candidates : list of dict
-        Values of the three options for each candidate; the more regularized ones come last.
+        Values of the three options for each candidate. The preferred ones come last: factor 1, and then those that
+        regularize more.
     scores : float64 array, shape (n_candidates, n_splits)
         Fitness on the samples left out; NaN where a candidate was not tried.
     """
@@ -201,10 +204,11 @@ class Race:
         penalties = (*LEAF_PENALTIES, *MORE_PENALTIES) if has_many else LEAF_PENALTIES
         self.candidates: list[dict[str, float]] = [
             {"training_epsilon_factor": factor, "robust_weight": weight, "leaf_penalty": penalty}
-            for penalty in penalties
             for factor in sorted(factors, reverse=True)
+            for penalty in penalties
             for weight in robust_weights
         ]
+        self._errors = ERRORS_IF_MANY if has_many else ERRORS
         if has_many:
             self.candidates.append({**self.candidates[-1], "leaf_penalty": float(n_samples)})
         self.scores: Scores = np.full((len(self.candidates), n_splits), np.nan)
@@ -235,14 +239,14 @@ class Race:
     def choice(self) -> int:
         """The number of the candidate to train with, by the finalists' scores on all splits.
 
-        The best of several is mostly the luckiest one. Of those that are not clearly behind it, the last and most
-        regularized one is taken.
+        The best of several is mostly the luckiest one. Of those that are not clearly behind it, the preferred one is
+        taken.
         """
         finalists = self._list_finalists()
         scores = self.scores[finalists]
         best = int(np.argmax(scores.mean(axis=1)))
         behind, error = compare(scores[best] - scores)
-        close = [number for place, number in enumerate(finalists) if behind[place] <= ERRORS * error[place]]
+        close = [number for place, number in enumerate(finalists) if behind[place] <= self._errors * error[place]]
         return max([finalists[best], *close])
 
     def describe(self) -> list[dict[str, Any]]:
@@ -257,6 +261,11 @@ class Race:
             | {name: round(float(column[place]), 6) for name, column in columns.items()}
             for place, number in enumerate(finalists)
         ]
+
+    def describe_choice(self) -> dict[str, Any]:
+        """Mean score of the choice, its standard error and the number of splits."""
+        mean, error = compare(self.scores[[self.choice]])
+        return {"score": round(float(mean[0]), 6), "error": round(float(error[0]), 6), "splits": self.scores.shape[1]}
 
     def _with_other_factors(self) -> list[int]:
         return [

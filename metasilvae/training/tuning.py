@@ -204,12 +204,12 @@ class TunedTrainer(BaseTrainer):
         """What was chosen and by which scores, as JSON has it; None before."""
         if self.candidate is None:
             return None
+        finalists = self._race.describe() if self._validation.pairs else []
+        scores = self._race.describe_choice() if finalists else {"score": None, "error": None, "splits": 0}
         return {
-            "chosen": self.candidate,
-            "split": self._validation.kind,
-            "rows": self._validation.n_rows,
-            "finalists": self._race.describe() if self._validation.pairs else [],
-        }
+            "chosen": self.candidate, **scores,
+            "split": self._validation.kind, "rows": self._validation.n_rows, "finalists": finalists,
+        }  # fmt: skip
 
     def _make_main(self, candidate: dict[str, float]) -> TreeTrainer:
         changes: dict[str, Any] = {"tune": False, **candidate}

@@ -81,6 +81,8 @@ def describe_training(run: TrainedModel) -> str:
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
+    if run.tuning is not None:
+        lines.append(f"tuning        {describe_tuning(run.tuning)}")
     if run.held_out_fitness is not None:
         lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
@@ -97,6 +99,25 @@ def describe_training(run: TrainedModel) -> str:
             "`metasilvae verify` decides them",
         ]
     return "\n".join([*lines, "", as_text(in_words(records))])
+
+
+def describe_tuning(tuning: dict[str, Any]) -> str:
+    """What tuning has chosen, with its score and the standard error."""
+    chosen = _describe_candidate(tuning["chosen"])
+    if tuning["score"] is None:
+        return f"{chosen}; there are too few rows to compare"
+    how = {"random": "random splits", "blocks": "splits into blocks"}[tuning["split"]]
+    score = f"phi {tuning['score']:.4f} ± {tuning['error']:.4f}"
+    return f"{chosen}; {score} on {tuning['splits']} {how} of {tuning['rows']} rows"
+
+
+def _describe_candidate(candidate: dict[str, Any]) -> str:
+    if "name" in candidate:
+        return str(candidate["name"])
+    return (
+        f"leaf penalty {candidate['leaf_penalty']:g}, epsilon factor {candidate['training_epsilon_factor']:g}, "
+        f"robust weight {candidate['robust_weight']:g}"
+    )
 
 
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:

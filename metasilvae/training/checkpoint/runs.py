@@ -199,6 +199,7 @@ class Checkpoint:
             take(document, "seconds", float),
             reason,
             take(document, "observed", list),
+            None if document.get("tuning") is None else take(document, "tuning", dict),
         )
 
     def resume_trainer(self, seed: int, trainer: Trainer) -> int:
@@ -366,4 +367,5 @@ def _pack_result(seed: int, result: TrainingResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "stop_reason": result.stop_reason.value,
         "observed": result.observed,
+        "tuning": result.tuning,
     }
