@@ -27,7 +27,7 @@ Scores = NDArray[np.float64]
 # Values that candidates combine.
 FACTORS = (1.0, 1.15)
 ROBUST_WEIGHTS = (0.0, 0.2)
-LEAF_PENALTIES = (1.0, 2.0, 4.0, 8.0)
+LEAF_PENALTIES = (0.5, 1.0, 2.0, 4.0, 8.0)
 # With many samples, larger penalties can be told apart, and a single leaf is a candidate too.
 MORE_PENALTIES = (16.0,)
 # A larger factor is not tried if it closes gaps between values of a feature that the perturbation respects, and this
@@ -37,7 +37,7 @@ MOST_CLOSED = 0.1
 GAP_ROWS = 4000
 # Candidates that are tried with other factors, and those that are tried on all splits.
 N_LEADERS = 2
-N_FINALISTS = 4
+N_FINALISTS = 6
 # Of the candidates that are behind the best one by no more than so many standard errors, the most regularized is taken.
 # With many samples the scores are less noisy, and so is the choice.
 ERRORS = 1.0
@@ -48,6 +48,8 @@ CLEAR_ERRORS = 2.0
 NOISE_PENALTY = 2.0
 # Criteria by which the trees of a trial are grown.
 TRIAL_BLENDS = (0.3, 0.1, 0.0, 1.0)
+# Splits of these trees, if there are enough samples.
+TRIAL_SPLITS = 128
 # Passes of local search over the best tree of each candidate.
 TRIAL_PASSES = 1
 
@@ -111,9 +113,12 @@ class QuickTrees:
         return [found[candidate] for candidate in candidates]
 
     def _grow(self, samples: Any, workspace: Any) -> list[Any]:
-        """One tree for each criterion, as large as those of an initial population."""
+        """One tree for each criterion, at least as large as those of an initial population."""
         objective = self._make_objective(0.0, 0.0)
         largest = max(size for _, size in plan_sizes(samples.n_samples, self._options))
+        # Trees of a search grow beyond their initial size, and small penalties must show what that costs.
+        largest = min(max(largest, TRIAL_SPLITS), samples.n_samples // self._options.min_samples_leaf)
+        largest = min(largest, self._options.max_leaves - 1)
         trees = []
         for impurity, blend in self._options.growth_criteria:
             tree = kernel.Individual(samples).become_leaf(workspace)

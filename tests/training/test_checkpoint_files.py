@@ -168,7 +168,7 @@ def test_odd_values_in_an_archive_do_no_harm(data: st.DataObject) -> None:
     [
         (b"", "is not a checkpoint"),
         (b"metasilvae archive 1\n", "is not a checkpoint"),
-        (b"metasilvae checkpoint 9\nx\n{}", "in format '9', expected 2"),
+        (b"metasilvae checkpoint 9\nx\n{}", "in format '9', expected 3"),
         (b"metasilvae checkpoint 3\n", "damaged or cut short"),
         (sign(b"{"), "not JSON"),
         (sign(b"[" * 100_000), "damaged"),
