@@ -10,6 +10,7 @@ from typing import Any
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import TABLE_FORMATS, Cell, Record, as_text, in_words
 from metasilvae.output.text.terminal import open_bar
+from metasilvae.training.options import SINGLE
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
@@ -112,12 +113,10 @@ def describe_tuning(tuning: dict[str, Any]) -> str:
 
 
 def _describe_candidate(candidate: dict[str, Any]) -> str:
-    if "name" in candidate:
-        return str(candidate["name"])
-    return (
-        f"leaf penalty {candidate['leaf_penalty']:g}, epsilon factor {candidate['training_epsilon_factor']:g}, "
-        f"robust weight {candidate['robust_weight']:g}"
-    )
+    method = candidate.get("method", "reweighted" if "focus" in candidate else None)
+    words = [] if method is None else ["one tree instead of a forest" if method == SINGLE else f"{method} trees"]
+    names = {"leaf_penalty": "leaf penalty", "training_epsilon_factor": "epsilon factor", "robust_weight": "robust weight"}
+    return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 
 
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:
