@@ -273,7 +273,12 @@ def train_peer(make: Callable[[int, float, int], Any], sizes: tuple[int, ...]) -
 
     def fit(size: int, rows: Dataset, epsilon: float) -> Any:
         names = np.array(rows.labels)
-        return import_object(make(size, epsilon, rows.n_features).fit(rows.X, names[rows.y])).model
+        fitted = make(size, epsilon, rows.n_features)
+        if type(fitted).__module__.startswith("groot"):
+            from draw_curves import convert_groot
+
+            return convert_groot(fitted.fit(rows.X, rows.y), rows)
+        return import_object(fitted.fit(rows.X, names[rows.y])).model
 
     def train(rows: Dataset, epsilon: float, fitness: Fitness) -> Any:
         folds = split_into_folds(rows.y, 3, np.random.default_rng(0))
