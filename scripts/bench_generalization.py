@@ -326,7 +326,9 @@ def run(arguments: argparse.Namespace) -> None:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     ours = train_ours(arguments.preset, arguments.trees, values)
     train = ours if arguments.model == "ours" else train_peer(*PEERS[arguments.model])
-    fitness = Fitness(**dict(zip(("correct", "stable", "robust"), map(float, arguments.weights.split(",")), strict=True)))
+    fitness = Fitness(
+        **dict(zip(("correct", "stable", "robust"), map(float, arguments.weights.split(",")), strict=True))
+    )
     path = Path(arguments.records)
     known = {(record["set"], record["split"]) for record in (read_records(path) if path.exists() else [])}
     for name in arguments.sets.split(","):
@@ -382,7 +384,9 @@ def compare(arguments: argparse.Namespace) -> None:
         )
         print(f"| {name} | {len(pairs)} | {' | '.join(cells)} | {mean:+.4f} ± {error:.4f} | {leaves} | {seconds} |")
     mean, error = mean_and_error(totals)
-    print(f"\nMean over {len(totals)} sets: {mean:+.4f} ± {error:.4f}; clearly better on {n_ahead}, worse on {n_behind}.")
+    print(
+        f"\nMean over {len(totals)} sets: {mean:+.4f} ± {error:.4f}; clearly better on {n_ahead}, worse on {n_behind}."
+    )
 
 
 def main() -> int:

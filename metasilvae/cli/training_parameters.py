@@ -151,8 +151,8 @@ training_options = shared_options(
             "--split",
             type=click.Choice(SPLITS),
             metavar="NAME",
-            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: rows that follow each other; auto: blocks if "
-            "rows look ordered in time.  [default: auto]",
+            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: rows that follow each other; auto: "
+            "blocks if rows look ordered in time.  [default: auto]",
         ),
     ),
     option_group(

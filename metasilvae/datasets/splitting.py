@@ -200,10 +200,8 @@ def _list_pairs(y: NDArray[np.int32], n_folds: int, n_repeats: int, rng: np.rand
     """Rows outside and inside each fold; without a random generator, folds are blocks."""
     pairs: list[Pair] = []
     for repeat in range(n_repeats):
-        if rng is None:
-            folds = split_into_blocks(y, n_folds, repeat / n_repeats)
-        else:
-            folds = split_into_folds(y, n_folds, rng)
+        shift = repeat / n_repeats
+        folds = split_into_blocks(y, n_folds, shift) if rng is None else split_into_folds(y, n_folds, rng)
         pairs += [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(n_folds)]
     return pairs
 

@@ -183,7 +183,10 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
     # For noisy labels.
     {
-        "blends": (0.3,), "training_epsilon_factor": 1.0, "robust_weight": 0.1, "leaf_penalty": 4.0,
+        "blends": (0.3,),
+        "training_epsilon_factor": 1.0,
+        "robust_weight": 0.1,
+        "leaf_penalty": 4.0,
         "method": "independent",
     },
 )
@@ -207,9 +210,7 @@ TESTED_SAMPLES = 10000
 MOST_TREES = 9
 
 
-def list_candidates(
-    options: ForestOptions, n_samples: int, factors: Sequence[float] = FACTORS
-) -> list[dict[str, Any]]:
+def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
     """The candidates to choose among; of those that do not differ where the method is fixed, one.
 
     A training-epsilon factor that is not among `factors` becomes 1.
@@ -266,12 +267,12 @@ def score_candidate(
     """Lower bound of the fitness of a small forest on the rows left out; a task like `grow_tree`."""
     watched = group or TrainerGroup()
     if options.is_single:
-        tree = options.tree
+        chosen = options.tree
         quick = QuickTrees(
-            dataset.subset(kept), dataset.subset(held), perturbation, tree, tree.training_epsilon_factor
+            dataset.subset(kept), dataset.subset(held), perturbation, chosen, chosen.training_epsilon_factor
         )
         with watched.watching(quick):
-            (score,) = quick.score([(tree.robust_weight, tree.leaf_penalty)])
+            (score,) = quick.score([(chosen.robust_weight, chosen.leaf_penalty)])
         return math.nan if watched.is_stopped else score
     judged = GrowingForest(dataset.subset(held), perturbation)
     numbers = range(min(options.n_trees, MOST_TREES))

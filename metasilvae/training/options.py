@@ -465,7 +465,9 @@ class ForestOptions:
         """The same options with other values of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
         if candidate.get("method") == SINGLE:
-            return replace(self, method=SINGLE, row_sample=1.0, tree=replace(self.tree, **SEARCHED, **_tree_part(candidate)))
+            return replace(
+                self, method=SINGLE, row_sample=1.0, tree=replace(self.tree, **SEARCHED, **_tree_part(candidate))
+            )
         if self.method != "auto":
             own.pop("method", None)
         return replace(self, tree=replace(self.tree, **_tree_part(candidate)), **own)

@@ -306,7 +306,9 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
             if run.checkpoint is not None and results:
                 run.checkpoint.write()
             parts = run.dataset, run.perturbation, run.test, request.jobs, run.name
-            described = [replace(result, model=run.describe(result.model, result.seed, result.tuning)) for result in results]
+            described = [
+                replace(result, model=run.describe(result.model, result.seed, result.tuning)) for result in results
+            ]
             models = [score_result(result, *parts) for result in described]
         return run.write(models, started)
 

@@ -224,7 +224,7 @@ class Race:
     def n_most_trials(self) -> int:
         """Number of trials, at most."""
         n_factors = len({each["training_epsilon_factor"] for each in self.candidates})
-        return n_factors * self.scores.shape[1]
+        return n_factors * int(self.scores.shape[1])
 
     def plan(self) -> list[Trial]:
         """The trials that come next, all independent of each other; none if the race is over."""
@@ -252,7 +252,7 @@ class Race:
         best = int(np.argmax(scores.mean(axis=1)))
         behind, error = compare(scores[best] - scores)
         close = [number for place, number in enumerate(finalists) if behind[place] <= self._errors * error[place]]
-        return max([finalists[best], *close])
+        return int(max([finalists[best], *close]))
 
     def describe(self) -> list[dict[str, Any]]:
         """Each finalist with its mean score, the standard error of that, and its mean difference from the choice."""

@@ -166,9 +166,7 @@ class TunedTrainer(BaseTrainer):
                         if not self._race.plan():
                             self._choose()
                     step = self._n_trials - (self.stop_reason is None)
-                    yield replace(
-                        self._latest, phase="tuning", step=step, seconds=self.seconds, tuning=self.tuning
-                    )
+                    yield replace(self._latest, phase="tuning", step=step, seconds=self.seconds, tuning=self.tuning)
                     if self._is_over():
                         return
         finally:

@@ -232,7 +232,9 @@ def test_the_gain_of_exponential_loss_is_that_of_the_best_values(seed: int) -> N
         for label in labels:
             loss = loss_of_values(problem, reach, label, *masks(feature, threshold))
             before = smallest(lambda value, loss=loss: loss(value, value))
-            total += before - smallest(lambda left, loss=loss: smallest(lambda right: loss(left, right), n_steps=35), n_steps=35)
+            total += before - smallest(
+                lambda left, loss=loss: smallest(lambda right: loss(left, right), n_steps=35), n_steps=35
+            )
         return total
 
     assert found[3] == pytest.approx(gain(found[0], found[1]), abs=1e-3)

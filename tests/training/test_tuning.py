@@ -180,7 +180,9 @@ def test_rows_in_the_order_of_time_are_noticed() -> None:
 
 def test_a_larger_epsilon_does_not_close_the_gaps_of_a_grid() -> None:
     rng = np.random.default_rng(0)
-    grid = Dataset(rng.integers(0, 10, (300, 2)).astype(np.float64), rng.integers(0, 2, 300).astype(np.int32), ("a", "b"))
+    grid = Dataset(
+        rng.integers(0, 10, (300, 2)).astype(np.float64), rng.integers(0, 2, 300).astype(np.int32), ("a", "b")
+    )
     assert list_factors(grid, Ball(0.45)) == [1.0]
     assert list_factors(grid, Ball(0.4)) == [1.0, 1.15]
     assert list_factors(grid, Ball(0.5)) == [1.0, 1.15], "there is no gap left to lose"
@@ -204,7 +206,9 @@ def test_a_race_drops_losers_and_chooses_the_best() -> None:
 
     def score(candidate: dict[str, float], split: int) -> float:
         luck = 1e-4 * ((split * 7 + int(10 * candidate["robust_weight"])) % 5)
-        return 0.9 + luck - 0.01 * abs(candidate["leaf_penalty"] - 4) + 0.02 * (candidate["training_epsilon_factor"] > 1)
+        return (
+            0.9 + luck - 0.01 * abs(candidate["leaf_penalty"] - 4) + 0.02 * (candidate["training_epsilon_factor"] > 1)
+        )
 
     n_trials = run_race(race, score)
     assert n_trials <= race.n_most_trials

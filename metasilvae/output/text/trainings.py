@@ -115,7 +115,11 @@ def describe_tuning(tuning: dict[str, Any]) -> str:
 def _describe_candidate(candidate: dict[str, Any]) -> str:
     method = candidate.get("method", "reweighted" if "focus" in candidate else None)
     words = [] if method is None else ["one tree instead of a forest" if method == SINGLE else f"{method} trees"]
-    names = {"leaf_penalty": "leaf penalty", "training_epsilon_factor": "epsilon factor", "robust_weight": "robust weight"}
+    names = {
+        "leaf_penalty": "leaf penalty",
+        "training_epsilon_factor": "epsilon factor",
+        "robust_weight": "robust weight",
+    }
     return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 
 

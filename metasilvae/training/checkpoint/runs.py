@@ -34,7 +34,16 @@ LARGEST_FRACTION = 0.05
 # Resume from the file of the checkpoint, if it exists.
 AUTOMATIC = "auto"
 # Options that only presets set.
-PRESET_ONLY = {"blends", "loss-blends", "seed-leaves", "split-by-score", "max-burst", "strength", "focus", "searches-if-few"}
+PRESET_ONLY = {
+    "blends",
+    "loss-blends",
+    "seed-leaves",
+    "split-by-score",
+    "max-burst",
+    "strength",
+    "focus",
+    "searches-if-few",
+}
 LONGEST_VALUE = 60
 
 
