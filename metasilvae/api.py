@@ -192,13 +192,20 @@ def train(
     """
     _expect(dataset=dataset)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
-    model = finish(make_trainer(dataset, perturbation, chosen, jobs))
-    return _describe(model, dataset, perturbation, chosen)
+    trainer = make_trainer(dataset, perturbation, chosen, jobs)
+    model = finish(trainer)
+    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
 
 
-def _describe(model: Model, dataset: Dataset, perturbation: Perturbation, options: Options) -> Model:
+def _describe(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: Options,
+    tuning: dict[str, Any] | None = None,
+) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
 
 
 def train_pareto(
