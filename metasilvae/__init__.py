@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from metasilvae.api import (
         choose_options,
         evaluate,
+        find_ceiling,
         find_radii,
         find_witnesses,
         make_dataset,
@@ -54,6 +55,7 @@ _HOMES = {
     "TrainingMonitor": "training.runs",
     "choose_options": "api",
     "evaluate": "api",
+    "find_ceiling": "api",
     "find_radii": "api",
     "find_witnesses": "api",
     "fitness_scorer": "sklearn",
@@ -88,6 +90,7 @@ __all__ = [
     "__version__",
     "choose_options",
     "evaluate",
+    "find_ceiling",
     "find_radii",
     "find_witnesses",
     "fitness_scorer",

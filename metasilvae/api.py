@@ -36,6 +36,8 @@ from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.ceiling import Ceiling
+from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
@@ -190,13 +192,20 @@ def train(
     """
     _expect(dataset=dataset)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
-    model = finish(make_trainer(dataset, perturbation, chosen, jobs))
-    return _describe(model, dataset, perturbation, chosen)
+    trainer = make_trainer(dataset, perturbation, chosen, jobs)
+    model = finish(trainer)
+    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
 
 
-def _describe(model: Model, dataset: Dataset, perturbation: Perturbation, options: Options) -> Model:
+def _describe(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: Options,
+    tuning: dict[str, Any] | None = None,
+) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
 
 
 def train_pareto(
@@ -352,6 +361,17 @@ def evaluate(
     _expect(model=model, dataset=dataset, budget=budget)
     perturbations = [as_perturbation(epsilon) for epsilon in epsilons]
     return _evaluate(model, dataset, perturbations, voting=voting, jobs=jobs, budget=budget)
+
+
+def find_ceiling(dataset: Dataset, epsilon: float | Perturbation) -> Ceiling:
+    """The accuracy and robust accuracy that no model can exceed on labelled samples.
+
+    Two samples with different labels and a common perturbation cannot both be robust.
+    """
+    _expect(dataset=dataset)
+    if not dataset.has_labels:
+        raise DataError(f"{dataset.source}: has no labels; a ceiling is about the predictions of labels")
+    return _find_ceiling(dataset, as_perturbation(epsilon))
 
 
 def verify(

@@ -6,8 +6,8 @@ leaf if and only if it passes each test on the path by itself. The box of row i 
     [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
 
 and must not be empty (`find_empty_box`). A missing value, NaN as a center, stays missing, and goes where the split sends
-missing values; a value that is `droppable` may become missing. The search in forests is left to forest_search.pyx; what
-the labels that single trees can predict mean for a forest is left to metasilvae.training.forest_votes.
+missing values; a value that is `droppable` may become missing. The search in forests is left to forest_search.pyx;
+what the labels that single trees can predict mean for a forest is left to metasilvae.training.forest_votes.
 """
 
 from libc.math cimport INFINITY, NAN, fabs

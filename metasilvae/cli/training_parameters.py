@@ -35,6 +35,7 @@ from metasilvae.cli.parameters import (
     shard_option,
     shared_options,
 )
+from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
@@ -159,6 +160,13 @@ training_options = shared_options(
             default=None,
             help="Tune leaf penalty, epsilon factor and robust weight by cross-validation.  "
             "[default: tune, unless one of them is set]",
+        ),
+        option(
+            "--split",
+            type=click.Choice(SPLITS),
+            metavar="NAME",
+            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: rows that follow each other; auto: "
+            "blocks if rows look ordered in time.  [default: auto]",
         ),
     ),
     option_group(

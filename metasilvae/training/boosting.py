@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset, refuse_missing
-from metasilvae.datasets.splitting import plan_splits
+from metasilvae.datasets.splitting import Pair, plan_cross_validation
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import LeafKind, Model, join_trees
@@ -291,9 +291,8 @@ CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
 )
-# Rounds of a trial, and splits to try candidates on.
+# Rounds of a trial.
 TRIAL_ROUNDS = 60
-MOST_SPLITS = 5
 # Fraction of the time limit that tuning may take.
 TUNING_FRACTION = 0.3
 # A gain over the first candidate counts if it exceeds so many standard errors.
@@ -373,8 +372,10 @@ class BoostingTrainer(BaseTrainer):
         self._learned = every if self.held_out is None else every.subset(self._rows)
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)
-        splits = plan_splits(self._learned.dataset.y, options.tree.seed) if options.tree.tune else []
-        self._splits = splits[:MOST_SPLITS]
+        self._splits: list[Pair] = []
+        if options.tree.tune:
+            planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
+            self._splits = planned.pairs[: planned.n_first]
         candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
         self._candidates = [dict(each) for each in candidates] if self._splits else []
         self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)

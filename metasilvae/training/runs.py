@@ -312,7 +312,9 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
             if run.checkpoint is not None and results:
                 run.checkpoint.write()
             parts = run.dataset, run.perturbation, run.test, request.jobs, run.name
-            described = [replace(result, model=run.describe(result.model, result.seed)) for result in results]
+            described = [
+                replace(result, model=run.describe(result.model, result.seed, result.tuning)) for result in results
+            ]
             models = [score_result(result, *parts) for result in described]
         return run.write(models, started)
 
@@ -344,10 +346,10 @@ class _Run:
             self.collector = TreeCollector(self.dataset, self.perturbation, request.options.tree_options, run=digest)
         self.name = request.output or IN_MEMORY
 
-    def describe(self, model: Model, seed: int) -> Model:
+    def describe(self, model: Model, seed: int, tuning: dict[str, Any] | None = None) -> Model:
         """The model with its description; the trees of a shard have that of the whole run."""
         options = (self.request.whole_options or self.request.options).describe()
-        return describe_trained(model, self.dataset, {**self.description, "options": options}, seed)
+        return describe_trained(model, self.dataset, {**self.description, "options": options}, seed, tuning)
 
     @property
     def archived(self) -> list[tuple[TreeMetrics, Model]]:

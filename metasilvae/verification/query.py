@@ -35,8 +35,12 @@ class VerificationQuery:
 
     @cached_property
     def searched(self) -> Model:
-        """The model as kernels search it: thresholds on values that features can take, no contradictory branches."""
-        return self.boxes.domains.restrict(self.model).feasible
+        """The model as kernels search it: thresholds on values that features can take, no contradictory branches.
+
+        Where no value is or may become missing, branches that only missing values take are left out.
+        """
+        model = self.model if self.has_missing else self.model.without_directions
+        return self.boxes.domains.restrict(model).feasible
 
     def classify(self, jobs: int | None) -> tuple[PredictionTable, NDArray[np.bool_]]:
         """The prediction for each unperturbed sample, and whether it is correct."""
