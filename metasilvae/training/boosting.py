@@ -291,8 +291,9 @@ CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
 )
-# Rounds of a trial.
+# Rounds of a trial. A curve whose best round is in the last part of them still rises.
 TRIAL_ROUNDS = 60
+RISING = 0.8
 # Fraction of the time limit that tuning may take.
 TUNING_FRACTION = 0.3
 # A gain over the first candidate counts if it exceeds so many standard errors.
@@ -373,9 +374,12 @@ class BoostingTrainer(BaseTrainer):
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)
         self._splits: list[Pair] = []
+        self._chooses_rounds = False
         if options.tree.tune:
             planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
             self._splits = planned.pairs[: planned.n_first]
+            # A part of the rows overfits earlier than all of them.
+            self._chooses_rounds = planned.n_rows == len(self._rows)
         candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
         self._candidates = [dict(each) for each in candidates] if self._splits else []
         self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
@@ -511,7 +515,7 @@ class BoostingTrainer(BaseTrainer):
         position, n_rounds = choose_by_curves(self._curves) if is_complete else (0, self._trial_rounds)
         self._apply(self._candidates[position])
         # A curve that still rises at its end says nothing about later rounds.
-        if n_rounds < 0.8 * self._trial_rounds:
+        if self._chooses_rounds and n_rounds < RISING * self._trial_rounds:
             self._n_rounds = n_rounds
 
     def _apply(self, candidate: dict[str, Any]) -> None:
