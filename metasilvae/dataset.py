@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.encoding import Encoding, FeatureNames
+from metasilvae.errors import DataError
 from metasilvae.io.fingerprints import fingerprint
 
 NO_LABEL = -1
@@ -19,7 +22,7 @@ class Dataset:
     Attributes
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        Finite values.
+        Finite values, NaN where a value is missing.
     y : int32 array, shape (n_samples,)
         Position of each sample's label in `labels`; `NO_LABEL` throughout if there are none.
     labels : tuple of str
@@ -32,6 +35,12 @@ class Dataset:
         Line of the file on which each sample starts, if the format has lines.
     row_numbers : int64 array, shape (n_samples,), or None
         Number of each sample in the data set that it was taken from; None if that is its position.
+    label_name : str or None
+        Name of the label column, if the file has names.
+    encoding : Encoding or None
+        How the features were made from the columns of a table; None if they are the columns.
+    ids : tuple of (str, array of str)
+        Columns that are no features, with their cells: reports show them beside the number of a row.
     """
 
     X: NDArray[np.float64]
@@ -41,6 +50,9 @@ class Dataset:
     source: str = "<memory>"
     line_of_row: NDArray[np.int64] | None = None
     row_numbers: NDArray[np.int64] | None = None
+    label_name: str | None = None
+    encoding: Encoding | None = None
+    ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
 
     @property
     def n_samples(self) -> int:
@@ -58,10 +70,36 @@ class Dataset:
     def has_labels(self) -> bool:
         return bool(self.labels)
 
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether some value is missing."""
+        # A sum is NaN if a value is, or by an overflow.
+        return bool(np.isnan(self.X.sum())) and bool(np.isnan(self.X).any())
+
+    def refuse_missing(self, who: str) -> None:
+        """Refuse missing values, with the first of them; `who` cannot use them."""
+        if self.has_missing:
+            row, feature = np.argwhere(np.isnan(self.X))[0].tolist()
+            name, number = self.feature_name(feature), self.number_of(row)
+            place = f"row {number}" if self.line_of_row is None else f"row {number} (line {self.line_of_row[row]})"
+            raise DataError(
+                f"{self.source}: {place}: {name} is missing; {who} needs a number: fill in a value, delete the row or "
+                "ignore the column"
+            )
+
     @property
     def fingerprint(self) -> str:
         """A digest of values and labels; column names and the spelling of numbers make no difference."""
         return fingerprint(self.X, self.y, self.labels)
+
+    @property
+    def names(self) -> FeatureNames:
+        """Words for the features."""
+        return FeatureNames.of(self.feature_names, self.n_features, self.encoding)
+
+    def ids_of(self, row: int) -> dict[str, str]:
+        """The cells of a sample in columns that are no features."""
+        return {name: cells[row] for name, cells in self.ids}
 
     def feature_name(self, feature: int) -> str:
         """Column name, or ``x[3]`` for a column without one."""
@@ -79,4 +117,5 @@ class Dataset:
             y=self.y[rows],
             line_of_row=None if self.line_of_row is None else self.line_of_row[rows],
             row_numbers=np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
+            ids=tuple((name, cells[rows]) for name, cells in self.ids),
         )

@@ -44,6 +44,7 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
 
 def check_width(model: Model, dataset: Dataset) -> None:
     """Refuse data without a feature that the model tests, or with more features than the model declares."""
+    dataset.refuse_missing(model.source)
     if dataset.n_features == model.n_features:
         return
     widest = int(model.tested_features.max(initial=-1))

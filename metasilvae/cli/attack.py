@@ -7,30 +7,13 @@ from typing import Any
 import click
 
 from metasilvae.cli.commands import CommandGroup, option
-from metasilvae.cli.parameters import check_files, data_options, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import ColumnList, check_files, data_options, output_option, refuse_two_pipes
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.text.datasets import describe_attack
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack, read_attack
 from metasilvae.perturbations.attack_templates import DEFAULT_NOISE, TEMPLATES, join_rows, write_template
-
-
-class ColumnList(click.ParamType):
-    """Names or numbers of columns, separated by commas."""
-
-    name = "columns"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return "COL,COL,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        columns = tuple(part.strip() for part in value.split(","))
-        if not all(columns):
-            self.fail(f"{value!r}: expected names or numbers of columns, separated by commas.", param, ctx)
-        return columns
 
 
 @click.group(cls=CommandGroup)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning
+from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.model import Model
@@ -20,8 +20,12 @@ from metasilvae.prediction import check_width
 
 
 def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
-    """Read data for a model; sparse data are as wide as the model."""
-    return read_dataset(source, libsvm_width=model.n_features, needs_labels=needs_labels, **data_options)
+    """Read data for a model, encoded as its training data were; sparse data are as wide as the model."""
+    return read_dataset(
+        source, libsvm_width=model.n_features, needs_labels=needs_labels, encoding=model.encoding,
+        label_name=model.description.label_name, model_names=model.description.feature_names, maker=model.source,
+        **data_options,
+    )  # fmt: skip
 
 
 def load_model_and_data(
@@ -34,6 +38,11 @@ def load_model_and_data(
 def load_models_and_data(models: Sequence[str], data: str, data_options: dict[str, Any]) -> tuple[list[Model], Dataset]:
     """Sparse data are as wide as the widest model; the models are checked against them when they are used."""
     loaded = [read_model(model) for model in models]
+    for model in loaded[1:]:
+        if model.encoding != loaded[0].encoding:
+            raise ModelError(
+                f"{loaded[0].source} and {model.source} encode the columns of a table differently; use them one by one"
+            )
     return loaded, load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
 
 

@@ -9,7 +9,7 @@ import click
 
 from metasilvae.cli.commands import Command, option
 from metasilvae.cli.inputs import load_data_for, load_feature_names
-from metasilvae.cli.parameters import check_files, data_options, output_option, voting_option
+from metasilvae.cli.parameters import check_files, model_data_options, output_option, voting_option
 from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
@@ -36,7 +36,7 @@ from metasilvae.voting import choose_voting
     help="Values of leaves; auto: counts if SOURCE has them.",
 )
 @option("--trust", is_flag=True, help="Load SOURCE even if it can run code (joblib, pickle).")
-@data_options
+@model_data_options
 def import_(
     source: str,
     output: str,
@@ -97,7 +97,7 @@ def _why_not_compared(imported: Imported) -> str:
 @option("--data", metavar="FILE", help="Data whose column names become feature names.")
 @voting_option
 @output_option
-@data_options
+@model_data_options
 def export(model: str, target: str, data: str | None, voting: str | None, output: str, **data_options: Any) -> None:
     """Convert MODEL to another format.
 

@@ -19,10 +19,10 @@ from metasilvae.cli.parameters import (
     DomainChoice,
     PositiveNumber,
     check_files,
-    data_options,
     domain_options,
     format_option,
     jobs_option,
+    model_data_options,
     output_option,
     voting_option,
 )
@@ -51,7 +51,7 @@ TREE_PATTERN = "tree-*.silva"
 @option("--per-tree", is_flag=True, help="Show each tree of a forest too.")
 @format_option(SUMMARY_FORMATS, "Format of the summary.")
 @output_option
-@data_options
+@model_data_options
 def info(model: str, data: str | None, output_format: str, per_tree: bool, output: str, **data_options: Any) -> None:
     """Show size and shape of MODEL: leaves, depth, samples and entropy of the leaves, tested features.
 
@@ -76,7 +76,7 @@ def info(model: str, data: str | None, output_format: str, per_tree: bool, outpu
 @format_option(SIMILARITY_FORMATS, "text: one line for two models, a table for more; json: matrices.")
 @output_option
 @jobs_option
-@data_options
+@model_data_options
 def similarity(
     models: tuple[str, ...],
     data: str,
@@ -127,7 +127,7 @@ def similarity(
 )
 @output_option
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -183,7 +183,7 @@ def diff(
 @domain_options
 @voting_option
 @output_option
-@data_options
+@model_data_options
 def simplify(model: str, domain: DomainChoice, voting: str | None, output: str, **data_options: Any) -> None:
     """Remove branches of MODEL that are unreachable, redundant or outside a domain, without changing a prediction.
 

@@ -53,6 +53,10 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _MISSING_VALUE_ADVICE = "fill in a value or delete the row"
 
 
+class TextFound(Exception):
+    """A table of numbers has a cell with text, a missing value or a line break: it has to be read as a table."""
+
+
 @dataclass(frozen=True)
 class Announcement:
     """The counts in a ``# rows columns`` line."""
@@ -110,6 +114,10 @@ class Layout:
             return None
         names = [name for name, role in zip(self.names, self.roles, strict=True) if role == csv_rows.VALUE]
         return tuple(name or f"x[{feature}]" for feature, name in enumerate(names))
+
+    @property
+    def label_name(self) -> str | None:
+        return self.names[self.label_column] if self.names and self.has_labels else None
 
     def column_name(self, column: int) -> str:
         """``column 3 (alcohol)``; columns count from 1."""
@@ -217,6 +225,19 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     if layout.n_features == 0:
         raise DataError(at_line(chunks.source, number, "no column holds values; names that start with # mark notes"))
     return layout
+
+
+def peek_names(chunks: TextChunks) -> list[str]:
+    """The cells of the first line that is no comment, without moving on; empty if they cannot be told apart."""
+    start, line = chunks.start, chunks.line
+    try:
+        _skip_comments(chunks)
+        sample = _sample_lines(chunks)
+        return split_cells(sample[0], detect_delimiter(sample)) if sample else []
+    except (ValueError, DataError):
+        return []
+    finally:
+        chunks.advance(start, line)
 
 
 def _warn_of_names(source: str, layout: Layout, label_column: str, cells: Sequence[str]) -> None:
@@ -344,10 +365,27 @@ def describe_row(line: bytes, layout: Layout) -> str:
     return "the row cannot be read"
 
 
+def needs_table(line: bytes, layout: Layout) -> bool:
+    """Whether a row that the compiled reader refused is well-formed but holds texts, or continues on the next line."""
+    try:
+        cells = split_cells(decode_text(line), layout.delimiter)
+    except ValueError as error:
+        return "not closed" in str(error)
+    if len(cells) != layout.n_columns:
+        return False
+    for column, cell in enumerate(cells):
+        if column == layout.label_column and not cell.strip():
+            return False
+        if layout.roles[column] == csv_rows.VALUE and not is_number(cell.strip(_BLANKS)):
+            odd = (_INFINITE, _DECIMAL, _DECIMAL_COMMA)
+            return not any(kind.fullmatch(cell.strip(_BLANKS)) for kind in odd)
+    return False
+
+
 def read_csv(
     chunks: TextChunks, problems: Problems, label_column: str, header: bool | None, n_features: int | None
 ) -> Dataset:
-    """Read the rest of a CSV file."""
+    """Read the rest of a CSV file of numbers; `TextFound` if it is a table with other cells."""
     layout = find_layout(chunks, label_column, header)
     if n_features is not None and n_features != layout.n_features:
         found = f"{layout.n_features} features{' (and the label)' * layout.has_labels} found"
@@ -357,7 +395,7 @@ def read_csv(
     if dataset.n_samples == 0:
         problem = "column names, but no rows follow; if the first row holds values, use --no-header"
         raise DataError(at_line(chunks.source, layout.width_line, problem))
-    check_announcement(dataset, layout.announcement)
+    check_announcement(dataset.source, layout.announcement, dataset.n_samples, dataset.n_features, dataset.has_labels)
     return dataset
 
 
@@ -382,6 +420,8 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             column.take(n_rows)
         if status == csv_rows.MALFORMED:
             peeked = chunks.peek_line()
+            if peeked and not problems.found and needs_table(peeked[0], layout):
+                raise TextFound
             problems.report(chunks.line, describe_row(peeked[0] if peeked else b"", layout))
             chunks.skip_line()
         elif status == csv_rows.FULL:
@@ -392,7 +432,10 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             break
         else:
             chunks.refill()
-    return Dataset(X.finish(), y.finish(), labels.labels, layout.feature_names, chunks.source, line_of_row.finish())
+    return Dataset(
+        X.finish(), y.finish(), labels.labels, layout.feature_names, chunks.source, line_of_row.finish(),
+        label_name=layout.label_name,
+    )  # fmt: skip
 
 
 def _first_capacity(layout: Layout) -> int:
@@ -413,18 +456,20 @@ def decode_label(text: bytes) -> str:
     return label
 
 
-def check_announcement(dataset: Dataset, announcement: Announcement | None) -> None:
+def check_announcement(
+    source: str, announcement: Announcement | None, n_rows: int, n_features: int, has_labels: bool
+) -> None:
     """Warn if a ``#`` line announces wrong counts."""
     if announcement is None:
         return
     wrong = []
-    if announcement.n_rows != dataset.n_samples:
-        wrong.append(f"{announcement.n_rows} rows, {dataset.n_samples} follow")
-    if announcement.n_features != dataset.n_features:
-        label = " and the label" if dataset.has_labels else ""
-        wrong.append(f"{announcement.n_features} features, the rows have {dataset.n_features}{label}")
+    if announcement.n_rows != n_rows:
+        wrong.append(f"{announcement.n_rows} rows, {n_rows} follow")
+    if announcement.n_features != n_features:
+        label = " and the label" if has_labels else ""
+        wrong.append(f"{announcement.n_features} features, the rows have {n_features}{label}")
     if wrong:
-        place = at_line(dataset.source, announcement.line, "the # line announces " + "; and ".join(wrong))
+        place = at_line(source, announcement.line, "the # line announces " + "; and ".join(wrong))
         warnings.warn(f"{place}; the line is ignored", MetasilvaeWarning, stacklevel=2)
 
 

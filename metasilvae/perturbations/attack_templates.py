@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, RequestError
+from metasilvae.io.toml_text import write_key, write_text
 from metasilvae.perturbations.attack_files import PER_CENT
 
 DEFAULT_NOISE = "5%"
 # Values of a column that a comment shows.
 _SHOWN_VALUES = 8
 _CELLS_AT_ONCE = 1 << 20
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NUMBER = re.compile(r"x?\[?(\d{1,9})\]?", re.ASCII)
 
 
@@ -158,7 +158,7 @@ def write_template(
             f"template {template} is about protected columns; name them, or their one-hot columns, for instance "
             f"{dataset.feature_name(0)}"
         )
-    radius = _quote(noise) if PER_CENT.fullmatch(noise) else repr(parse_number(noise.encode(errors="replace")))
+    radius = write_text(noise) if PER_CENT.fullmatch(noise) else repr(parse_number(noise.encode(errors="replace")))
     if radius == "None" or radius.startswith("-"):
         raise RequestError(
             f"noise {noise!r}: expected a number that is not negative, or a percentage such as {DEFAULT_NOISE}"
@@ -173,13 +173,13 @@ def write_template(
     names = _name_columns(dataset)
     for feature, values in enumerate(_distinct_values(dataset.X)):
         if feature not in hidden:
-            facts = ColumnFacts(_key(names[feature]), values)
+            facts = ColumnFacts(write_key(names[feature]), values)
             text = rule(facts, feature in swapped, radius)
             comment = "" if text.startswith("values") else f"  # {facts.summary}"
             yield f"{facts.key} = {{ {text} }}{comment}\n"
     yield _GROUPS if members else _NO_GROUPS
     for group in members:
-        yield f"[[one-hot]]\ncolumns = [{', '.join(_quote(names[feature]) for feature in group)}]\n"
+        yield f"[[one-hot]]\ncolumns = [{', '.join(write_text(names[feature]) for feature in group)}]\n"
 
 
 def _find_column(dataset: Dataset, column: str) -> int:
@@ -214,16 +214,6 @@ def _name_columns(dataset: Dataset) -> list[str]:
         return [str(feature) for feature in range(dataset.n_features)]
     counts = Counter(names)
     return [name if counts[name] == 1 else f"x[{feature}]" for feature, name in enumerate(names)]
-
-
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _quote(name)
-
-
-def _quote(text: str) -> str:
-    """A basic string of TOML."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", escaped) + '"'
 
 
 def _show(value: float) -> str:

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.summary import DataSummary
-from metasilvae.output.text.tables import Record, as_text, dump_json
+from metasilvae.output.text.tables import Record, as_text, dump_json, finite_or_none
 from metasilvae.perturbations.attack import Attack
 
 _CLASSES_SHOWN = 12
-_FEATURES_SHOWN = 6
+_COLUMNS_SHOWN = 40
+_FEATURES_SHOWN = 20
 _SHOWN_VALUES = 8
 _LINE_WIDTH = 100
 
@@ -35,27 +38,41 @@ def _show_classes(class_counts: dict[str, int]) -> str:
     return text if len(text) <= 2 * _LINE_WIDTH else text[: 2 * _LINE_WIDTH - 3] + "..."
 
 
+def _range(dataset: Dataset, summary: DataSummary) -> str:
+    is_number = np.ones(dataset.n_features, dtype=bool) if dataset.encoding is None else ~dataset.encoding.is_indicator
+    known = is_number & ~np.isnan(summary.minimum)
+    if not known.any():
+        return "no numbers"
+    return f"{summary.minimum[known].min():g} to {summary.maximum[known].max():g}"
+
+
 def _facts(dataset: Dataset, summary: DataSummary) -> list[str]:
     names = "with names" if dataset.feature_names else "without names"
     repeats = summary.duplicates.n_repeats
     return [
         f"rows      {summary.n_samples}, {repeats} of them duplicates",
         f"features  {summary.n_features} {names}, {len(summary.constant_features)} constant",
-        f"values    {summary.minimum.min():g} to {summary.maximum.max():g}{', all whole numbers' * summary.is_whole}",
+        f"values    {_range(dataset, summary)}{', all whole numbers' * summary.is_whole}",
         f"classes   {_show_classes(summary.class_counts)}",
     ]
 
 
-def _ranges(dataset: Dataset, summary: DataSummary) -> str:
+def _tabulate_columns(summary: DataSummary) -> str:
+    """One line for each column; of very many, the first ones."""
+    shown = summary.columns if len(summary.columns) <= _COLUMNS_SHOWN else summary.columns[:_FEATURES_SHOWN]
+    has_missing = any(column.n_missing for column in summary.columns)
+    has_types = any(column.kind not in ("label", "number") for column in summary.columns)
     records: list[Record] = [
         {
-            "feature": dataset.feature_name(feature),
-            "minimum": float(summary.minimum[feature]),
-            "maximum": float(summary.maximum[feature]),
+            "column": column.name,
+            "type": column.kind,
+            "content": column.content,
+            **({"missing": column.n_missing} if has_missing else {}),
+            **({"the model sees": column.features} if has_types else {}),
         }
-        for feature in range(min(_FEATURES_SHOWN, summary.n_features))
+        for column in shown
     ]
-    rest = summary.n_features - len(records)
+    rest = len(summary.columns) - len(records)
     return as_text(records) + (f"... {rest} more, --format json shows all\n" if rest else "")
 
 
@@ -68,7 +85,7 @@ def check_as_text(check: DataCheck) -> str:
     parts = []
     if check.dataset is not None and check.summary is not None:
         parts.append("\n".join([check.source, *_facts(check.dataset, check.summary)]) + "\n")
-        parts.append(_ranges(check.dataset, check.summary))
+        parts.append(_tabulate_columns(check.summary))
     if check.warnings:
         parts.append(_list("warnings", check.warnings))
     if check.problems:
@@ -87,8 +104,9 @@ def check_as_json(check: DataCheck) -> str:
             "features": summary.n_features,
             "classes": summary.class_counts,
             "feature_names": check.dataset.feature_names,
-            "minimum": summary.minimum.tolist(),
-            "maximum": summary.maximum.tolist(),
+            "minimum": [finite_or_none(value) for value in summary.minimum.tolist()],
+            "maximum": [finite_or_none(value) for value in summary.maximum.tolist()],
+            "columns": [column.as_dict() for column in summary.columns],
             "constant_features": summary.constant_features,
             "repeated_rows": summary.duplicates.n_repeats,
             "conflicting_rows": summary.duplicates.conflicts,
