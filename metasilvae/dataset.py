@@ -39,6 +39,8 @@ class Dataset:
         Name of the label column, if the file has names.
     encoding : Encoding or None
         How the features were made from the columns of a table; None if they are the columns.
+    indicators : bool array, shape (n_features,), or None
+        Which features are 0 or 1 because they stand for a category or a boolean; None if none does.
     ids : tuple of (str, array of str)
         Columns that are no features, with their cells: reports show them beside the number of a row.
     """
@@ -52,6 +54,7 @@ class Dataset:
     row_numbers: NDArray[np.int64] | None = None
     label_name: str | None = None
     encoding: Encoding | None = None
+    indicators: NDArray[np.bool_] | None = None
     ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
 
     @property

@@ -37,7 +37,7 @@ def attack() -> None:
 )
 @option("--protected", type=ColumnList(), default=(), help="Protected columns, which may take any of their values.")
 @option("--one-hot", "groups", type=ColumnList(), multiple=True, help="Columns of a one-hot group; repeatable.")
-@option("--noise", default=DEFAULT_NOISE, metavar="R", help="Radius of numeric columns, or % of their range.")
+@option("--noise", default=DEFAULT_NOISE, metavar="R", help="Radius of numbers, or % of range or value.")
 @output_option
 @data_options
 def template(
@@ -63,7 +63,9 @@ def template(
       metasilvae attack template train.csv test.csv --preset fairness-cat --protected sex,age -o fair.toml
     """
     check_files(data, [output])
-    dataset = join_rows([read_dataset(source, **data_options) for source in data])
+    first = read_dataset(data[0], **data_options)
+    others = [read_dataset(source, encoding=first.encoding, maker=data[0], **data_options) for source in data[1:]]
+    dataset = join_rows([first, *others])
     text = "".join(write_template(dataset, preset, protected, groups, noise))
     # Refuse what does not fit before it is written.
     fit_attack(parse_attack(text.encode(), "the template"), dataset).boxes(dataset)

@@ -475,6 +475,7 @@ def encode_table(
         table.line_of_row,
         label_name=table.label_name,
         encoding=None if is_plain else encoding,
+        indicators=encoding.is_indicator if encoding.is_indicator.any() else None,
         ids=tuple((name, by_name[name].cells()) for name in wanted),
     )
 

@@ -21,7 +21,7 @@ from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import Enlarged, Perturbation
+from metasilvae.perturbations.boxes import UNEQUAL_RADII, Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_individuals, take, take_array, unpack_individuals
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import HallOfFame, as_model, blank, count_again, plan_trees, take_trees
@@ -115,7 +115,10 @@ class TreeTrainer(BaseTrainer):
         super().__init__(dataset, perturbation, options, jobs, clock)
         self.n_samples = self.learned.n_samples
         self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
-        limits = self._boxes.boxes(self.learned).arrays[2:]
+        boxes = self._boxes.boxes(self.learned)
+        if boxes.low_center is not boxes.high_center:
+            raise RequestError(UNEQUAL_RADII)
+        limits = boxes.arrays[2:]
         if like is None or like.options.validation != options.validation:
             self._samples = kernel.TrainingSet(self.learned.X, self.learned.y, dataset.n_labels, *limits)
         else:

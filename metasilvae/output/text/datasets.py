@@ -10,6 +10,7 @@ import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.summary import DataSummary
+from metasilvae.encoding import BOOLEAN, CATEGORY, Column, Encoding
 from metasilvae.output.text.tables import Record, as_text, dump_json, finite_or_none
 from metasilvae.perturbations.attack import Attack
 
@@ -120,28 +121,73 @@ CHECK_FORMATS: dict[str, Callable[[DataCheck], str]] = {"text": check_as_text, "
 
 def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
     """A line for each column and each group."""
-    members = {feature for group in attack.groups.lists for feature in group}
-    names = [dataset.feature_name(feature) for feature in range(attack.n_features)]
-    reach = attack.reach.T.tolist()
-    width = max((len(name) for feature, name in enumerate(names) if feature not in members), default=0)
-    for feature, name in enumerate(names):
-        if feature not in members:
-            yield f"{name:{width}}  {describe_column(attack, feature, *reach[feature])}\n"
-    for group in attack.groups.lists:
-        yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1; which one may change\n"
+    rules = list_rules(attack, dataset)
+    width = max((len(names[0]) for names, _ in rules if len(names) == 1), default=0)
+    for names, words in rules:
+        if len(names) == 1:
+            yield f"{names[0]:{width}}  {words}\n"
+    for names, _ in rules:
+        if len(names) > 1:
+            yield f"exactly one of {', '.join(names)} is 1; which one may change\n"
     yield f"\nall {dataset.n_samples} rows of {dataset.source} satisfy these constraints\n"
     if attack.is_idle:
         yield "no value can change: every model is stable under this attack\n"
+
+
+def list_rules(attack: Attack, dataset: Dataset) -> list[tuple[list[str], str]]:
+    """Allowed changes in words for each column of the table; a group of several columns has one rule."""
+    encoding = dataset.encoding or Encoding(tuple(map(Column, dataset.names.names)))
+    reach = attack.reach.T.tolist()
+    groups = {tuple(group): group for group in attack.groups.lists}
+    of_columns = {tuple(encoding.features_of(place)) for place in range(len(encoding.columns))}
+    grouped = {feature for group in groups for feature in group if group not in of_columns}
+    rules = []
+    for place, column in enumerate(encoding.columns):
+        features = tuple(encoding.features_of(place))
+        if column.kind == CATEGORY:
+            rules.append(([column.name], _describe_category(attack, column, features)))
+        elif column.kind == BOOLEAN:
+            words = "may change" if reach[features[0]][1] > 0 else "fixed"
+            rules.append(([column.name], f"{words}, {column.categories[0]} or {column.categories[1]}"))
+        elif features[0] not in grouped:
+            rules.append(([column.name], describe_column(attack, features[0], *reach[features[0]])))
+    names = dataset.names.names
+    for group in groups:
+        if group not in of_columns:
+            rules.append(([names[f] for f in group], "exactly one of them is 1; which one may change"))
+    return rules
+
+
+def _describe_category(attack: Attack, column: Column, features: tuple[int, ...]) -> str:
+    n_values = len(column.values)
+    if features in attack.swaps:
+        numbers = attack.swaps[features]
+        lists = [
+            [value for value, each in zip(column.values, numbers, strict=True) if each == number]
+            for number in dict.fromkeys(numbers)
+        ]
+        movable = [each for each in lists if len(each) > 1]
+        stays = n_values - sum(map(len, movable))
+        if len(movable) == 1 and stays == column.has_missing:
+            return f"any of the {len(movable[0])} categories; a missing one stays missing"
+        shown = [f"{', '.join(each[:_SHOWN_VALUES])}{', ...' * (len(each) > _SHOWN_VALUES)}" for each in movable]
+        return f"may become each other: {'; '.join(shown)}" + (f"; {stays} stay" if stays else "")
+    if attack.radius_up[features[0]] > 0:
+        return f"any of the {n_values} categories"
+    return f"fixed, one of {n_values} categor{'y' if n_values == 1 else 'ies'}"
 
 
 def describe_column(attack: Attack, feature: int, down: float, up: float) -> str:
     """Allowed changes of a column that is in no group, whose values may fall by `down` and rise by `up`."""
     if feature in attack.domains.listed:
         return _describe_values(attack.domains.listed[feature], down, up)
-    if down == up == 0:
+    if down == up == 0 and not _describe_relative(attack, feature, down, up):
         return "fixed"
     unit = "whole numbers, " if feature in attack.domains.whole else ""
-    if down == up:
+    relative = _describe_relative(attack, feature, down, up)
+    if relative:
+        moves = relative
+    elif down == up:
         moves = "any value" if math.isinf(up) else f"up or down by at most {up:g}"
     elif down == 0 or up == 0:
         way, length = ("up", up) if down == 0 else ("down", down)
@@ -151,6 +197,21 @@ def describe_column(attack: Attack, feature: int, down: float, up: float) -> str
     low, high = float(attack.minimum[feature]), float(attack.maximum[feature])
     limits = [f"not below {low:g}"] * math.isfinite(low) + [f"not above {high:g}"] * math.isfinite(high)
     return unit + ", ".join([moves, *limits])
+
+
+def _describe_relative(attack: Attack, feature: int, down: float, up: float) -> str:
+    """Allowed changes of a column with a radius that is a fraction of the value; empty for other columns."""
+    fractions = [each[feature] if each else 0 for each in (attack.relative_down, attack.relative_up)]
+    if not any(fractions):
+        return ""
+    lengths = [
+        f"{float(100 * fraction):g} % of the value" if fraction else f"{length:g}"
+        for fraction, length in zip(fractions, (down, up), strict=True)
+    ]
+    if fractions[0] == fractions[1]:
+        return f"up or down by at most {lengths[1]}"
+    ways = [f"{way} by at most {length}" for way, length in zip(("down", "up"), lengths, strict=True) if length != "0"]
+    return ", ".join(ways)
 
 
 def _describe_values(values: tuple[float, ...], down: float, up: float) -> str:
