@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from metasilvae.analysis.difference import LARGEST, DifferenceStatus, ModelDifference, Region
 from metasilvae.analysis.summaries import ModelSummary, Spread
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import FeatureNames
 from metasilvae.interop.imports import Imported, LibraryComparison
 from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
@@ -158,8 +159,18 @@ class ComparisonReport:
     dataset: Dataset | None = None
     n_unequal: int | None = None
 
+    @property
+    def names(self) -> FeatureNames:
+        return self.comparison.first.names if self.dataset is None else self.dataset.names
+
     def feature_name(self, feature: int) -> str:
-        return f"x[{feature}]" if self.dataset is None else self.dataset.feature_name(feature)
+        return self.names.names[feature]
+
+    def describe_point(self, point: NDArray[np.float64]) -> str:
+        """The cells of a sample, separated by commas."""
+        encoding = self.names.encoding
+        cells = point.tolist() if encoding is None else encoding.decode(point)
+        return ",".join(cell if isinstance(cell, str) else repr(cell) for cell in cells)
 
     def bounds(self, region: Region) -> Iterator[tuple[int, float, float]]:
         """Features in which a region is narrower than the domain, with closed bounds."""
@@ -177,8 +188,13 @@ _REASONS = {
 
 
 def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
-    domain = report.comparison.domain
+    domain, names = report.comparison.domain, report.names
     for feature, lower, upper in report.bounds(region):
+        if not names.is_number(feature):
+            # A test of an indicator: the part below 1, or the part above 0.
+            is_low = upper != domain.upper[feature]
+            yield names.describe_test(feature, upper if is_low else math.nextafter(lower, -math.inf))[not is_low]
+            continue
         name = report.feature_name(feature)
         # A bound inside the domain comes from a test: the number after its threshold, or the threshold.
         above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
@@ -210,7 +226,7 @@ def write_difference_text(report: ComparisonReport) -> str:
         lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
         if comparison.n_regions is not None:
             lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
-        lines.append(f"   such as {','.join(map(repr, region.point.tolist()))}")
+        lines.append(f"   such as {report.describe_point(region.point)}")
     if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
         lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
     if report.dataset is not None and report.n_unequal is not None:
