@@ -139,6 +139,13 @@ class Boxes:
         with np.errstate(over="ignore"):
             return np.maximum(low_center[row] - down, minimum), np.minimum(high_center[row] + up, maximum)
 
+    @property
+    def all_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corners of all boxes, shape (n_samples, n_features)."""
+        low_center, high_center, down, up, minimum, maximum = self.arrays
+        with np.errstate(over="ignore"):
+            return np.maximum(low_center - down, minimum), np.minimum(high_center + up, maximum)
+
     def bounds_times(self, row: int, factor: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box with all radii multiplied."""
         return self.with_radii_times(np.full(len(self.minimum), factor)).bounds(row)
