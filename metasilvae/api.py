@@ -18,6 +18,7 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.prediction import align
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import (
     PRESETS,
@@ -29,6 +30,7 @@ from metasilvae.training.options import (
 )
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
 from metasilvae.training.protocol import finish
+from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
 from metasilvae.verification.budget import Budget
@@ -57,6 +59,7 @@ def make_dataset(
     y : array, shape (n_samples,)
         Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
+        None takes the names of the columns if X is a DataFrame whose names are text.
     source : str
         Name for messages and reports.
     """
@@ -71,7 +74,24 @@ def make_dataset(
     names = tuple(dict.fromkeys(texts))
     code = {name: number for number, name in enumerate(names)}
     codes = np.array([code[text] for text in texts], dtype=np.int32)
-    return Dataset(values, codes, names, None if feature_names is None else tuple(feature_names), source)
+    columns = name_columns(X) if feature_names is None else tuple(feature_names)
+    if columns is not None and len(columns) != values.shape[1]:
+        raise DataError(f"{source}: X has {values.shape[1]} features, but there are {len(columns)} feature_names")
+    return Dataset(values, codes, names, columns, source, label_name=name_series(y))
+
+
+def name_columns(X: object) -> tuple[str, ...] | None:
+    """Names of the columns of a DataFrame, if all of them are text."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return tuple(str(name) for name in columns)
+
+
+def name_series(y: object) -> str | None:
+    """Name of a Series, if it is text."""
+    name = getattr(y, "name", None)
+    return str(name) if isinstance(name, str) else None
 
 
 def _as_numbers(X: ArrayLike, source: str) -> NDArray[np.float64]:
@@ -161,7 +181,14 @@ def train(
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
-    return finish(make_trainer(dataset, as_perturbation(epsilon), _options_of(options, choices), jobs))
+    chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
+    model = finish(make_trainer(dataset, perturbation, chosen, jobs))
+    return _describe(model, dataset, perturbation, chosen)
+
+
+def _describe(model: Model, dataset: Dataset, perturbation: Perturbation, options: Options) -> Model:
+    seed = options.tree_options.seed
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed)
 
 
 def train_pareto(
@@ -183,7 +210,7 @@ def train_pareto(
     trainer = make_trainer(dataset, perturbation, chosen, jobs)
     trainer.observe(collector)
     finish(trainer)
-    return collector.entries
+    return [(metrics, _describe(model, dataset, perturbation, chosen)) for metrics, model in collector.entries]
 
 
 def run_training(
@@ -201,6 +228,7 @@ def run_training(
     every: int | None = None,
     resume: str | Path | None = None,
     manifest: bool = True,
+    plain: bool = False,
     scheduler: str | None = None,
     shard: str | Shard | None = None,
     jobs: int | None = None,
@@ -236,6 +264,8 @@ def run_training(
         Steps between two checkpoints; None writes them by the clock.
     manifest : bool
         Whether to write ``OUTPUT.manifest.json``.
+    plain : bool
+        Whether to leave out the line behind a model that describes it.
     scheduler : str or None
         Dask cluster to train on: address of the scheduler, or the file that it wrote.
     shard : str, Shard or None
@@ -262,7 +292,7 @@ def run_training(
     request = TrainingRequest(
         data, as_perturbation(epsilon), _options_of(options, choices), named(output), seeds, start, test, named(log),
         named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
-        Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {},
+        Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {}, plain,
     )  # fmt: skip
     return _run_training(request, monitor)
 
@@ -279,12 +309,15 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     Parameters
     ----------
     X : array of numbers, shape (n_samples, n_features)
-        Finite.
+        Finite. The columns of a DataFrame are matched to the features of the model by name, if both have names.
     voting : str or None
-        ``max``, ``average`` or ``softargmax``; None chooses by the kind of leaves.
+        ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
     _expect(model=model)
-    values = _finite_table(X, "X")
+    values, names = _finite_table(X, "X"), name_columns(X)
+    if names is not None and model.description.feature_names is not None:
+        dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
+        return _predict(model, align(model, dataset).X, voting, jobs)
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
     return _predict(model, values, voting, jobs)

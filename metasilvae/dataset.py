@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.encoding import Encoding, FeatureNames
-from metasilvae.errors import DataError
+from metasilvae.errors import DataError, printable
 from metasilvae.io.fingerprints import fingerprint
 
 NO_LABEL = -1
@@ -36,7 +37,11 @@ class Dataset:
     row_numbers : int64 array, shape (n_samples,), or None
         Number of each sample in the data set that it was taken from; None if that is its position.
     label_name : str or None
-        Name of the label column, if the file has names.
+        Name of the label column, if the file has one.
+    feature_of_column : int64 array, shape (n_columns,), or None
+        Position of each feature of the file in `X`, -1 for those that are left out; None if `X` is as the file.
+    omitted_names : tuple of str
+        Names of the features that are left out.
     encoding : Encoding or None
         How the features were made from the columns of a table; None if they are the columns.
     indicators : bool array, shape (n_features,), or None
@@ -53,6 +58,8 @@ class Dataset:
     line_of_row: NDArray[np.int64] | None = None
     row_numbers: NDArray[np.int64] | None = None
     label_name: str | None = None
+    feature_of_column: NDArray[np.int64] | None = None
+    omitted_names: tuple[str, ...] = ()
     encoding: Encoding | None = None
     indicators: NDArray[np.bool_] | None = None
     ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
@@ -106,11 +113,27 @@ class Dataset:
 
     def feature_name(self, feature: int) -> str:
         """Column name, or ``x[3]`` for a column without one."""
-        return self.feature_names[feature] if self.feature_names else f"x[{feature}]"
+        return printable(self.feature_names[feature]) if self.feature_names else f"x[{feature}]"
 
     def number_of(self, row: int) -> int:
         """Number of a sample for messages and reports."""
         return row if self.row_numbers is None else int(self.row_numbers[row])
+
+    def take_features(self, features: Sequence[int], names: tuple[str, ...]) -> Dataset:
+        """The same data set with the given features only, in this order and under these names."""
+        chosen = np.array(features, dtype=np.intp)
+        new = np.full(self.n_features, -1, dtype=np.int64)
+        new[chosen] = np.arange(len(chosen))
+        old = self.feature_of_column
+        return replace(
+            self,
+            X=np.ascontiguousarray(self.X[:, chosen]),
+            feature_names=names,
+            feature_of_column=new if old is None else np.where(old >= 0, new[old], -1),
+            omitted_names=(*self.omitted_names, *(name for name in self.feature_names or () if name not in names)),
+            encoding=self.encoding if chosen.tolist() == list(range(self.n_features)) else None,
+            indicators=None if self.indicators is None else self.indicators[chosen],
+        )
 
     def subset(self, rows: NDArray[np.intp]) -> Dataset:
         """The same data set with the given rows only; labels keep their positions, rows their numbers."""

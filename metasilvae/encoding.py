@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.errors import printable
+
 NUMBER, CATEGORY, BOOLEAN = "number", "category", "boolean"
 KINDS = (NUMBER, CATEGORY, BOOLEAN)
 # Cells that hold no value, unless another list is given; upper and lower case make no difference.
@@ -249,6 +251,10 @@ class Encoding:
         return cls(found, _texts(content.get("ignored", []), "ignored"), _texts(content.get("missing", []), "missing"))
 
 
+def _printable_value(value: str | float) -> str | float:
+    return printable(value) if isinstance(value, str) else value
+
+
 @dataclass(frozen=True)
 class FeatureNames:
     """Words for the features of a model or a data set, for reports, plots and exports.
@@ -267,14 +273,15 @@ class FeatureNames:
     @classmethod
     def of(cls, names: Sequence[str] | None, n_features: int, encoding: Encoding | None = None) -> FeatureNames:
         known = names or ()
-        return cls(tuple(known[f] if f < len(known) else f"x[{f}]" for f in range(n_features)), encoding)
+        return cls(tuple(printable(known[f]) if f < len(known) else f"x[{f}]" for f in range(n_features)), encoding)
 
     def describe_test(
         self, feature: int, threshold: float, shown: str | None = None, signs: tuple[str, str] = ("<=", ">")
     ) -> tuple[str, str]:
         """What it says about a row that ``x <= threshold`` holds, and that it does not."""
         if self.encoding is not None and feature < self.encoding.n_features:
-            return self.encoding.describe_test(feature, threshold, shown, signs)
+            holds, fails = self.encoding.describe_test(feature, threshold, shown, signs)
+            return printable(holds), printable(fails)
         text = repr(float(threshold)) if shown is None else shown
         return f"{self.names[feature]} {signs[0]} {text}", f"{self.names[feature]} {signs[1]} {text}"
 
@@ -287,5 +294,6 @@ class FeatureNames:
     ) -> list[tuple[str, str | float, str | float]]:
         """Name, old and new value of each column that has one of the features."""
         if self.encoding is not None:
-            return self.encoding.describe_changes(before, after, features)
+            changes = self.encoding.describe_changes(before, after, features)
+            return [(printable(name), _printable_value(old), _printable_value(new)) for name, old, new in changes]
         return [(self.names[f], float(before[f]), float(after[f])) for f in features]

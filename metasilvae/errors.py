@@ -58,6 +58,13 @@ def shorten(token: str, width: int = 40) -> str:
     return repr(text)
 
 
+def printable(text: str) -> str:
+    """A name of the input for a message or a report; characters that cannot be printed are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def list_some(names: Sequence[str], most: int = 5) -> str:
     """The first names, and how many more there are."""
     more = len(names) - most

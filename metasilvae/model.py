@@ -8,6 +8,7 @@ equal numbers, so that predictions are compared as integers.
 from __future__ import annotations
 
 import enum
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.model import structure
 from metasilvae.encoding import Encoding, FeatureNames
-from metasilvae.errors import ModelError
+from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.io.fingerprints import fingerprint
 
 # The same record as Node in cython_ext/common/node.pxd.
@@ -276,8 +277,48 @@ class Model:
         return replace(self, nodes=nodes, roots=roots, leaf_values=self.leaf_values[leaves], is_forest=False)
 
 
+def place_features(model: Model, names: tuple[str, ...]) -> Model:
+    """The same model for samples whose features have these names, among them all of its own."""
+    own = model.description.feature_names
+    if own is None or own == names:
+        return model
+    place = {name: feature for feature, name in enumerate(names)}
+    new = np.array([place[name] for name in own], dtype=np.int32)
+    nodes = model.nodes.copy()
+    inner = nodes["feature"] >= 0
+    nodes["feature"][inner] = new[nodes["feature"][inner]]
+    description = replace(model.description, feature_names=names)
+    return replace(model, nodes=nodes, n_features=len(names), description=description)
+
+
+def unify_features(models: Sequence[Model]) -> list[Model]:
+    """Models for the same samples: features of the first one, then further ones, if all models have names."""
+    named = [model.description.feature_names for model in models]
+    names = tuple(dict.fromkeys(name for own in named if own is not None for name in own))
+    return list(models) if None in named else [place_features(model, names) for model in models]
+
+
+def match_features(model: Model, other: Model) -> Model:
+    """The model with its features in the order of another one, by name if both have names."""
+    own, theirs = model.description.feature_names, other.description.feature_names
+    if own is None or theirs is None:
+        return model
+    only = [name for name in (*theirs, *own) if (name in set(own)) != (name in set(theirs))]
+    if only:
+        owner = model if only[0] in own else other
+        raise ModelError(
+            f"{model.source}: its features are not those of {other.source}; only {owner.source} has "
+            f"{list_some([shorten(name) for name in only])}; --plain files have no names and are compared by position"
+        )
+    return place_features(model, theirs)
+
+
 def join_trees(models: Sequence[Model], source: str = "<memory>") -> Model:
-    """A forest of all trees of the given models, in order."""
+    """A forest of all trees of the given models, in order.
+
+    Features are matched by name if all models have names. The forest has what the descriptions share; a warning names
+    what is dropped, apart from provenance.
+    """
     first = models[0]
     for model in models[1:]:
         for what, ours, theirs in (
@@ -290,6 +331,8 @@ def join_trees(models: Sequence[Model], source: str = "<memory>") -> Model:
                     f"{model.source}: its {what} ({_listed(theirs)}) differs from that of {first.source} "
                     f"({_listed(ours)}); a forest needs trees that were trained on the same data"
                 )
+    if all(model.description.feature_names is not None for model in models):
+        models = [first, *(match_features(model, first) for model in models[1:])]
     node_starts = np.cumsum([0, *(m.n_nodes for m in models)])
     leaf_starts = np.cumsum([0, *(m.n_leaves for m in models)])
     nodes = np.concatenate([m.nodes for m in models])
@@ -302,7 +345,51 @@ def join_trees(models: Sequence[Model], source: str = "<memory>") -> Model:
     roots = np.concatenate([m.roots + start for m, start in zip(models, node_starts, strict=False)])
     leaf_values = np.concatenate([m.leaf_values for m in models])
     roots = roots.astype(np.int32)
-    return replace(first, nodes=nodes, roots=roots, leaf_values=leaf_values, is_forest=True, source=source)
+    return replace(
+        first, nodes=nodes, roots=roots, leaf_values=leaf_values, is_forest=True, source=source,
+        description=_join_descriptions(models, source),
+    )  # fmt: skip
+
+
+def _join_descriptions(models: Sequence[Model], source: str) -> ModelDescription:
+    """What all descriptions share; a tree that names no voting goes along with any."""
+    described = [model.description for model in models]
+    if all(each == described[0] for each in described):
+        return described[0]
+    voters = [model for model in models if model.is_forest or model.description.voting is not None]
+    values: dict[str, list[Any]] = {
+        "feature_names": [each.feature_names for each in described],
+        "label_name": [each.label_name for each in described],
+        "voting": [model.description.voting for model in voters],
+        "encoding": [each.encoding for each in described],
+    }
+    shared = {name: found[0] for name, found in values.items() if found and all(each == found[0] for each in found)}
+    dropped = [
+        name.replace("_", " ")
+        for name, found in values.items()
+        if name not in shared and any(each is not None for each in found)
+    ]
+    if dropped:
+        message = f"{source}: the trees differ in their {' and '.join(dropped)}, which the forest does not have"
+        if "voting" in dropped:
+            message += "; it votes as forests without a description do, unless --voting says how"
+        warnings.warn(message, MetasilvaeWarning, stacklevel=3)
+    provenance = _share([each.provenance or {} for each in described]) or None
+    return ModelDescription(**shared, provenance=provenance)
+
+
+def _share(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The entries that all documents have, down to entries of entries."""
+    found: dict[str, Any] = {}
+    for key, value in documents[0].items():
+        if not all(key in document for document in documents):
+            continue
+        values = [document[key] for document in documents]
+        if all(each == value for each in values):
+            found[key] = value
+        elif all(isinstance(each, Mapping) for each in values):
+            found[key] = _share(values)
+    return found
 
 
 def _listed(value: object) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.model import predict as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, ModelError, list_some
+from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import Model, PredictionTable
 from metasilvae.voting import choose_voting, count_votes
@@ -40,6 +41,68 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
         predictions = model.leaf_predictions
         return PredictionTable(predictions.sets, predictions.ids[leaves[:, 0]])
     return PredictionTable.of_best(count_votes(model, leaves, voting))
+
+
+def align(model: Model, dataset: Dataset) -> Dataset:
+    """The data set with the features of the model, in its order: by name if both have names, else by position.
+
+    Columns that the model does not have are left out with a warning; missing ones are refused. Data without names get
+    those of the model.
+    """
+    names = model.description.feature_names
+    if names is None or dataset.feature_names is None:
+        check_width(model, dataset)
+        is_named = names is None or len(names) != dataset.n_features
+        return dataset if is_named else replace(dataset, feature_names=names)
+    return align_names(names, model.source, dataset)
+
+
+def align_names(names: tuple[str, ...], owner: str, dataset: Dataset) -> Dataset:
+    """The same for names of features; `owner` is what has them, for messages."""
+    if names == dataset.feature_names or dataset.feature_names is None:
+        return dataset
+    return dataset.take_features(find_columns(names, owner, dataset), names)
+
+
+def find_columns(names: tuple[str, ...], owner: str, dataset: Dataset, *, warns_of_others: bool = True) -> list[int]:
+    """Positions of the named columns of a data set; those that are left over cause a warning."""
+    places: dict[str, list[int]] = {}
+    for feature, name in enumerate(dataset.feature_names or ()):
+        places.setdefault(name, []).append(feature)
+    missing = [name for name in names if name not in places]
+    if missing:
+        raise ModelError(_describe_missing(missing, names, owner, dataset))
+    twice = [name for name in names if len(places[name]) > 1]
+    if twice:
+        raise ModelError(
+            f"{dataset.source}: {len(places[twice[0]])} columns are called {shorten(twice[0])}, which {owner} needs; "
+            "rename all but one"
+        )
+    own = set(names)
+    extra = [name for name in places if name not in own]
+    if extra and warns_of_others:
+        which = "1 column is" if len(extra) == 1 else f"{len(extra)} columns are"
+        warnings.warn(
+            f"{dataset.source}: {which} ignored, which {owner} does not have: "
+            f"{list_some([shorten(name) for name in extra])}",
+            MetasilvaeWarning,
+            stacklevel=4,
+        )
+    return [places[name][0] for name in names]
+
+
+def _describe_missing(missing: list[str], names: tuple[str, ...], owner: str, dataset: Dataset) -> str:
+    listed = list_some([shorten(name) for name in missing])
+    if dataset.label_name in missing:
+        hint = f"{shorten(dataset.label_name)} was read as the label; name the label column with --label-column"
+    elif len(missing) < len(names):
+        hint = "add them, or correct the header"
+    else:
+        hint = (
+            f"its columns are {list_some([shorten(name) for name in dataset.feature_names or ()])}; rename them, or "
+            "leave out the names on one side (--plain models have none) to match columns by position"
+        )
+    return f"{dataset.source}: lacks {len(missing)} of the {len(names)} columns of {owner}: {listed}; {hint}"
 
 
 def check_width(model: Model, dataset: Dataset) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metasilvae import api
-from metasilvae.api import as_perturbation, choose_options, train
+from metasilvae.api import as_perturbation, choose_options, name_series, train
 from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.formats.silva_models import label_problem, write_model
@@ -64,6 +64,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     classes_: np.ndarray
     robust_score_: float
     n_features_in_: int
+    feature_names_in_: np.ndarray
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> RobustClassifier:
         """Train the model.
@@ -89,7 +90,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self._class_of_label = np.argsort(first)
         label_of_class = np.argsort(self._class_of_label).astype(np.int32)
         labels = _name_labels(self.classes_[self._class_of_label])
-        dataset = Dataset(values, label_of_class[codes.reshape(-1)], labels, source="X")
+        names = tuple(map(str, self.feature_names_in_)) if hasattr(self, "feature_names_in_") else None
+        dataset = Dataset(values, label_of_class[codes.reshape(-1)], labels, names, "X", label_name=name_series(y))
         try:
             perturbation = self._perturbation()
             jobs = effective_n_jobs(self.n_jobs)
@@ -490,10 +492,12 @@ class RobustScorer:
             return self.fitness.value(*estimator.robust_metrics(X, y, self.epsilon, budget=self.budget))
         if self.epsilon is None:
             raise TypeError(f"{type(estimator).__name__} has no epsilon of training; give the scorer one")
-        imported = import_object(estimator)
-        outcome = api.verify(
-            imported.model, api.make_dataset(X, y), self.epsilon, voting=imported.voting, jobs=1, budget=self.budget
-        )
+        if hasattr(X, "columns"):
+            # The estimator itself refuses columns that are not its own; as in its predict, their order counts then.
+            estimator.predict(X[:1])  # type: ignore[index]
+        dataset = api.make_dataset(np.asarray(X), y)
+        imported = import_object(estimator, data=dataset.X)
+        outcome = api.verify(imported.model, dataset, self.epsilon, voting=imported.voting, jobs=1, budget=self.budget)
         counts = outcome.counts
         return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
 

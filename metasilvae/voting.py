@@ -6,6 +6,7 @@ are added again as fractions. Searches add whole numbers instead (`Scores`) and 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.errors import RequestError
+from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.model import LeafKind, Model
 
 _ROUNDING = 2.0**-52
@@ -149,7 +150,10 @@ DEFAULT_VOTING = {LeafKind.COUNTS: "max", LeafKind.SCORES: "softargmax"}
 
 
 def choose_voting(model: Model, requested: str | None) -> str:
-    """The requested voting scheme if it fits the leaves, or that of the model, or the default one for its leaves."""
+    """The requested voting scheme if it fits the leaves, or that of the model, or the default one for its leaves.
+
+    A request that contradicts the description of the model causes a warning.
+    """
     if requested is None:
         return model.description.voting or DEFAULT_VOTING[model.leaf_kind]
     if requested not in VOTINGS:
@@ -160,6 +164,10 @@ def choose_voting(model: Model, requested: str | None) -> str:
             f"voting '{requested}' does not fit {model.source}: its leaves are {model.leaf_kind.value} leaves; "
             f"use --voting {fitting}, or leave the option out"
         )
+    own = model.description.voting
+    if own not in (None, requested) and model.n_trees > 1:
+        message = f"{model.source}: its trees vote by {own}; --voting {requested} asks for another prediction"
+        warnings.warn(message, MetasilvaeWarning, stacklevel=3)
     return requested
 
 

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.model import difference as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, ModelError, RequestError
-from metasilvae.model import Model, join_trees
+from metasilvae.model import Model, join_trees, match_features
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.voting import VOTINGS, choose_voting
@@ -121,6 +122,8 @@ class ModelDifference:
         Some of them.
     reason : str or None
         Why the result is undecided, if it is.
+    votings : tuple of str
+        Voting schemes of the models.
     """
 
     first: Model
@@ -130,6 +133,7 @@ class ModelDifference:
     n_regions: int | None
     regions: list[Region]
     reason: str | None = None
+    votings: tuple[str, str] = ("", "")
 
 
 def compare_models(
@@ -163,6 +167,7 @@ def compare_models(
     on_fraction : function
         Called with the fraction of the search that is done, from 0 to 1.
     """
+    second = match_features(second, first)
     if first.n_features != second.n_features:
         raise ModelError(
             f"{first.source} has {first.n_features} features, {second.source} has {second.n_features}; "
@@ -170,12 +175,13 @@ def compare_models(
         )
     votings = choose_voting(first, voting), choose_voting(second, voting)
     domain = InputBox.everything(first.n_features) if domain is None else domain
+    found = partial(ModelDifference, first, second, domain, votings=votings)
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
         n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
         regions = _make_regions(first, second, votings, lowers, uppers)
         status = DifferenceStatus.DIFFERENT if n_found else DifferenceStatus.EQUAL
-        return ModelDifference(first, second, domain, status, n_found, regions)
+        return found(status, n_found, regions)
 
     equal: set[int] = set()
     regions = []
@@ -187,20 +193,20 @@ def compare_models(
                 equal.add(position)
             regions += _make_regions(first, second, votings, lowers, uppers)
     if first.n_trees == second.n_trees == len(equal):
-        return ModelDifference(first, second, domain, DifferenceStatus.EQUAL, None, [])
+        return found(DifferenceStatus.EQUAL, None, [])
     if samples is not None:
         inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
         regions += _make_regions(first, second, votings, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
-        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, regions[:max_regions])
+        return found(DifferenceStatus.DIFFERENT, None, regions[:max_regions])
 
     remaining = RemainingBudget(budget or Budget(), threading.Event() if stop is None else stop)
     region, reason = _search(first, second, votings, domain, equal, remaining, on_fraction)
     if region is not None:
-        return ModelDifference(first, second, domain, DifferenceStatus.DIFFERENT, None, [region][:max_regions])
+        return found(DifferenceStatus.DIFFERENT, None, [region][:max_regions])
     result = DifferenceStatus.EQUAL if reason is None else DifferenceStatus.UNDECIDED
-    return ModelDifference(first, second, domain, result, None, [], reason)
+    return found(result, None, [], reason)
 
 
 def find_regions(

@@ -11,16 +11,23 @@ import click
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.formats.silva_models import read_model
-from metasilvae.model import Model
+from metasilvae.interop.models import load_model
+from metasilvae.model import Model, place_features, unify_features
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules, read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
-from metasilvae.prediction import check_width
+from metasilvae.prediction import align, align_names, find_columns
 
 
 def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
-    """Read data for a model, encoded as its training data were; sparse data are as wide as the model."""
+    """Read data for a model, encoded as its training data were, with the features in its order.
+
+    Sparse data are as wide as the model.
+    """
+    return align(model, _read_data(model, source, data_options, needs_labels))
+
+
+def _read_data(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
     return read_dataset(
         source, libsvm_width=model.n_features, needs_labels=needs_labels, encoding=model.encoding,
         label_name=model.description.label_name, model_names=model.description.feature_names, maker=model.source,
@@ -31,28 +38,43 @@ def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs
 def load_model_and_data(
     model: str, data: str, data_options: dict[str, Any], needs_labels: bool = True
 ) -> tuple[Model, Dataset]:
-    loaded = read_model(model)
+    loaded = load_model(model)
     return loaded, load_data_for(loaded, data, data_options, needs_labels)
 
 
 def load_models_and_data(models: Sequence[str], data: str, data_options: dict[str, Any]) -> tuple[list[Model], Dataset]:
-    """Sparse data are as wide as the widest model; the models are checked against them when they are used."""
-    loaded = [read_model(model) for model in models]
+    """Models and data with the same features in the same order.
+
+    If all models have names of features, the order is that of the first model. If some have none, these need the data
+    as they stand, and the order is that of the data. Sparse data are as wide as the widest model; models without names
+    are checked against the data when they are used.
+    """
+    loaded = [load_model(model) for model in models]
     for model in loaded[1:]:
         if model.encoding != loaded[0].encoding:
             raise ModelError(
                 f"{loaded[0].source} and {model.source} encode the columns of a table differently; use them one by one"
             )
-    return loaded, load_data_for(max(loaded, key=lambda model: model.n_features), data, data_options)
+    dataset = _read_data(max(loaded, key=lambda model: model.n_features), data, data_options)
+    if dataset.feature_names is None:
+        return loaded, dataset
+    named = [(model.description.feature_names, model.source) for model in loaded]
+    has_all_names = all(names is not None for names, _ in named)
+    for names, name in named:
+        if names is not None:
+            find_columns(names, name, dataset, warns_of_others=not has_all_names)
+    if not has_all_names:
+        return [place_features(model, dataset.feature_names) for model in loaded], dataset
+    loaded = unify_features(loaded)
+    names = loaded[0].description.feature_names
+    assert names is not None
+    return loaded, align_names(names, " and ".join(dict.fromkeys(name for _, name in named)), dataset)
 
 
 def load_feature_names(model: Model, data: str | None, data_options: dict[str, Any]) -> tuple[str, ...] | None:
-    """Column names of the data of a model, if there are any."""
-    if data is None:
-        return None
-    dataset = load_data_for(model, data, data_options)
-    check_width(model, dataset)
-    return dataset.feature_names
+    """Names of the features of a model: its own, or the column names of its data."""
+    dataset = None if data is None else load_data_for(model, data, data_options)
+    return model.description.feature_names or (None if dataset is None else dataset.feature_names)
 
 
 def choose_perturbation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ from metasilvae.cli.parameters import (
     jobs_option,
     model_data_options,
     output_option,
+    plain_option,
     voting_option,
 )
 from metasilvae.cli.progress import follow_rows
 from metasilvae.errors import MetasilvaeWarning, OutputError
-from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.formats.silva_models import write_model
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, TEMPORARY_PREFIX, commit, prepare_folder, staging, write_output
-from metasilvae.model import Model, count_leaves, join_trees
+from metasilvae.model import NO_DESCRIPTION, Model, count_leaves, join_trees, match_features
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.output.text.terminal import print_summary
 from metasilvae.prediction import check_width
@@ -63,7 +66,7 @@ def info(model: str, data: str | None, output_format: str, per_tree: bool, outpu
       metasilvae info forest.silva train.csv --per-tree --format json
     """
     check_files([model, data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
     trees = [summarize_model(loaded.tree(position)) for position in range(loaded.n_trees)] if per_tree else []
     write_output(output, SUMMARY_FORMATS[output_format](summarize_model(loaded), trees, feature_names))
@@ -99,7 +102,7 @@ def similarity(
     check_files([*models, data], [output])
     loaded, dataset = load_models_and_data(models, data, data_options)
     equal = count_equal_predictions(loaded, dataset, voting=voting, jobs=jobs)
-    write_output(output, SIMILARITY_FORMATS[output_format](loaded, dataset, equal))
+    write_output(output, SIMILARITY_FORMATS[output_format](loaded, dataset, equal, voting))
 
 
 @click.command(cls=Command)
@@ -158,12 +161,12 @@ def diff(
     """
     domain.check()
     check_files([first, second, data, domain.data], [output])
-    models = read_model(first), read_model(second)
+    one, other = load_model(first), load_model(second)
+    models = one, match_features(other, one)
     dataset = None if data is None else load_data_for(models[0], data, data_options)
     unequal = None
     if dataset is not None:
-        for model in models:
-            check_width(model, dataset)
+        check_width(models[1], dataset)
         unequal = count_unequal_rows(*models, dataset, voting, jobs)
     within = domain.read(models[0], data_options)
     samples = None if dataset is None else dataset.X
@@ -183,8 +186,11 @@ def diff(
 @domain_options
 @voting_option
 @output_option
+@plain_option
 @model_data_options
-def simplify(model: str, domain: DomainChoice, voting: str | None, output: str, **data_options: Any) -> None:
+def simplify(
+    model: str, domain: DomainChoice, voting: str | None, output: str, plain: bool, **data_options: Any
+) -> None:
     """Remove branches of MODEL that are unreachable, redundant or outside a domain, without changing a prediction.
 
     Predictions are proved to be equal for all samples, or for all samples of the domain; `metasilvae diff` with the
@@ -198,10 +204,10 @@ def simplify(model: str, domain: DomainChoice, voting: str | None, output: str, 
     """
     domain.check()
     check_files([model, domain.data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     within = domain.read(loaded, data_options)
     simple = simplify_model(loaded, within, voting=voting)
-    write_model(simple, output)
+    write_model(simple, output, plain=plain)
     before, after = (f"{count_leaves(each.n_leaves)}, depth {each.max_depth}" for each in (loaded, simple))
     print_summary(
         f"{before} -> {after}; predictions are proved equal for {within.description}", err=output == STANDARD_STREAM
@@ -212,10 +218,12 @@ def simplify(model: str, domain: DomainChoice, voting: str | None, output: str, 
 @click.argument("output")
 @click.argument("trees", nargs=-1, required=True, metavar="TREE...")
 @option("--force", is_flag=True, help="Overwrite OUTPUT if it exists.")
-def assemble(output: str, trees: tuple[str, ...], force: bool) -> None:
+@plain_option
+def assemble(output: str, trees: tuple[str, ...], force: bool, plain: bool) -> None:
     """Join each TREE, in the given order, into the forest OUTPUT.
 
-    All trees must have the same features, labels and kind of leaves. A forest contributes all of its trees.
+    All trees must have the same features, labels and kind of leaves. A forest contributes all of its trees. Where all
+    trees have names of features, these must be the same, in any order; --plain joins trees by position.
 
     \b
     Example:
@@ -224,14 +232,18 @@ def assemble(output: str, trees: tuple[str, ...], force: bool) -> None:
     if not force and output != STANDARD_STREAM and Path(output).is_file():
         raise OutputError(f"{output}: exists already; name the forest before its trees, or overwrite it with --force")
     check_files(trees, [output])
-    write_model(join_trees([read_model(tree) for tree in trees], output), output)
+    models = [load_model(tree) for tree in trees]
+    if plain:
+        models = [replace(model, description=NO_DESCRIPTION) for model in models]
+    write_model(join_trees(models, output), output)
 
 
 @click.command(cls=Command)
 @click.argument("forest")
 @click.argument("folder")
 @option("--force", is_flag=True, help="Overwrite existing trees in FOLDER.")
-def disassemble(forest: str, folder: str, force: bool) -> None:
+@plain_option
+def disassemble(forest: str, folder: str, force: bool, plain: bool) -> None:
     """Write each tree of FOREST into FOLDER, as tree-000.silva, tree-001.silva and so on.
 
     FOLDER is created if it does not exist. `assemble` joins the trees again.
@@ -240,7 +252,7 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
     Example:
       metasilvae disassemble forest.silva trees/
     """
-    model = read_model(forest)
+    model = load_model(forest)
     is_new = not Path(folder).exists()
     target = prepare_folder(folder)
     width = max(3, len(str(model.n_trees - 1)))
@@ -250,7 +262,7 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
         raise OutputError(f"{folder}: holds {len(there)} trees already; choose another folder, or --force to overwrite")
     check_files([forest], [str(path) for path in paths])
     try:
-        _write_trees(model, target, [path.name for path in paths])
+        _write_trees(model, target, [path.name for path in paths], plain)
     except BaseException:
         if is_new:
             with contextlib.suppress(OSError):
@@ -265,9 +277,9 @@ def disassemble(forest: str, folder: str, force: bool) -> None:
         )
 
 
-def _write_trees(model: Model, target: Path, names: list[str]) -> None:
+def _write_trees(model: Model, target: Path, names: list[str], plain: bool) -> None:
     """All trees of a forest, or none."""
     with staging(target, f"{TEMPORARY_PREFIX}{os.getpid()}") as place:
         for position, name in enumerate(names):
-            write_model(model.tree(position), str(place / name))
+            write_model(model.tree(position), str(place / name), plain=plain)
     commit(place, names)

@@ -33,7 +33,6 @@ from metasilvae.io.storage import check_outputs as check_outputs
 from metasilvae.model import Model
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Perturbation
-from metasilvae.prediction import check_width
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.shards import Shard
 from metasilvae.voting import VOTINGS
@@ -237,7 +236,7 @@ ball_options = bundle_options(
 )
 voting_option = option(
     "--voting", type=click.Choice(list(VOTINGS)), metavar="NAME",
-    help=f"How a forest votes: {list_choices(VOTINGS)}.  [default: by the kind of its leaves]",
+    help=f"How a forest votes: {list_choices(VOTINGS)}.  [default: that of MODEL, or by the kind of its leaves]",
 )  # fmt: skip
 budget_options = bundle_options(
     "budget",
@@ -272,6 +271,11 @@ def shard_option(what: str) -> Callable[[Any], Any]:
 output_option = option(
     "--output", "-o", default="-", metavar="FILE", group=OUTPUT, help="Output file, - for standard output."
 )
+
+plain_option = option(
+    "--plain", is_flag=True, group=OUTPUT,
+    help="Leave out the line behind a model that holds names of features, voting and provenance.",
+)  # fmt: skip
 
 INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
 
@@ -426,7 +430,6 @@ class DomainChoice:
     def read(self, model: Model, data_options: dict[str, Any]) -> InputBox:
         if self.data is not None:
             dataset = load_data_for(model, self.data, data_options)
-            check_width(model, dataset)
             return InputBox.around(dataset, self.margin or 0.0)
         if self.bounds is not None:
             return InputBox.between(*self.bounds, model.n_features)

@@ -17,6 +17,7 @@ from metasilvae.cli.parameters import (
     jobs_option,
     list_choices,
     model_data_options,
+    plain_option,
 )
 from metasilvae.formats.silva_models import write_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
@@ -49,6 +50,7 @@ ALIASES = {"robustness": "robust_accuracy"}
 @option(
     "--output", "-o", metavar="FILE", group=OUTPUT, help="Copy the picked tree to this file, - for standard output."
 )
+@plain_option
 @option("--data", metavar="FILE", help="Evaluate the trees on this data.")
 @ball_options
 @option("--plot", metavar="FILE", group=OUTPUT, help="Plot accuracy against stability (.png, .svg or .pdf).")
@@ -62,6 +64,7 @@ def pareto(
     requirements: tuple[str, ...],
     by: str | None,
     output: str | None,
+    plain: bool,
     data: str | None,
     threat: ThreatModel,
     plot: str | None,
@@ -118,6 +121,6 @@ def pareto(
         tell(found)
         ctx.exit(RequirementResult.VIOLATED)
     if output is not None and picked is not None:
-        write_model(archive.read_tree(picked), output)
+        write_model(archive.read_tree(picked), output, plain=plain)
     if output is None or get_verbosity() is not Verbosity.QUIET:
         click.echo(ARCHIVE_FORMATS[output_format](report), nl=False, err=output == STANDARD_STREAM)

@@ -15,6 +15,7 @@ from metasilvae.output.text.terminal import RowBar, tell
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.curve import trace_curve
+from metasilvae.voting import choose_voting
 
 LIMIT_HINT = "a row takes long; Ctrl-C reports what is decided, --sample-timeout SECONDS limits each row"
 
@@ -99,7 +100,8 @@ def trace_curves(
             curve = trace_curve(
                 model, dataset, attack, voting=voting, jobs=jobs, budget=budget, stop=work.stop, on_rows=work.advance
             )
-            curves.append(CurveReport(model, dataset, curve, attack))
+            shown = choose_voting(model, voting) if any(each.is_forest for each in models) else None
+            curves.append(CurveReport(model, dataset, curve, attack, shown))
     if work.is_interrupted:
         n_exact = sum(int(each.curve.radii.is_exact.sum()) for each in curves)
         n_all = dataset.n_samples * len(models) * len(scaled)

@@ -26,7 +26,7 @@ from metasilvae.verification.budget import Budget
 from metasilvae.verification.shards import Shard
 
 # Options that are fields of the request, and those that say how data are read.
-REQUESTED = ("output", "test", "log", "pareto", "checkpoint", "every", "resume", "jobs", "scheduler", "shard")
+REQUESTED = ("output", "test", "log", "pareto", "checkpoint", "every", "resume", "jobs", "scheduler", "shard", "plain")
 READING = ("input_format", "label_column", "header", "n_features", "columns")
 
 

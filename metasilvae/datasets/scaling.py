@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, MetasilvaeWarning
+from metasilvae.errors import DataError, list_some, shorten
 from metasilvae.io.storage import display_name, read_source, write_output
 
 KIND = "minmax"
@@ -40,16 +39,12 @@ class Scale:
 
     def apply(self, dataset: Dataset) -> Dataset:
         """The scaled data set; values outside the fitted range are mapped outside [0, 1]."""
+        if self.feature_names and dataset.feature_names and self.feature_names != dataset.feature_names:
+            return self._follow(dataset).apply(dataset)
         if dataset.n_features != len(self.minimum):
             raise DataError(
                 f"{dataset.source}: {dataset.n_features} features found, the scale has {len(self.minimum)}; "
                 "use the scale that was saved for these data"
-            )
-        if self.feature_names and dataset.feature_names and self.feature_names != dataset.feature_names:
-            warnings.warn(
-                f"{dataset.source}: the column names differ from those of the scale; columns are matched by position",
-                MetasilvaeWarning,
-                stacklevel=2,
             )
         with np.errstate(over="ignore"):
             width = self.maximum - self.minimum
@@ -63,6 +58,19 @@ class Scale:
         if not np.isfinite(X).all():
             raise DataError(f"{dataset.source}: a value is too far outside the scale; is it the correct scale?")
         return dataclasses.replace(dataset, X=X)
+
+    def _follow(self, dataset: Dataset) -> Scale:
+        """The scale for the columns of a data set, which must be the same in any order."""
+        own, names = self.feature_names or (), dataset.feature_names or ()
+        different = [name for name in (*own, *names) if own.count(name) != 1 or names.count(name) != 1]
+        if different:
+            raise DataError(
+                f"{dataset.source}: its columns are not those of the scale; they differ in "
+                f"{list_some([shorten(name) for name in dict.fromkeys(different)])}; correct the names, or use the "
+                "scale that was saved for these data"
+            )
+        order = [own.index(name) for name in names]
+        return Scale(self.minimum[order], self.maximum[order], names)
 
     def save(self, path: str) -> None:
         """Write the scale as JSON."""

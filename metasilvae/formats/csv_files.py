@@ -117,7 +117,7 @@ class Layout:
 
     @property
     def label_name(self) -> str | None:
-        return self.names[self.label_column] if self.names and self.has_labels else None
+        return (self.names[self.label_column] or None) if self.names is not None and self.has_labels else None
 
     def column_name(self, column: int) -> str:
         """``column 3 (alcohol)``; columns count from 1."""

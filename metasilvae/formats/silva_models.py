@@ -10,7 +10,8 @@
            | "LEAF_LOGARITHMIC" score{n_labels}
 
 Tokens are separated by any white space. The writer puts one node on each line and writes every number as the
-shortest decimal that reads back to the same float64.
+shortest decimal that reads back to the same float64. A line behind the last node may describe the model, see
+`metasilvae.formats.model_trailer`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,9 +27,10 @@ import numpy as np
 
 from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
+from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import NO_DESCRIPTION, NODE_DTYPE, LeafKind, Model
 
 TREE_WORD = "classifier-decision-tree"
 FOREST_WORD = "classifier-forest"
@@ -92,15 +94,15 @@ class _Parser:
             if fault != model_text.NO_FAULT:
                 header = Header(self.tree_line, self.head_line, self.n_features, len(self.labels))
                 self._refuse(describe_node_fault(self.scan, fault, header))
-        self._warn_of_rest(is_forest)
         n_values = self.scan.n_leaves * len(self.labels)
         has_scores = self.scan.leaf_kind == model_text.SCORES
         values = (self.scores if has_scores else self.counts)[:n_values]
-        return Model(
+        model = Model(
             self.nodes[: self.scan.n_nodes].copy(), np.array(roots, dtype=np.int32),
             values.reshape(-1, len(self.labels)).copy(), LeafKind.SCORES if has_scores else LeafKind.COUNTS,
             self.n_features, self.labels, is_forest, self.name,
         )  # fmt: skip
+        return self._read_rest(model)
 
     def _token(self) -> str:
         token: bytes = self.scan.next_token()
@@ -187,10 +189,23 @@ class _Parser:
                     f"{shorten(expected)}; the trees of a forest must have the same labels in the same order"
                 )
 
-    def _warn_of_rest(self, is_forest: bool) -> None:
+    def _read_rest(self, model: Model) -> Model:
+        """The model with the description of its trailer, if one follows; other text causes a warning."""
         rest = self._token()
-        if not rest:
-            return
+        text, start, line = self.scan.text, self.scan.start, self.scan.line
+        if rest and text.startswith(MARK.encode(), start) and text[start - 1 : start] in (b"\n", b"\r"):
+            end = min(place for place in (text.find(b"\n", start), text.find(b"\r", start), len(text)) if place >= 0)
+            description = parse_trailer(text[start + len(MARK) : end], model, f"{self.name}:{line}")
+            model = replace(model, description=description)
+            behind = text[end:]
+            words = behind.split(None, 1)
+            rest = words[0].decode("utf-8", "backslashreplace") if words else ""
+            line += behind[: len(behind) - len(behind.lstrip())].count(b"\n")
+        if rest:
+            self._warn_of_rest(rest, line, model.is_forest)
+        return model
+
+    def _warn_of_rest(self, rest: str, line: int, is_forest: bool) -> None:
         advice = "they are ignored"
         if rest == TREE_WORD:
             advice = (
@@ -199,7 +214,7 @@ class _Parser:
                 else f"a file of several trees begins with {FOREST_WORD}, only the first one is used"
             )
         message = f"more tokens follow the end of the model, beginning with {shorten(rest)}; {advice}"
-        warnings.warn(at_line(self.name, self.scan.line, message), MetasilvaeWarning, stacklevel=4)
+        warnings.warn(at_line(self.name, line, message), MetasilvaeWarning, stacklevel=5)
 
     def _refuse(self, found: str) -> NoReturn:
         raise ModelError(at_line(self.name, self.scan.line, found))
@@ -325,19 +340,24 @@ def _count_problem(token: str) -> str:
     )
 
 
-def format_model(model: Model) -> str:
-    """The canonical text of a model; `read_model` gives the same model back, bit for bit."""
+def format_model(model: Model, *, plain: bool = False) -> str:
+    """The canonical text of a model; `read_model` gives the same model back, bit for bit.
+
+    `plain` leaves out the trailer with the description of the model.
+    """
     check_labels(model.labels, model.source)
     if len(set(model.labels)) < model.n_labels or not model.labels:
         raise ModelError(f"{model.source}: a model needs labels that differ; it cannot be written")
     lines = _format_nodes(model)
     header = f"{TREE_WORD} {model.n_features} {model.n_labels}\n{' '.join(model.labels)}"
+    trailer = "" if plain else format_trailer(model)
+    ending = [trailer, ""] if trailer else [""]
     if not model.is_forest:
-        return "\n".join([header, *lines, ""])
+        return "\n".join([header, *lines, *ending])
     text = [f"{FOREST_WORD} {model.n_trees}"]
     for start, end in model.tree_bounds:
         text += [header, *lines[start:end]]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, *ending])
 
 
 def check_labels(labels: Iterable[str], source: str) -> None:
@@ -367,11 +387,14 @@ def _format_nodes(model: Model) -> list[str]:
     return lines
 
 
-def write_model(model: Model, path: str) -> None:
+def write_model(model: Model, path: str, *, plain: bool = False) -> None:
     """Write a model and check that the file reads back as the same model.
 
     Standard output (``-``), pipes and devices cannot be read again; their text is checked before it is written.
+    `plain` leaves out the description of the model, which stands in a line behind it.
     """
+    if plain:
+        model = replace(model, description=NO_DESCRIPTION)
     text = format_model(model).encode()
     target = Path(path)
     if path == storage.STANDARD_STREAM or (target.exists() and not target.is_file()):
@@ -383,12 +406,12 @@ def write_model(model: Model, path: str) -> None:
 
 
 def _check_same(model: Model, again: Model, name: str) -> None:
-    if not same_model(model, again):
+    if not same_model(model, again) or format_trailer(model) != format_trailer(again):
         raise OutputError(f"{name}: the model that was written reads back differently; this is a bug, please report it")
 
 
 def same_model(one: Model, other: Model) -> bool:
-    """Whether two models are the same, bit for bit, apart from the numbers of their leaves."""
+    """Whether two models are the same, bit for bit, apart from the numbers of their leaves and from descriptions."""
 
     def facts(model: Model) -> tuple[object, ...]:
         nodes = model.nodes

@@ -465,6 +465,7 @@ def encode_table(
     shown = [*(name for name in encoding.ignored if name in by_name), *ids]
     wanted = [name for name in table.names if any(_matches(name, (pattern,)) for pattern in shown)]
     is_plain = encoding.is_trivial
+    used = {column.name for column in encoding.columns}
     feature_names = encoding.feature_names if table.has_names or not is_plain else None
     return Dataset(
         X,
@@ -477,6 +478,7 @@ def encode_table(
         encoding=None if is_plain else encoding,
         indicators=encoding.is_indicator if encoding.is_indicator.any() else None,
         ids=tuple((name, by_name[name].cells()) for name in wanted),
+        omitted_names=tuple(name for name in table.names if name not in used and name not in encoding.ignored),
     )
 
 

@@ -49,6 +49,8 @@ class Attack:
     swaps : mapping from tuple of int to tuple of int
         For groups of which not every member may become every other one: a number for each member; members with equal
         numbers may become each other.
+    feature_names : tuple of str or None
+        Names of the features; data with names are matched to them.
     """
 
     source: str
@@ -62,6 +64,7 @@ class Attack:
     relative_down: tuple[Fraction, ...] | None = None
     relative_up: tuple[Fraction, ...] | None = None
     swaps: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def n_features(self) -> int:
@@ -106,6 +109,9 @@ class Attack:
         return reach
 
     def boxes(self, dataset: Dataset) -> Boxes:
+        own, names = self.feature_names, dataset.feature_names
+        if own is not None and names is not None and own != names:
+            return self._follow(names, dataset.source).boxes(dataset)
         if dataset.n_features != self.n_features:
             raise PerturbationError(
                 f"{dataset.source} has {dataset.n_features} features, {self.source} was made to fit {self.n_features}; "
@@ -163,7 +169,28 @@ class Attack:
             take(self.relative_down),
             take(self.relative_up),
             swaps,
+            None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
         )
+
+    def _follow(self, names: tuple[str, ...], source: str) -> Attack:
+        """The attack for columns in another order."""
+        assert self.feature_names is not None
+        place = {name: feature for feature, name in enumerate(self.feature_names)}
+        unknown = [name for name in names if name not in place]
+        if unknown or len(set(names)) < len(names) or len(place) < len(self.feature_names):
+            listed = list_some([shorten(name) for name in unknown or names])
+            raise PerturbationError(
+                f"{source}: {self.source} was fitted to other columns, without {listed}; fit it to these data"
+            )
+        kept = [place[name] for name in names]
+        for group in self.groups.lists:
+            if 0 < len(set(group) - set(kept)) < len(group):
+                omitted = next(self.feature_names[feature] for feature in group if feature not in kept)
+                raise PerturbationError(
+                    f"{source}: lacks {shorten(omitted)}, a member of a one-hot group ({self.places[group[0]]}); a "
+                    "group needs all of its columns"
+                )
+        return self.for_features(np.array(kept, dtype=np.int32))
 
     def describe(self) -> str:
         return f"attack {self.source}"
@@ -256,7 +283,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     written = tuple(rule.place for rule in by_feature)
     return Attack(
         rules.source, down, up, minimum, maximum, domains, OneHotGroups.of_lists(groups), written, relative_down,
-        relative_up, swaps,
+        relative_up, swaps, dataset.feature_names,
     )  # fmt: skip
 
 
@@ -371,6 +398,8 @@ class _Columns:
         found = [rules.default] * len(self._names)
         by_pattern: dict[int, tuple[str, Rule]] = {}
         for key, rule in rules.columns.items():
+            if key in self._dataset.omitted_names and key not in self._named:
+                continue  # the model does not have the column, so that its values have no effect
             if key in self._named or not _is_pattern(key):
                 found[self.find(key, rule.place)] = rule
                 continue

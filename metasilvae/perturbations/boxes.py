@@ -310,12 +310,21 @@ class Weighted:
 
 @dataclass(frozen=True)
 class BoxFile:
-    """One absolute box for each sample, read from a file: ``[lower;upper]`` for each feature."""
+    """One absolute box for each sample, read from a file: ``[lower;upper]`` for each feature of the data file.
+
+    The boxes have the columns of the data file as they stand there, even if the model has another order.
+    """
 
     path: str
 
     def boxes(self, dataset: Dataset) -> Boxes:
-        lower, upper = read_boxes(self.path, dataset.n_samples, dataset.n_features)
+        place = dataset.feature_of_column
+        n_columns = dataset.n_features if place is None else len(place)
+        lower, upper = read_boxes(self.path, dataset.n_samples, n_columns)
+        if place is not None:
+            column_of_feature = np.empty(dataset.n_features, dtype=np.intp)
+            column_of_feature[place[place >= 0]] = np.flatnonzero(place >= 0)
+            lower, upper = (np.ascontiguousarray(bound[:, column_of_feature]) for bound in (lower, upper))
         zero, infinite = np.zeros(dataset.n_features), np.full(dataset.n_features, np.inf)
         return Boxes(lower, upper, zero, zero, -infinite, infinite)
 

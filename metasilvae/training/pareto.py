@@ -399,15 +399,28 @@ def _name_staging(run: str) -> str:
     return f"{TEMPORARY_PREFIX}{run}"
 
 
-def write_archive(folder: str, collector: TreeCollector) -> int:
+def write_archive(
+    folder: str,
+    collector: TreeCollector,
+    entries: Sequence[tuple[TreeMetrics, Model]] | None = None,
+    *,
+    plain: bool = False,
+) -> int:
     """Write all trees and the index, and replace an archive of the same run; returns the number of trees.
 
     Until all is written, the old archive stays complete.
+
+    Parameters
+    ----------
+    entries : sequence of (TreeMetrics, Model) or None
+        The entries of the collector with models that have a description; None writes those of the collector.
+    plain : bool
+        Whether to leave out the descriptions of the models.
     """
     target = prepare_folder(folder)
     _refuse_others(target, collector.run)
     with staging(target, _name_staging(collector.run)) as place:
-        names = _write_parts(place, collector)
+        names = _write_parts(place, collector, collector.entries if entries is None else entries, plain)
     with error_context(target):
         # Without an index, the folder is not read as an archive.
         (target / INDEX).unlink(missing_ok=True)
@@ -418,13 +431,15 @@ def write_archive(folder: str, collector: TreeCollector) -> int:
     return len(names)
 
 
-def _write_parts(place: Path, collector: TreeCollector) -> list[str]:
+def _write_parts(
+    place: Path, collector: TreeCollector, entries: Sequence[tuple[TreeMetrics, Model]], plain: bool
+) -> list[str]:
     """Write trees and index; returns the names of the trees."""
     options = collector.options
     trees: list[dict[str, Any]] = []
-    for position, (metrics, model) in enumerate(collector.entries):
+    for position, (metrics, model) in enumerate(entries):
         name = f"tree-{position:03}.silva"
-        write_model(model, str(place / name))
+        write_model(model, str(place / name), plain=plain)
         trees.append({"file": name, **asdict(metrics), **describe(metrics, options.fitness)})
     document = {
         "format": FORMAT,

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,16 @@ import numpy as np
 
 from metasilvae._version import VERSION
 from metasilvae.dataset import Dataset
+from metasilvae.errors import MetasilvaeWarning
+from metasilvae.formats.model_trailer import names_problem
 from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.storage import STANDARD_STREAM, read_packed
-from metasilvae.model import Model
+from metasilvae.model import Model, ModelDescription
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.options import Options
 from metasilvae.training.results import TrainedModel
 from metasilvae.verification.metrics import Evaluation
+from metasilvae.voting import DEFAULT_VOTING
 
 # The option that may change when a single run is resumed.
 TIME_LIMIT = "time-limit"
@@ -72,6 +77,40 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
         "classes": dataset.n_labels,
         "fingerprint": dataset.fingerprint,
     }
+
+
+def describe_trained(model: Model, dataset: Dataset, run: dict[str, Any], seed: int) -> Model:
+    """A trained model that knows its columns, its voting and how it was made.
+
+    The same data, options and seed give the same description on every machine: it holds no times, no time limit (which
+    may change when a run is resumed), and no names of files or hosts.
+
+    Parameters
+    ----------
+    run : dict
+        What `describe_run` returns.
+    seed : int
+        The seed that gave this model.
+    """
+    words = run["perturbation"]["description"].split(" --feature-weights")[0]
+    description = words if words.startswith("l_inf") else words.split()[0]
+    provenance = {
+        "versions": run["versions"],
+        "data": {name: value for name, value in run["data"].items() if name != "file"},
+        "perturbation": {**run["perturbation"], "description": description},
+        **({} if run["start"] is None else {"start": run["start"]}),
+        "options": {name: value for name, value in run["options"].items() if name != TIME_LIMIT},
+        "seed": seed,
+    }
+    names = dataset.feature_names
+    problem = None if names is None else names_problem(names, model.n_features)
+    if problem is not None:
+        message = f"{dataset.source}: {problem}; the model has no names, data are matched to it by position"
+        warnings.warn(message, MetasilvaeWarning, stacklevel=2)
+        names = None
+    voting = DEFAULT_VOTING[model.leaf_kind] if model.is_forest else None
+    encoding = None if dataset.encoding is None else dataset.encoding.as_json()
+    return replace(model, description=ModelDescription(names, dataset.label_name, voting, encoding, provenance))
 
 
 def name_manifest(output: str) -> str | None:

@@ -25,8 +25,9 @@ from metasilvae.execution.executors import TaskExecutor, open_executor, should_s
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
 from metasilvae.io.storage import STANDARD_STREAM, check_outputs, open_log, write_output
-from metasilvae.model import Model, join_trees
+from metasilvae.model import Model, join_trees, place_features
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.prediction import align_names, find_columns
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
 from metasilvae.training.logs import ProgressLog, find_end
@@ -36,6 +37,7 @@ from metasilvae.training.protocol import Progress, StopReason, Trainer
 from metasilvae.training.provenance import (
     describe_models,
     describe_run,
+    describe_trained,
     fingerprint_run,
     format_manifest,
     name_manifest,
@@ -77,6 +79,7 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
+    dataset.refuse_missing("training")
     special = {"start": start, "submit": submit}
     given = {name: value for name, value in special.items() if value is not None}
     return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)
@@ -110,6 +113,8 @@ class TrainingRequest:
         Further files of the caller, which must not be the same as those of the run.
     command : str or None
         Command line, for the manifest.
+    whole_options : Options or None
+        Options of the run that a shard is a part of; None if they are `options`.
     """
 
     data: Dataset | str
@@ -129,9 +134,11 @@ class TrainingRequest:
     shard: Shard | None = None
     jobs: int | None = None
     reading: dict[str, Any] = field(default_factory=dict)
+    plain: bool = False
     other_inputs: Sequence[str] = ()
     other_outputs: Sequence[str] = ()
     command: str | None = None
+    whole_options: Options | None = None
 
     @property
     def all_seeds(self) -> list[int]:
@@ -161,7 +168,7 @@ class TrainingRequest:
         request = self
         if self.shard is not None:
             options, seeds = self.options.take_shard(self.shard, self.seeds)
-            request = replace(self, options=options, seeds=seeds)
+            request = replace(self, options=options, seeds=seeds, whole_options=self.options)
         sources = [source for source in (self.data, self.test, self.start) if isinstance(source, str)]
         manifests = [] if self.manifest_file is None else [self.manifest_file]
         check_outputs([*outputs, *manifests], [*sources, *self.other_inputs, *files.inputs])
@@ -300,7 +307,8 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
             if run.checkpoint is not None and results:
                 run.checkpoint.write()
             parts = run.dataset, run.perturbation, run.test, request.jobs, run.name
-            models = [score_result(result, *parts) for result in results]
+            described = [replace(result, model=run.describe(result.model, result.seed)) for result in results]
+            models = [score_result(result, *parts) for result in described]
         return run.write(models, started)
 
 
@@ -320,6 +328,9 @@ class _Run:
         for rows in (self.dataset, *([] if self.test is None else [self.test])):
             self.perturbation.boxes(rows)  # refuses what does not fit before the training, not after it
         self.start = read_model(request.start) if isinstance(request.start, str) else request.start
+        if self.start is not None and self.start.description.feature_names and self.dataset.feature_names:
+            find_columns(self.start.description.feature_names, self.start.source, self.dataset)
+            self.start = place_features(self.start, self.dataset.feature_names)
         self.description = describe_run(self.dataset, self.perturbation, request.options, request.all_seeds, self.start)
         self.description["options"]["pareto"] = request.pareto is not None
         self.collector: TreeCollector | None = None
@@ -327,6 +338,17 @@ class _Run:
             digest = fingerprint_run(self.description)
             self.collector = TreeCollector(self.dataset, self.perturbation, request.options.tree_options, run=digest)
         self.name = request.output or IN_MEMORY
+
+    def describe(self, model: Model, seed: int) -> Model:
+        """The model with its description; the trees of a shard have that of the whole run."""
+        options = (self.request.whole_options or self.request.options).describe()
+        return describe_trained(model, self.dataset, {**self.description, "options": options}, seed)
+
+    @property
+    def archived(self) -> list[tuple[TreeMetrics, Model]]:
+        """The trees of the archive, which belong to a single seed."""
+        entries = [] if self.collector is None else self.collector.entries
+        return [(metrics, self.describe(model, self.request.all_seeds[0])) for metrics, model in entries]
 
     # Training
 
@@ -433,22 +455,21 @@ class _Run:
                     self._write_model(request.output, runs, kept, started)
             finally:
                 if request.pareto is not None and self.collector is not None:
-                    write_archive(request.pareto, self.collector)
+                    write_archive(request.pareto, self.collector, self.archived, plain=request.plain)
         if len(kept) == 1 and kept[0].model.is_forest and not self.monitor.is_stopped:
             best = kept[0]
             test = None if best.test is None else self._decide(best.test)
             kept = [replace(best, training=self._decide(best.training), test=test)]
         self._warn_of_leaves(kept)
-        archive = [] if self.collector is None else self.collector.entries
         resumable = None if checkpoint is None else checkpoint.path
         n_seeds = len(request.all_seeds)
-        return TrainingOutcome(runs, kept, n_seeds, request.output, resumable, archive, self.monitor.is_stopped)
+        return TrainingOutcome(runs, kept, n_seeds, request.output, resumable, self.archived, self.monitor.is_stopped)
 
     def _write_model(
         self, output: str, runs: Sequence[TrainedModel], kept: Sequence[TrainedModel], started: datetime
     ) -> None:
         request = self.request
-        _write_or_rescue(_join(kept, output), output)
+        _write_or_rescue(_join(kept, output), output, request.plain)
         _check_written(kept, output, request.jobs)
         manifest, former = request.manifest_file, name_manifest(output)
         if manifest is not None:
@@ -484,7 +505,10 @@ def _load(data: Dataset | str, reading: dict[str, Any]) -> Dataset:
 
 
 def _load_test(data: Dataset | str, dataset: Dataset, reading: dict[str, Any]) -> Dataset:
-    test = _load(data, {**reading, "libsvm_width": dataset.n_features})
+    known = {"encoding": dataset.encoding, "label_name": dataset.label_name, "model_names": dataset.feature_names}
+    test = _load(data, {**reading, "libsvm_width": dataset.n_features, "maker": dataset.source, **known})
+    if dataset.feature_names is not None:
+        test = align_names(dataset.feature_names, dataset.source, test)
     if test.n_features != dataset.n_features:
         raise DataError(
             f"{test.source} has {test.n_features} features, {dataset.source} has {dataset.n_features}; "
@@ -501,15 +525,15 @@ def _join(runs: Sequence[TrainedModel], name: str) -> Model:
     return runs[0].model if len(runs) == 1 else join_trees([run.model for run in runs], name)
 
 
-def _write_or_rescue(model: Model, output: str) -> None:
+def _write_or_rescue(model: Model, output: str, plain: bool) -> None:
     """Write a model; if that has become impossible during the training, write it elsewhere and say where."""
     try:
-        write_model(model, output)
+        write_model(model, output, plain=plain)
     except OutputError as error:
         name = "model.silva" if output == STANDARD_STREAM else Path(output).name
         try:
             path = str(Path(tempfile.mkdtemp(prefix="metasilvae-")) / name)
-            write_model(model, path)
+            write_model(model, path, plain=plain)
         except (OSError, OutputError):
             raise error from None
         raise OutputError(f"{error}; the model was saved as {path}") from None

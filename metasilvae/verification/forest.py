@@ -29,6 +29,10 @@ from metasilvae.voting import VOTINGS, Scores
 ROWS_PER_CHUNK = 64
 # Steps for each row of a chunk.
 QUICK_STEPS = 16
+# Steps of a row before the first local search for a witness, and before the bound is tightened by messages between
+# trees; what they cost pays for hard rows only (scripts/bench_hard_forests.py).
+STEPS_BEFORE_LOCAL = 8
+STEPS_BEFORE_DIVISION = 64
 
 
 class ForestTables:
@@ -54,7 +58,7 @@ class ForestTables:
         return forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, self.thresholds, self.starts, self._numbers,
             self._scores.units, self._scores.error, groups.members, groups.starts, *boxes, prediction_ids,
-            self._is_member, Referee(self._scores),
+            self._is_member, Referee(self._scores), STEPS_BEFORE_LOCAL, STEPS_BEFORE_DIVISION,
         )  # fmt: skip
 
 

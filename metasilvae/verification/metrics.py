@@ -11,7 +11,7 @@ import numpy as np
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Perturbation
-from metasilvae.prediction import check_width, match_labels, predict
+from metasilvae.prediction import align, match_labels, predict
 from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
@@ -30,6 +30,8 @@ class Evaluation:
         None without a perturbation.
     is_interrupted : bool
         Whether rows are undecided because the work was interrupted.
+    voting : str or None
+        Voting scheme; None means that of the model.
     """
 
     model: Model
@@ -38,6 +40,7 @@ class Evaluation:
     perturbation: Perturbation | None = None
     counts: VerdictCounts | None = None
     is_interrupted: bool = False
+    voting: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -90,9 +93,11 @@ def evaluate(
     on_rows : function
         Called with the number of rows that are done since the last call, by any thread.
     """
+    dataset = align(model, dataset)
     if not perturbations:
         predictions = classify(model, dataset, voting=voting, jobs=jobs)
-        return [Evaluation(model, dataset, int(predictions.are_correct(match_labels(model, dataset)).sum()))]
+        n_correct = int(predictions.are_correct(match_labels(model, dataset)).sum())
+        return [Evaluation(model, dataset, n_correct, voting=voting)]
     evaluations = []
     for perturbation in perturbations:
         if stop is not None and stop.is_set():
@@ -100,13 +105,13 @@ def evaluate(
         query = make_query(model, dataset, perturbation, voting=voting)
         outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
         counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
-        evaluations.append(Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted))
+        evaluations.append(Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting))
     return evaluations
 
 
 def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> PredictionTable:
     """Predictions for the rows of a data set, which must fit the model."""
-    check_width(model, dataset)
+    dataset = align(model, dataset)
     return predict(model, dataset.X, voting, jobs)
 
 

@@ -13,7 +13,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups, Perturbation
-from metasilvae.prediction import check_width, match_labels, predict
+from metasilvae.prediction import align, match_labels, predict
 from metasilvae.voting import choose_voting
 
 
@@ -61,9 +61,9 @@ def make_query(
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
     tiers : sequence of int or None
-        Number of each feature's one-hot group, 0 for none.
+        Number of each feature's one-hot group, 0 for none; in the order of the model's features.
     """
-    check_width(model, dataset)
+    dataset = align(model, dataset)
     boxes = perturbation.boxes(dataset)
     if tiers is not None and boxes.groups.n_groups:
         raise RequestError(f"{perturbation.describe()} has one-hot groups of its own; leave the tiers out")

@@ -30,12 +30,14 @@ from metasilvae.perturbations.attack_files import parse_attack
 from metasilvae.perturbations.boxes import read_boxes, read_weights
 from metasilvae.training.checkpoint.files import unpack
 from metasilvae.verification.shards import merge_shards, read_shard
+from metasilvae.voting import choose_voting
 
 CORPUS = Path(__file__).parent / "corpus"
 LONGEST_MESSAGE = 2000
 # Small chunks are refilled often and do not have to be cleared for each input.
 CHUNK_BYTES = 512
 BOX_SHAPE = (3, 2)
+TRAILED_MODEL = b"classifier-decision-tree 2 2\nyes no\nSPLIT 1 0.5\nLEAF 3 1\nLEAF 0 2\n"
 
 
 class Finding(Exception):
@@ -86,9 +88,22 @@ def fuzz_idx(content: bytes) -> None:
 
 def fuzz_model(content: bytes) -> None:
     model = parse_model(content)
-    require(same_model(model, parse_model(format_model(model).encode())), "the model is written as another one")
+    again = parse_model(format_model(model).encode())
+    require(same_model(model, again), "the model is written as another one")
+    require(model.description == again.description, "the description is written as another one")
     require(model.depths.min() >= 0, "a node without depth")
     require(model.feasible.n_nodes <= model.n_nodes, "more nodes than there are")
+
+
+def fuzz_trailer(content: bytes) -> None:
+    """Behind a model of two features and two labels."""
+    model = parse_model(TRAILED_MODEL + content)
+    names = model.description.feature_names
+    require(names is None or len(set(names)) == model.n_features, "not one name for each feature")
+    choose_voting(model, None)
+    text = format_model(model)
+    require(text.count("LEAF") == 2 and text.count("SPLIT") == 1, "words of nodes in the trailer")
+    require(parse_model(text.encode()).description == model.description, "the description is written as another one")
 
 
 def fuzz_attack(content: bytes) -> None:
@@ -136,6 +151,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "any-data": fuzz_dataset("auto"),
     "idx": fuzz_idx,
     "model": fuzz_model,
+    "trailer": fuzz_trailer,
     "attack": fuzz_attack,
     "boxes": fuzz_boxes,
     "weights": fuzz_weights,

@@ -150,11 +150,11 @@ def test_a_full_disk_leaves_no_part_of_a_forest(is_there, forest, tmp_path, monk
     before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     written = []
 
-    def fill_the_disk(model, path):
+    def fill_the_disk(model, path, *, plain=False):
         if len(written) == 2:
             raise OutputError(f"{path}: cannot be written: No space left on device")
         written.append(path)
-        write_model(model, path)
+        write_model(model, path, plain=plain)
 
     with monkeypatch.context() as patch:
         patch.setattr(models, "write_model", fill_the_disk)

@@ -30,10 +30,10 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, number: int
     """Let the given call of a function fail."""
     usual, counter = getattr(module, name), itertools.count(1)
 
-    def fail(*arguments: Any) -> Any:
+    def fail(*arguments: Any, **choices: Any) -> Any:
         if next(counter) == number:
             raise error
-        return usual(*arguments)
+        return usual(*arguments, **choices)
 
     monkeypatch.setattr(module, name, fail)
 
@@ -79,9 +79,9 @@ def test_trees_that_came_while_the_run_was_training_are_not_touched(monkeypatch:
     run("train", DATA, "other.silva", *OTHER, "--pareto", "other")
     write = pareto.write_archive
 
-    def write_too_late(folder: str, collector: Any) -> int:
+    def write_too_late(folder: str, *arguments: Any, **choices: Any) -> int:
         shutil.copytree("other", folder, dirs_exist_ok=True)
-        return write(folder, collector)
+        return write(folder, *arguments, **choices)
 
     monkeypatch.setattr("metasilvae.training.runs.write_archive", write_too_late)
     assert "trees: is not empty (index.json)" in train(*TREE, "--pareto", "trees", code=1).stderr
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_removed(number: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_message_names_the_tree_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(model: object, path: str) -> None:
+    def fail(model: object, path: str, *, plain: bool) -> None:
         raise OutputError(f"{path}: cannot be written: No space left on device")
 
     monkeypatch.setattr(pareto, "write_model", fail)

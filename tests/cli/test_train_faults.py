@@ -73,10 +73,10 @@ def test_a_model_that_cannot_be_written_any_more_is_saved_elsewhere(
     output = str(tmp_path / "tree.silva")
     usual = runs.write_model
 
-    def write_model(model: object, path: str) -> None:
+    def write_model(model: object, path: str, *, plain: bool) -> None:
         if path == output:
             raise OutputError(f"{path}: cannot be written: the disk is gone")
-        usual(model, path)  # type: ignore[arg-type]
+        usual(model, path, plain=plain)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runs, "write_model", write_model)
     result = run("train", QUICK[0], output, *QUICK[2:], code=1)
@@ -89,7 +89,7 @@ def test_a_model_that_cannot_be_written_any_more_is_saved_elsewhere(
 
 
 def test_nowhere_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_model(model: object, path: str) -> None:
+    def write_model(model: object, path: str, *, plain: bool) -> None:
         raise OutputError(f"{path}: cannot be written: no disk at all")
 
     monkeypatch.setattr(runs, "write_model", write_model)

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.scaling import Scale
-from metasilvae.errors import DataError, MetasilvaeWarning
+from metasilvae.errors import DataError
 
 
 def dataset_of(X, names: tuple[str, ...] | None = None) -> Dataset:
@@ -58,10 +58,20 @@ def test_misfits() -> None:
     scale = Scale.fit(dataset_of([[0, 1], [1, 2]], ("u", "v")))
     with pytest.raises(DataError, match=r"here\.csv: 3 features found, the scale has 2"):
         scale.apply(dataset_of([[1, 2, 3]]))
-    with pytest.warns(MetasilvaeWarning, match="names differ from those of the scale"):
-        scale.apply(dataset_of([[1, 2]], ("v", "u")))
+    with pytest.raises(DataError, match=r"here\.csv: its columns are not those of the scale; they differ in 'u', 'w'"):
+        scale.apply(dataset_of([[1, 2]], ("v", "w")))
+    with pytest.raises(DataError, match="they differ in 'w'"):
+        scale.apply(dataset_of([[1, 2, 3]], ("u", "v", "w")))
     with pytest.raises(DataError, match="too far outside the scale"):
         Scale.fit(dataset_of([[0], [1e-300]])).apply(dataset_of([[1e300]]))
+
+
+def test_columns_are_matched_by_name() -> None:
+    scale = Scale.fit(dataset_of([[0, 10], [1, 20]], ("u", "v")))
+    scaled = scale.apply(dataset_of([[15, 0.25]], ("v", "u")))
+    assert scaled.X.tolist() == [[0.5, 0.25]]
+    assert scaled.feature_names == ("v", "u")
+    assert scale.apply(dataset_of([[0.25, 15]])).X.tolist() == [[0.25, 0.5]]
 
 
 @pytest.mark.parametrize(

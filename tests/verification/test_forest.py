@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball, Enlarged, Perturbation
 from metasilvae.prediction import predict
+from metasilvae.verification import forest as forest_rows
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.verdicts import Stability, Verdict
@@ -38,8 +40,18 @@ def fitting_votings(model: Model) -> list[str]:
     return ["softargmax"] if model.leaf_kind is LeafKind.SCORES else ["max", "average"]
 
 
+# Steps before a local search and before a division of the box: as usual; both at once; division alone.
+EFFORTS = ((8, 64), (1, 1), (10**9, 1))
+
+
 def check(query: VerificationQuery, tiers: list[int] | None = None) -> None:
-    """Verdicts and witnesses are those of enumeration."""
+    """Verdicts and witnesses are those of enumeration, whichever way the search goes."""
+    for local, division in EFFORTS:
+        with mock.patch.multiple(forest_rows, STEPS_BEFORE_LOCAL=local, STEPS_BEFORE_DIVISION=division):
+            check_once(query, tiers)
+
+
+def check_once(query: VerificationQuery, tiers: list[int] | None = None) -> None:
     model = query.model
     outcome = verify(query, jobs=1)
     witnesses = {witness.row: witness for witness in find_witnesses(query, outcome)}

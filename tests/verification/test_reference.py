@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.model import ModelDescription
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT.parent / "shared" / "golden"
@@ -32,6 +36,17 @@ RECORDINGS = list(check_golden.recordings(GOLDEN, DATA)) if (GOLDEN / "index.tsv
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.verdicts.stem)
 def test_verdicts_agree_with_silva(recording) -> None:
     assert check_golden.compare(recording).unexplained == []
+
+
+@pytest.mark.skipif(not RECORDINGS, reason=f"no recorded verdicts in {GOLDEN}")
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.verdicts.stem)
+def test_trailers_change_no_verdict(recording, tmp_path: Path) -> None:
+    model = read_model(str(recording.model))
+    names = tuple(f"LEAF {feature}\nSPLIT 0 1" for feature in range(model.n_features))
+    description = ModelDescription(names, "SPLIT", recording.voting, None, {"note": "LEAF 1 2"})
+    path = tmp_path / "model.silva"
+    write_model(replace(model, description=description), str(path))
+    assert check_golden.compare(replace(recording, model=path)).unexplained == []
 
 
 @pytest.mark.skipif(not RECORDINGS, reason=f"no recorded verdicts in {GOLDEN}")

@@ -28,6 +28,8 @@ class ForestSearch:
         predictions: NDArray[np.int32],
         is_member: NDArray[np.uint8],
         referee: Referee,
+        steps_before_local: int,
+        steps_before_division: int,
     ) -> None: ...
     def decide(
         self, first: int, last: int, max_steps: int, found: NDArray[np.uint8], leaves: NDArray[np.int32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metasilvae.interop.exports.documents import write_dot, write_json, write_text
+from metasilvae.interop.exports.documents import write_dot, write_json, write_silva, write_text
 from metasilvae.interop.exports.onnx import write_onnx, write_onnx_double
 from metasilvae.interop.exports.scikit_learn import write_joblib, write_skops
 from metasilvae.interop.exports.source_code import write_c, write_python
@@ -15,6 +15,7 @@ EXPORTERS: dict[str, Callable[[Model, Sequence[str] | None], str]] = {
     "dot": write_dot,
     "json": write_json,
     "text": write_text,
+    "silva": write_silva,
 }
 # Predictors, from the model, its feature names and the voting scheme.
 PREDICTOR_EXPORTERS: dict[str, Callable[[Model, Sequence[str] | None, str], str | bytes]] = {

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from metasilvae.encoding import FeatureNames
+from metasilvae.formats.silva_models import format_model
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.interop.exports.leaves import name_prediction, name_values
 from metasilvae.model import LeafKind, Model
@@ -49,6 +51,12 @@ def _node_lines(model: Model, start: int, end: int) -> list[str]:
                 f'"left": {left - start}, "right": {right - start}}}'
             )
     return lines
+
+
+def write_silva(model: Model, feature_names: Sequence[str] | None = None) -> str:
+    """silva's own format, with a description of the model behind it if there is one."""
+    names = model.description.feature_names if feature_names is None else tuple(feature_names)
+    return format_model(replace(model, description=replace(model.description, feature_names=names)))
 
 
 def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:

@@ -51,7 +51,7 @@ def whole_weights(model: Model, voting: str) -> list[list[int]]:
 
 def name_features(model: Model, feature_names: Sequence[str] | None) -> list[str]:
     """A name for each feature of the model; ``x[3]`` for a feature without one."""
-    known = feature_names or ()
+    known = feature_names or model.description.feature_names or ()
     return [known[feature] if feature < len(known) else f"x[{feature}]" for feature in range(model.n_features)]
 
 

@@ -30,7 +30,7 @@ from metasilvae.output.plots.canvas import (
     say_entry,
     style,
 )
-from metasilvae.prediction import check_width, find_leaves, match_labels
+from metasilvae.prediction import align, find_leaves, match_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,6 +146,7 @@ def gather_facts(
 ) -> TreeFacts:
     """Collect the facts about a single tree; refuses one that is too large to be readable."""
     nodes = tree.nodes
+    dataset = None if dataset is None else align(tree, dataset)
     shown = np.flatnonzero(tree.depths <= (tree.max_depth if max_depth is None else max_depth))
     is_end = (nodes["feature"][shown] < 0) | (tree.depths[shown] == max_depth)
     if is_end.sum() > MOST_LEAVES:
@@ -191,7 +192,6 @@ class _RowOrder:
     """Rows in the order of their leaves, so that those that come to a node follow each other."""
 
     def __init__(self, tree: Model, dataset: Dataset, leaves: _LeafOrder) -> None:
-        check_width(tree, dataset)
         found = find_leaves(tree, dataset.X)[:, 0]
         rank = np.empty(tree.n_leaves, dtype=np.int64)
         rank[leaves.leaves] = np.arange(len(leaves.leaves))

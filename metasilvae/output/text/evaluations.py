@@ -24,6 +24,7 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.verification.metrics import Evaluation
+from metasilvae.voting import choose_voting
 
 # Labels or predictions that a confusion matrix shows; of more, mistakes are listed.
 MOST_LABELS = 100
@@ -95,13 +96,14 @@ class EvaluationReport:
 
     def records(self) -> list[Record]:
         """One for each evaluation; in a partial report with whether it is complete."""
+        has_forest = any(each.model.is_forest for each in self.evaluations)
         return [
-            {**_record(each), **({"complete": not each.is_interrupted} if self.is_partial else {})}
+            {**_record(each, has_forest), **({"complete": not each.is_interrupted} if self.is_partial else {})}
             for each in self.evaluations
         ]
 
 
-def _record(evaluation: Evaluation) -> Record:
+def _record(evaluation: Evaluation, has_forest: bool) -> Record:
     model, counts = evaluation.model, evaluation.counts
     record: dict[str, str | int | float | None] = {"model": model.source}
     if evaluation.perturbation is not None:
@@ -110,11 +112,18 @@ def _record(evaluation: Evaluation) -> Record:
     if counts is not None:
         record |= {"stability": evaluation.stability, "robust_accuracy": evaluation.robust_accuracy}
         record |= {name: getattr(counts, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
+    if has_forest:
+        record["voting"] = name_voting(model, evaluation.voting)
     record |= {"trees": model.n_trees, "leaves": model.n_leaves, "depth": model.max_depth}
     record["acc/leaves"] = evaluation.accuracy_efficiency
     if counts is not None:
         record["st/leaves"] = evaluation.stability_efficiency
     return record
+
+
+def name_voting(model: Model, requested: str | None) -> str:
+    """Voting of a forest; a single tree does not vote."""
+    return (requested or choose_voting(model, None)) if model.is_forest else ""
 
 
 def _write_tables(report: EvaluationReport, table_format: str) -> str:
@@ -162,12 +171,16 @@ EVALUATION_FORMATS: dict[str, Callable[[EvaluationReport], str]] = {
 
 @dataclass(frozen=True)
 class CurveReport:
-    """One curve of one model on one data set, over epsilon or over the factor of an attack."""
+    """One curve of one model on one data set, over epsilon or over the factor of an attack.
+
+    Reports show the voting if there is one; that of a single tree is shown as empty.
+    """
 
     model: Model
     dataset: Dataset
     curve: Curve
     attack: Perturbation | None = None
+    voting: str | None = None
 
     @property
     def axis(self) -> str:
@@ -176,7 +189,8 @@ class CurveReport:
     @property
     def subject(self) -> dict[str, str]:
         attack = {} if self.attack is None else {"perturbation": self.attack.describe()}
-        return {"model": self.model.source, **attack}
+        voting = {} if self.voting is None else {"voting": name_voting(self.model, self.voting)}
+        return {"model": self.model.source, **attack, **voting}
 
 
 def _quantiles(report: CurveReport) -> list[Record]:

@@ -124,6 +124,7 @@ def write_json(report: ExplanationReport) -> str:
         "model": explanation.query.model.source,
         "data": dataset.source,
         "perturbation": report.perturbation,
+        "voting": explanation.query.voting,
         "counts": counts.as_dict(),
         **({"partial": {"reason": INTERRUPTED, "rows": explanation.n_interrupted}} if report.is_partial else {}),
         "features": [

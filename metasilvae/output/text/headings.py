@@ -22,17 +22,19 @@ class Subject(Protocol):
     def voting(self) -> str: ...
 
 
-def describe_model(model: ModelFacts) -> str:
-    """Name, kind and size of a model."""
-    kind = name_kind(model.is_forest, model.n_trees)
-    return f"{model.source} ({kind}, {count_leaves(model.n_leaves)}, depth {model.max_depth})"
+def describe_model(model: ModelFacts, voting: str) -> str:
+    """Name, kind and size of a model, and the voting of a forest."""
+    facts = [name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves), f"depth {model.max_depth}"]
+    if model.is_forest:
+        facts.append(f"voting {voting}")
+    return f"{model.source} ({', '.join(facts)})"
 
 
 def describe_subject(subject: Subject, perturbation: str, shard: ShardNote | None = None) -> str:
     """Model, data and perturbation, one on each line; and the shard if there is one."""
     dataset = subject.dataset
     lines = [
-        f"model         {describe_model(subject.model)}",
+        f"model         {describe_model(subject.model, subject.voting)}",
         f"data          {dataset.source} ({dataset.n_samples} rows, {dataset.n_features} features)",
         *([] if shard is None else [f"shard         {shard.number}/{shard.count} of {shard.n_rows} rows"]),
         f"perturbation  {perturbation}",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -14,15 +14,16 @@ from metasilvae.analysis.difference import LARGEST, DifferenceStatus, ModelDiffe
 from metasilvae.analysis.summaries import ModelSummary, Spread
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import FeatureNames
+from metasilvae.errors import list_some, printable
 from metasilvae.interop.imports import Imported, LibraryComparison
-from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import as_text, dump_json
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
-from metasilvae.voting import DEFAULT_VOTING
+from metasilvae.voting import choose_voting
 
 MOST_LABELS_SHOWN = 20
+LONGEST_VALUE = 100
 KIND_NAMES = {LeafKind.COUNTS: "counts", LeafKind.SCORES: "scores"}
 
 
@@ -64,11 +65,39 @@ def _further_lines(summary: ModelSummary, feature_names: Sequence[str] | None) -
         f"Leaves hold: {KIND_NAMES[model.leaf_kind]} ({model.leaf_kind.value})",
         f"Leaves behind contradictory tests: {summary.n_unreachable}",
     ]
+    lines += _describe_lines(model)
     if feature_names:
         by_use = sorted(tested, key=lambda feature: -summary.feature_frequencies[feature])
         lines += ["Splits by feature:"]
-        lines += [f"  {summary.feature_frequencies[feature]:>6} {feature_names[feature]}" for feature in by_use]
+        lines += [
+            f"  {summary.feature_frequencies[feature]:>6} {printable(feature_names[feature])}" for feature in by_use
+        ]
     return lines
+
+
+def _describe_lines(model: Model) -> list[str]:
+    """What the model says about itself, apart from names of features."""
+    description, lines = model.description, []
+    if model.is_forest:
+        lines.append(f"Voting: {choose_voting(model, None)}")
+    if description.label_name is not None:
+        lines.append(f"Label column: {printable(description.label_name)}")
+    if description.encoding is not None:
+        lines.append(f"Encoding: {_shorten_json(description.encoding)}")
+    if description.provenance is not None:
+        lines.append("Trained with:")
+        lines += [f"  {printable(key)}: {_shorten_json(value)}" for key, value in description.provenance.items()]
+    return lines
+
+
+def _shorten_json(value: object) -> str:
+    """A value of a description on one line; --format json has all of it."""
+    if isinstance(value, dict):
+        text = ", ".join(f"{key} {each if isinstance(each, str) else json.dumps(each)}" for key, each in value.items())
+    else:
+        text = value if isinstance(value, str) else json.dumps(value)
+    text = printable(text)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
 def write_summary_text(
@@ -107,6 +136,10 @@ def write_summary_json(
         "feature_names": list(feature_names) if feature_names else None,
         "labels": list(model.labels),
         "leaf_kind": KIND_NAMES[model.leaf_kind],
+        "voting": choose_voting(model, None) if model.is_forest else None,
+        "label_name": model.description.label_name,
+        "encoding": model.description.encoding,
+        "trained": model.description.provenance,
         **_document(whole),
     }
     if trees:
@@ -117,16 +150,20 @@ def write_summary_json(
 SUMMARY_FORMATS: dict[str, Callable[..., str]] = {"text": write_summary_text, "json": write_summary_json}
 
 
-def write_similarity_text(models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64]) -> str:
+def write_similarity_text(
+    models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64], voting: str | None = None
+) -> str:
     """One line as the C program prints it for two models, a table for more."""
     fractions = equal / dataset.n_samples
     if len(models) == 2:
         return f"Similarity: {fractions[0, 1]:g}\n"
+    votings = _list_votings(models, voting)
     return as_text(
         [
             {
                 "": str(row + 1),
                 "model": model.source,
+                **({"voting": votings[row] or ""} if any(votings) else {}),
                 **{str(column + 1): float(x) for column, x in enumerate(fractions[row])},
             }
             for row, model in enumerate(models)
@@ -134,9 +171,17 @@ def write_similarity_text(models: Sequence[Model], dataset: Dataset, equal: NDAr
     )
 
 
-def write_similarity_json(models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64]) -> str:
+def _list_votings(models: Sequence[Model], voting: str | None) -> list[str | None]:
+    """Voting of each forest."""
+    return [(voting or choose_voting(model, None)) if model.is_forest else None for model in models]
+
+
+def write_similarity_json(
+    models: Sequence[Model], dataset: Dataset, equal: NDArray[np.int64], voting: str | None = None
+) -> str:
     document = {
         "models": [model.source for model in models],
+        "votings": _list_votings(models, voting),
         "data": dataset.source,
         "n_rows": dataset.n_samples,
         "n_equal": equal.tolist(),
@@ -145,7 +190,7 @@ def write_similarity_json(models: Sequence[Model], dataset: Dataset, equal: NDAr
     return dump_json(document)
 
 
-SIMILARITY_FORMATS: dict[str, Callable[[Sequence[Model], Dataset, NDArray[np.int64]], str]] = {
+SIMILARITY_FORMATS: dict[str, Callable[..., str]] = {
     "text": write_similarity_text,
     "json": write_similarity_json,
 }
@@ -164,7 +209,10 @@ class ComparisonReport:
         return self.comparison.first.names if self.dataset is None else self.dataset.names
 
     def feature_name(self, feature: int) -> str:
-        return self.names.names[feature]
+        names = self.comparison.first.description.feature_names or self.comparison.second.description.feature_names
+        if self.dataset is not None and (self.dataset.feature_names or names is None):
+            return self.dataset.feature_name(feature)
+        return f"x[{feature}]" if names is None else printable(names[feature])
 
     def describe_point(self, point: NDArray[np.float64]) -> str:
         """The cells of a sample, separated by commas."""
@@ -205,8 +253,8 @@ def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
 def write_difference_text(report: ComparisonReport) -> str:
     comparison = report.comparison
     lines = [
-        f"first   {describe_model(comparison.first)}",
-        f"second  {describe_model(comparison.second)}",
+        f"first   {describe_model(comparison.first, comparison.votings[0])}",
+        f"second  {describe_model(comparison.second, comparison.votings[1])}",
         f"domain  {comparison.domain.description}",
         "",
     ]
@@ -249,6 +297,7 @@ def write_difference_json(report: ComparisonReport) -> str:
     document: dict[str, object] = {
         "first": comparison.first.source,
         "second": comparison.second.source,
+        "votings": list(comparison.votings),
         "domain": comparison.domain.description,
         "result": comparison.result.value,
         **({} if comparison.reason is None else {"reason": comparison.reason}),
@@ -284,24 +333,24 @@ COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
 }
 
 
-def describe_import(imported: Imported, comparison: LibraryComparison | None, output: str) -> str:
-    """Source, model, voting and comparison, one on each line."""
-    model = imported.model
+def describe_import(imported: Imported, output: str) -> str:
+    """Source, model, voting, features, comparison and notes, one on each line."""
+    model, comparison = imported.model, imported.comparison
     kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
     lines = [
         f"source    {model.source} ({imported.origin})",
         f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
-        is_usual = imported.voting == DEFAULT_VOTING[model.leaf_kind]
-        lines.append(f"voting    {imported.voting}" + ("" if is_usual else "; other commands need the option:"))
-        if not is_usual:
-            name = "MODEL" if output == STANDARD_STREAM else output
-            lines.append(f"          metasilvae verify {shlex.quote(name)} DATA --epsilon E --voting {imported.voting}")
+        lines.append(f"voting    {imported.voting}, part of the model")
+    names = model.description.feature_names
+    if names is not None:
+        lines.append(f"features  {list_some(names)}")
     if comparison is None:
         lines.append("compared  no")
     else:
         lines.append(f"compared  {comparison.n_rows} rows with {comparison.library}: {_describe_rows(comparison)}")
+    lines += [f"note      {note}" for note in imported.notes]
     return "\n".join([*lines, ""])
 
 
@@ -324,4 +373,7 @@ def _describe_rows(comparison: LibraryComparison) -> str:
 def _describe_splits(comparison: LibraryComparison) -> str:
     if comparison.n_splits == comparison.n_all_splits:
         return "thresholds"
-    return f"{comparison.n_splits} of {comparison.n_all_splits} thresholds (the trees are too deep for more)"
+    per_split = comparison.n_thresholds // max(1, comparison.n_splits)
+    is_full = (comparison.n_splits + 1) * per_split > comparison.max_rows
+    reason = "chosen at random; --max-rows compares more" if is_full else "the trees are too deep for more"
+    return f"{comparison.n_splits} of {comparison.n_all_splits} thresholds ({reason})"

@@ -13,6 +13,7 @@ from metasilvae.output.text.terminal import open_bar
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
+from metasilvae.voting import choose_voting
 
 # Steps of different phases take different times, so that a rate would say nothing.
 BAR_FORMAT = "{desc} |{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
@@ -76,7 +77,7 @@ def describe_training(run: TrainedModel) -> str:
     assert run.training.perturbation is not None
     how = [f"seed {run.seed}", f"{run.seconds:.2f} s", *([run.stop_sentence] if run.stop_sentence else [])]
     lines = [
-        f"model         {describe_model(run.model)}",
+        f"model         {describe_model(run.model, choose_voting(run.model, None))}",
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
