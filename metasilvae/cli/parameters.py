@@ -26,6 +26,7 @@ from metasilvae.cli.commands import (
 )
 from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
+from metasilvae.formats.datasets import INPUT_FORMATS
 from metasilvae.formats.schema_files import read_schema
 from metasilvae.formats.tables import DEFAULT_TABLE, UNKNOWN_CHOICES, TableOptions
 from metasilvae.io.storage import STANDARD_STREAM
@@ -277,13 +278,11 @@ plain_option = option(
     help="Leave out the line behind a model that holds names of features, voting and provenance.",
 )  # fmt: skip
 
-INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
-
 reading_options = option_group(
     DATA_FORMAT,
     option(
         "--input-format", type=click.Choice(INPUT_FORMATS), default="auto", metavar="NAME",
-        help="Format of data files: csv, libsvm or binary.",
+        help="csv, libsvm, binary or parquet.",
     ),
     option(
         "--label-column", default="first", metavar="COLUMN", help="first, last, none, a name or a number (CSV)."

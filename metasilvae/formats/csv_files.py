@@ -10,7 +10,7 @@ import difflib
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import IO
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from metasilvae._core.parsing import csv_rows, number_text
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
+from metasilvae.encoding import Column, Encoding
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
 from metasilvae.formats.text import (
     BATCH_ROWS,
@@ -482,8 +483,50 @@ def quote_cell(text: str) -> str:
     return text
 
 
+def write_raw_csv(dataset: Dataset, stream: IO[bytes]) -> None:
+    """Write the columns of the table that a data set was made of: label, columns, then those that are no features."""
+    encoding = dataset.encoding
+    if encoding is None:
+        raise ValueError("the data set was not made of a table")
+    names = [column.name for column in encoding.columns]
+    others = [name for name, _ in dataset.ids if name not in names]
+    unused = [name for name in _LABEL_COLUMN_NAMES if name not in (*names, *others)]
+    label_name = dataset.label_name or (unused or _LABEL_COLUMN_NAMES)[0]
+    head = [*([label_name] if dataset.has_labels else []), *names, *others]
+    stream.write((",".join(map(quote_text, head)) + "\n").encode())
+    cells_of = dict(dataset.ids)
+    for row in range(dataset.n_samples):
+        label = [dataset.labels[dataset.y[row]]] if dataset.has_labels else []
+        cells = [
+            *label,
+            *(c if isinstance(c, str) else repr(c).removesuffix(".0") for c in encoding.decode(dataset.X[row])),
+            *(cells_of[name][row] for name in others),
+        ]
+        stream.write((",".join(map(quote_text, cells)) + "\n").encode())
+
+
+def _write_with_gaps(dataset: Dataset, stream: IO[bytes]) -> None:
+    """Write numbers with missing values as a table."""
+    names = dataset.names.names
+    columns = Encoding(tuple(map(Column, names)))
+    write_raw_csv(replace(dataset, encoding=columns), stream)
+
+
+def quote_text(text: str) -> str:
+    """A cell of a table, which may contain line breaks, in quotes if it needs them."""
+    if text != text.strip() or text.startswith("#") or any(mark in text for mark in '",;|\t\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def write_csv(dataset: Dataset, stream: IO[bytes]) -> None:
     """Write the ``# rows columns`` line, column names if there are any, and the rows."""
+    if dataset.encoding is not None:
+        write_raw_csv(dataset, stream)
+        return
+    if dataset.has_missing:
+        _write_with_gaps(dataset, stream)
+        return
     stream.write(f"# {dataset.n_samples} {dataset.n_features}\n".encode())
     if dataset.feature_names:
         unused = [name for name in _LABEL_COLUMN_NAMES if name not in dataset.feature_names]

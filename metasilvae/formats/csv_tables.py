@@ -99,7 +99,8 @@ def read_table(chunks: TextChunks, problems: Problems, layout: Layout, options: 
         chunks.advance(start, line)
         if status == table_cells.MALFORMED:
             record = bytes(chunks.buffer[start:end])
-            problems.report(line, describe_record(record, layout))
+            # With the byte at which it was refused, which may follow a closing quote.
+            problems.report(line, describe_record(bytes(chunks.buffer[start : end + 1]).rstrip(b"\r\n"), layout))
             chunks.advance(end, line + record.count(b"\n"))
             chunks.skip_line()
         elif status == table_cells.USED_UP:

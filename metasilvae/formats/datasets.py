@@ -24,10 +24,11 @@ from metasilvae.formats.csv_files import (
     write_csv,
 )
 from metasilvae.formats.csv_tables import check_labels, read_table
+from metasilvae.formats.frames import PARQUET_START, read_parquet
 from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
 from metasilvae.formats.silva_models import FOREST_WORD, TREE_WORD
 from metasilvae.formats.tables import DEFAULT_TABLE, RawTable, TableOptions, read_typed
-from metasilvae.formats.text import CHUNK_BYTES, NUL_BYTE, Problems, TextChunks
+from metasilvae.formats.text import CHUNK_BYTES, NUL_BYTE, Problems, TextChunks, check_size
 from metasilvae.io import storage
 
 WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
@@ -45,6 +46,7 @@ FORMAT_OF_SUFFIX = {
     ".bin": "binary",
     ".binary": "binary",
 }
+INPUT_FORMATS = ("auto", "csv", "libsvm", "binary", "parquet")
 _SAMPLED_BYTES = 1 << 16
 _OTHER_ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -69,7 +71,7 @@ def read_dataset(
 
     Parameters
     ----------
-    input_format : ``auto`` (by content), ``csv``, ``libsvm`` or ``binary``
+    input_format : ``auto`` (by content), ``csv``, ``libsvm``, ``binary`` or ``parquet``
     label_column : ``first``, ``last``, a column name, a column number from 1, or ``none``; CSV only
     header : whether CSV data starts with column names; None detects it
     n_features : width that the data must have; LIBSVM rows are filled up with zeros to it
@@ -109,12 +111,14 @@ def read_raw_table(
 ) -> RawTable:
     """Read the columns of CSV data as they are, without types; options as in `read_dataset`."""
     reading = _Reading(input_format, label_column, header, n_features, None, columns)
-    if input_format not in ("auto", "csv"):
-        raise RequestError("columns have types in CSV data only")
+    if input_format not in ("auto", "csv", "parquet"):
+        raise RequestError("columns have types in CSV and Parquet data only")
     with storage.open_source(source) as stream:
         chunks = TextChunks(stream, problems.source)
+        if _choose_reader(chunks, reading) == "parquet":
+            return _read_parquet(chunks, reading, True)
         if _choose_reader(chunks, reading) != "csv":
-            raise RequestError(f"{chunks.source}: columns have types in CSV data only")
+            raise RequestError(f"{chunks.source}: columns have types in CSV and Parquet data only")
         _check_encoding(chunks)
         return _read_raw(chunks, problems, reading, True)
 
@@ -206,8 +210,8 @@ def check_label_column(label_column: str) -> None:
 
 
 def _read(source: str, problems: Problems, reading: _Reading, needs_labels: bool) -> Dataset:
-    if reading.input_format not in ("auto", *WRITERS):
-        raise RequestError(f"input format {reading.input_format!r}: expected auto, {', '.join(WRITERS)}")
+    if reading.input_format not in INPUT_FORMATS:
+        raise RequestError(f"input format {reading.input_format!r}: expected {', '.join(INPUT_FORMATS)}")
     is_file = source.startswith((storage.BUILTIN_PREFIX, storage.CACHE_PREFIX)) or os.path.isfile(source)
     with storage.open_source(source) as stream:
         again = None if is_file else _Rereadable(stream)
@@ -227,6 +231,8 @@ def _read(source: str, problems: Problems, reading: _Reading, needs_labels: bool
 def _read_stream(stream: BinaryIO, problems: Problems, reading: _Reading, needs_labels: bool) -> Dataset:
     chunks = TextChunks(stream, problems.source)
     input_format = _choose_reader(chunks, reading)
+    if input_format == "parquet":
+        return _finish_table(_read_parquet(chunks, reading, needs_labels), problems, reading)
     if input_format == "binary":
         return read_binary(chunks, problems, reading.n_features)
     _check_encoding(chunks)
@@ -246,11 +252,24 @@ def _choose_reader(chunks: TextChunks, reading: _Reading) -> str:
             f"{chunks.source}: this is a model, not a data set; where both are needed, MODEL comes before DATA"
         )
     input_format = detect_format(chunks) if reading.input_format == "auto" else reading.input_format
+    if input_format == "parquet":
+        return input_format
     if input_format != "csv" and (reading.label_column != "first" or reading.header):
         raise RequestError(f"{chunks.source}: label column and header are for CSV data, this is read as {input_format}")
     if input_format != "csv" and not reading.table.are_default:
         raise RequestError(f"{chunks.source}: types of columns are for CSV data, this is read as {input_format}")
     return input_format
+
+
+def _read_parquet(chunks: TextChunks, reading: _Reading, needs_labels: bool) -> RawTable:
+    content = bytearray(chunks.buffer[chunks.start : chunks.stop])
+    while not chunks.at_end:
+        check_size(chunks.source, 1, len(content) // 8)
+        chunks.advance(chunks.stop, chunks.line)
+        chunks.refill()
+        content += chunks.buffer[chunks.start : chunks.stop]
+    known = reading.table.label or reading.label_name
+    return read_parquet(bytes(content), chunks.source, reading.label_column, known, needs_labels)
 
 
 def _read_as_table(stream: BinaryIO, problems: Problems, reading: _Reading, needs_labels: bool) -> Dataset:
@@ -304,6 +323,8 @@ def _finish_table(table: RawTable, problems: Problems, reading: _Reading) -> Dat
 def detect_format(chunks: TextChunks) -> str:
     """Recognize a format by the first bytes."""
     head = bytes(chunks.buffer[: min(chunks.stop, _SAMPLED_BYTES)])
+    if head.startswith(PARQUET_START):
+        return "parquet"
     if looks_like_binary(head):
         return "binary"
     lines = [line.decode(errors="replace") for line in head.removeprefix(_UTF8_MARK).splitlines()]
@@ -356,6 +377,8 @@ def write_dataset(dataset: Dataset, path: str, output_format: str | None = None)
     output_format : ``csv``, ``libsvm`` or ``binary``; None chooses by the name
     """
     output_format = choose_format(path, output_format)
+    if dataset.has_missing and output_format != "csv":
+        raise DataError(f"{dataset.source}: has missing values, which {output_format} does not have; write CSV")
     with storage.open_output(path) as stream:
         try:
             WRITERS[output_format](dataset, stream)
