@@ -84,7 +84,9 @@ class Dataset:
     def has_missing(self) -> bool:
         """Whether some value is missing."""
         # A sum is NaN if a value is, or by an overflow.
-        return bool(np.isnan(self.X.sum())) and bool(np.isnan(self.X).any())
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = self.X.sum()
+        return bool(np.isnan(total)) and bool(np.isnan(self.X).any())
 
     def refuse_missing(self, who: str) -> None:
         """Refuse missing values, with the first of them; `who` cannot use them."""

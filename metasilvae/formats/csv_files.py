@@ -493,6 +493,9 @@ def write_raw_csv(dataset: Dataset, stream: IO[bytes]) -> None:
     unused = [name for name in _LABEL_COLUMN_NAMES if name not in (*names, *others)]
     label_name = dataset.label_name or (unused or _LABEL_COLUMN_NAMES)[0]
     head = [*([label_name] if dataset.has_labels else []), *names, *others]
+    for name in head:
+        if "\n" in name or "\r" in name:
+            raise ValueError(f"the name {shorten(name)} contains a line break; rename the column")
     stream.write((",".join(map(quote_text, head)) + "\n").encode())
     cells_of = dict(dataset.ids)
     for row in range(dataset.n_samples):
