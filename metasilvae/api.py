@@ -26,7 +26,7 @@ from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import align
+from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import (
     PRESETS,
@@ -69,7 +69,7 @@ def make_dataset(
     Parameters
     ----------
     X : array of numbers or DataFrame, shape (n_samples, n_features)
-        Finite. Columns of a DataFrame with texts, categories and booleans are encoded.
+        Finite; NaN where a value is missing. Columns of a DataFrame with texts, categories and booleans are encoded.
     y : array, shape (n_samples,)
         Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
@@ -142,8 +142,8 @@ def _as_numbers(X: ArrayLike, source: str) -> NDArray[np.float64]:
 
 
 def _refuse_infinite(values: NDArray[np.float64], source: str) -> None:
-    if not np.isfinite(values).all():
-        raise DataError(f"{source}: X holds values that are infinite or no numbers")
+    if np.isinf(values).any():
+        raise DataError(f"{source}: X holds infinite values; expected finite ones, and NaN where a value is missing")
 
 
 def _finite_table(X: ArrayLike, source: str) -> NDArray[np.float64]:
@@ -353,7 +353,8 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     Parameters
     ----------
     X : array of numbers, shape (n_samples, n_features)
-        Finite. The columns of a DataFrame are matched to the features of the model by name, if both have names.
+        Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
+        features of the model by name, if both have names.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
@@ -363,11 +364,12 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
         return _predict(model, encode_frame(X, "X", encoding=model.encoding).X, voting, jobs)
     values, names = _finite_table(X, "X"), name_columns(X)
+    dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
-        dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
         return _predict(model, align(model, dataset).X, voting, jobs)
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
+    check_missing(model, dataset)
     return _predict(model, values, voting, jobs)
 
 

@@ -23,7 +23,7 @@ class Dataset:
     Attributes
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        Finite values, NaN where a value is missing.
+        Finite values; NaN where a value is missing.
     y : int32 array, shape (n_samples,)
         Position of each sample's label in `labels`; `NO_LABEL` throughout if there are none.
     labels : tuple of str
@@ -83,21 +83,9 @@ class Dataset:
     @cached_property
     def has_missing(self) -> bool:
         """Whether some value is missing."""
-        # A sum is NaN if a value is, or by an overflow.
+        # The sum of finite numbers may be infinite, and that of infinite numbers NaN; it costs no memory.
         with np.errstate(over="ignore", invalid="ignore"):
-            total = self.X.sum()
-        return bool(np.isnan(total)) and bool(np.isnan(self.X).any())
-
-    def refuse_missing(self, who: str) -> None:
-        """Refuse missing values, with the first of them; `who` cannot use them."""
-        if self.has_missing:
-            row, feature = np.argwhere(np.isnan(self.X))[0].tolist()
-            name, number = self.feature_name(feature), self.number_of(row)
-            place = f"row {number}" if self.line_of_row is None else f"row {number} (line {self.line_of_row[row]})"
-            raise DataError(
-                f"{self.source}: {place}: {name} is missing; {who} needs a number: fill in a value, delete the row or "
-                "ignore the column"
-            )
+            return bool(np.isnan(self.X.sum()) and np.isnan(self.X).any())
 
     @property
     def fingerprint(self) -> str:
@@ -146,4 +134,15 @@ class Dataset:
             line_of_row=None if self.line_of_row is None else self.line_of_row[rows],
             row_numbers=np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
             ids=tuple((name, cells[rows]) for name, cells in self.ids),
+        )
+
+
+def refuse_missing(dataset: Dataset, reason: str) -> None:
+    """Refuse missing values where they cannot be used; `reason` completes "x is missing, and ..."."""
+    if dataset.has_missing:
+        row, feature = np.argwhere(np.isnan(dataset.X))[0]
+        name = dataset.feature_name(int(feature))
+        raise DataError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}: {name} is missing, and {reason}; "
+            "fill the missing values in, or leave the row out"
         )

@@ -36,7 +36,8 @@ to_option = option(
     "output_format",
     type=click.Choice(list(WRITERS)),
     group=OUTPUT,
-    help="Format of the output.  [default: by its suffix]",
+    help="Format of the output. csv has a line of column names if there are names, which silva takes for a row; "
+    "silva is CSV as silva reads it, without them.  [default: by its suffix]",
 )
 
 
@@ -117,11 +118,13 @@ def convert(
     """Convert IN to the format of OUT, and scale it if --scale or --apply-scale is given.
 
     Formats are CSV (.csv, .txt, .data), LIBSVM (.libsvm, .svm, .svmlight) and silva's binary data (.bin, .binary),
-    compressed with a further suffix .gz, .bz2 or .xz. Values are written so that they read back exactly.
+    compressed with a further suffix .gz, .bz2 or .xz. Values are written so that they read back exactly. For silva
+    itself, write CSV with --to silva: the label first and no column names.
 
     \b
     Examples:
       metasilvae data convert train.csv train.libsvm.gz
+      metasilvae data convert train.csv silva-train.csv --to silva
       metasilvae data convert train.csv scaled-train.csv --scale minmax --save-scale scale.json
       metasilvae data convert test.csv scaled-test.csv --apply-scale scale.json
     """
@@ -276,8 +279,9 @@ def _part_name(source: str, part: str, output_format: str | None) -> str:
     elif source.startswith((BUILTIN_PREFIX, CACHE_PREFIX)):
         source = source.partition(":")[2].replace("/", "-") + ".csv"
     stem, suffix, compression = split_suffixes(source)
-    if output_format and (not suffix or choose_format(f"x{suffix}") != output_format):
-        suffix = f".{'bin' if output_format == 'binary' else output_format}"
+    wanted = "csv" if output_format == "silva" else output_format
+    if wanted and (not suffix or choose_format(f"x{suffix}") != wanted):
+        suffix = f".{'bin' if wanted == 'binary' else wanted}"
     return f"{stem}-{part}{suffix or '.csv'}{compression}"
 
 

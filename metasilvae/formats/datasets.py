@@ -22,6 +22,7 @@ from metasilvae.formats.csv_files import (
     peek_names,
     read_csv,
     write_csv,
+    write_silva,
 )
 from metasilvae.formats.csv_tables import check_labels, read_table
 from metasilvae.formats.frames import PARQUET_START, read_parquet
@@ -33,6 +34,7 @@ from metasilvae.io import storage
 
 WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
     "csv": write_csv,
+    "silva": write_silva,
     "libsvm": write_libsvm,
     "binary": write_binary,
 }
@@ -46,7 +48,8 @@ FORMAT_OF_SUFFIX = {
     ".bin": "binary",
     ".binary": "binary",
 }
-INPUT_FORMATS = ("auto", "csv", "libsvm", "binary", "parquet")
+READ_FORMATS = ("csv", "libsvm", "binary", "parquet")
+INPUT_FORMATS = ("auto", *READ_FORMATS)
 _SAMPLED_BYTES = 1 << 16
 _OTHER_ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -374,7 +377,7 @@ def write_dataset(dataset: Dataset, path: str, output_format: str | None = None)
     Parameters
     ----------
     path : name of the file, ``-`` for standard output; the suffixes .gz, .bz2 and .xz compress
-    output_format : ``csv``, ``libsvm`` or ``binary``; None chooses by the name
+    output_format : ``csv``, ``silva`` (CSV without column names), ``libsvm`` or ``binary``; None chooses by the name
     """
     output_format = choose_format(path, output_format)
     if dataset.has_missing and output_format != "csv":

@@ -51,6 +51,8 @@ class Attack:
         numbers may become each other.
     feature_names : tuple of str or None
         Names of the features; data with names are matched to them.
+    droppable : bool array, shape (n_features,), or None
+        Columns whose values may become missing; None if there are none.
     """
 
     source: str
@@ -65,6 +67,7 @@ class Attack:
     relative_up: tuple[Fraction, ...] | None = None
     swaps: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     feature_names: tuple[str, ...] | None = None
+    droppable: NDArray[np.bool_] | None = None
 
     @property
     def n_features(self) -> int:
@@ -75,7 +78,7 @@ class Attack:
         """Whether no value can change."""
         is_relative = any(any(each) for each in (self.relative_down, self.relative_up) if each is not None)
         can_swap = any(len(set(numbers)) < len(numbers) for numbers in self.swaps.values())
-        return not (self.reach.any() or is_relative or can_swap)
+        return not (self.reach.any() or is_relative or can_swap) and self.droppable is None
 
     @property
     def has_common_radii(self) -> bool:
@@ -122,7 +125,10 @@ class Attack:
         low = high = dataset.X
         if not self.has_common_radii:
             low, high = self._centers(dataset.X)
-        return Boxes(low, high, *radii_and_limits, self.groups, self.domains)
+        droppable = None
+        if self.droppable is not None:
+            droppable = np.broadcast_to(self.droppable.astype(np.uint8), dataset.X.shape)
+        return Boxes(low, high, *radii_and_limits, self.groups, self.domains, droppable)
 
     def _centers(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The ends of boxes in features whose radii depend on the sample, and the values of the other features."""
@@ -170,6 +176,7 @@ class Attack:
             take(self.relative_up),
             swaps,
             None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
+            self.droppable[features] if self.droppable is not None and self.droppable[features].any() else None,
         )
 
     def _follow(self, names: tuple[str, ...], source: str) -> Attack:
@@ -255,8 +262,12 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         numbers = _number_categories(column, rule, is_default=rule is rules.default)
         is_one = len(set(numbers)) == 1 and len(numbers) > 1
         moving = Rule(rule.place, math.inf, math.inf, 0.0, 1.0, values=(0.0, 1.0) if column.kind == BOOLEAN else None)
+        if column.kind == CATEGORY and rule.may_be_dropped and rule is not rules.default:
+            raise PerturbationError(f"{rule.place}: {column.name} is a category, which cannot become missing")
+        resting = Rule(rule.place, minimum=0.0, maximum=1.0)
+        is_dropped = column.kind == BOOLEAN and rule.may_be_dropped
         for feature in features:
-            by_feature[feature] = moving if is_one else Rule(rule.place, minimum=0.0, maximum=1.0)
+            by_feature[feature] = replace(moving if is_one else resting, may_be_dropped=is_dropped)
         if column.kind == CATEGORY and len(set(numbers)) < len(numbers):
             groups.append(features)
             if not is_one:
@@ -280,10 +291,11 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     )
     relative = [tuple(_relative(getattr(rule, side)) for rule in by_feature) for side in ("down", "up")]
     relative_down, relative_up = (each if any(each) else None for each in relative)
+    droppable = np.array([rule.may_be_dropped for rule in by_feature])
     written = tuple(rule.place for rule in by_feature)
     return Attack(
         rules.source, down, up, minimum, maximum, domains, OneHotGroups.of_lists(groups), written, relative_down,
-        relative_up, swaps, dataset.feature_names,
+        relative_up, swaps, dataset.feature_names, droppable if droppable.any() else None,
     )  # fmt: skip
 
 

@@ -69,8 +69,10 @@ class StopReason(enum.Enum):
 
 # Phases of training runs, with the unit of their steps. The phases of a tree are "initial population", "generation" and
 # "local search". Tuning adds "initial tree", which is there for users who stop early, and "tuning" before them. After
-# these two, the steps of a forest are of the phase "tree".
+# these two, the steps of a forest are of the phase "tree". With very many samples all these phases except "tree" run on
+# a part of the samples first, and are reported as "sample".
 PHASES = {
+    "sample": "step",
     "initial tree": "step",
     "tuning": "trial",
     "initial population": "tree",

@@ -19,17 +19,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import check_labels, format_model, parse_model, read_model, write_model
-from metasilvae.io.storage import STANDARD_STREAM, check_outputs, open_log, write_output
+from metasilvae.io.storage import STANDARD_STREAM, check_outputs, is_file_output, open_log, write_output
 from metasilvae.model import Model, join_trees, place_features
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align_names, find_columns
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
+from metasilvae.training.large import make_single_tree_trainer
 from metasilvae.training.logs import ProgressLog, find_end
 from metasilvae.training.options import Options
 from metasilvae.training.pareto import TreeCollector, TreeMetrics, check_folder, write_archive
@@ -51,7 +52,6 @@ from metasilvae.training.results import (
     score_result,
     tabulate,
 )
-from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.shards import Shard
 
@@ -59,7 +59,7 @@ from metasilvae.verification.shards import Shard
 REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
 # Makes the trainer for each kind of options.
-TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
+TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_single_tree_trainer, "forest": ForestTrainer}
 
 
 def make_trainer(
@@ -79,7 +79,7 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
-    dataset.refuse_missing("training")
+    refuse_missing(dataset, "training needs numbers")
     special = {"start": start, "submit": submit}
     given = {name: value for name, value in special.items() if value is not None}
     return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)
@@ -541,7 +541,7 @@ def _write_or_rescue(model: Model, output: str, plain: bool) -> None:
 
 def _check_written(kept: Sequence[TrainedModel], output: str, jobs: int | None) -> None:
     """What was written must have the metrics of what was trained."""
-    is_file = output != STANDARD_STREAM and Path(output).is_file()
+    is_file = is_file_output(output)
     again = read_model(output) if is_file else parse_model(format_model(_join(kept, output)).encode(), output)
     for position, run in enumerate(kept):
         assert run.training.perturbation is not None

@@ -20,7 +20,7 @@ from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import as_text, dump_json
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
-from metasilvae.voting import choose_voting
+from metasilvae.voting import DEFAULT_VOTING, choose_voting
 
 MOST_LABELS_SHOWN = 20
 LONGEST_VALUE = 100
@@ -244,6 +244,9 @@ def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
             yield names.describe_test(feature, upper if is_low else math.nextafter(lower, -math.inf))[not is_low]
             continue
         name = report.feature_name(feature)
+        if math.isnan(lower):
+            yield f"{name} is missing"
+            continue
         # A bound inside the domain comes from a test: the number after its threshold, or the threshold.
         above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
         below = "" if upper == domain.upper[feature] else f" <= {upper!r}"
@@ -288,7 +291,7 @@ def write_difference_text(report: ComparisonReport) -> str:
 
 
 def _bound(value: float) -> float | None:
-    return value if abs(value) < LARGEST else None
+    return value if abs(value) < LARGEST else None  # NaN, of a missing value, is not less
 
 
 def write_difference_json(report: ComparisonReport) -> str:
@@ -312,10 +315,11 @@ def write_difference_json(report: ComparisonReport) -> str:
                         "name": report.feature_name(feature),
                         "at_least": _bound(a),
                         "at_most": _bound(b),
+                        **({"missing": True} if math.isnan(a) else {}),
                     }
                     for feature, a, b in report.bounds(region)
                 ],
-                "point": region.point.tolist(),
+                "point": [None if math.isnan(value) else value for value in region.point.tolist()],
             }
             for region in comparison.regions
         ],
@@ -333,8 +337,8 @@ COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
 }
 
 
-def describe_import(imported: Imported, output: str) -> str:
-    """Source, model, voting, features, comparison and notes, one on each line."""
+def describe_import(imported: Imported, output: str, plain: bool = False) -> str:
+    """Source, model, voting, features, comparison and notes, one on each line; a plain model has no description."""
     model, comparison = imported.model, imported.comparison
     kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
     lines = [
@@ -342,10 +346,13 @@ def describe_import(imported: Imported, output: str) -> str:
         f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
-        lines.append(f"voting    {imported.voting}, part of the model")
-    names = model.description.feature_names
+        where = "" if plain else ", part of the model"
+        if plain and imported.voting != DEFAULT_VOTING[model.leaf_kind]:
+            where = f"; other commands need --voting {imported.voting}"
+        lines.append(f"voting    {imported.voting}{where}")
+    names = None if plain else model.description.feature_names
     if names is not None:
-        lines.append(f"features  {list_some(names)}")
+        lines.append(f"features  {list_some([printable(name) for name in names])}")
     if comparison is None:
         lines.append("compared  no")
     else:

@@ -5,6 +5,7 @@ Each format is a function from a report to pieces of text.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -215,7 +216,8 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
             cells = witness.point.tolist() if encoding is None else encoding.decode(witness.point)
             yield [
                 dataset.labels[dataset.y[witness.row]],
-                *(cell if isinstance(cell, str) else repr(cell) for cell in cells),
+                # An empty cell is a missing value.
+                *(cell if isinstance(cell, str) else "" if math.isnan(cell) else repr(cell) for cell in cells),
                 *dataset.ids_of(witness.row).values(),
                 dataset.number_of(witness.row),
                 _join(model, witness.prediction),
@@ -232,6 +234,7 @@ def _join(model: Model, label_set: LabelSet) -> str:
 def write_silva_boxes(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) -> Iterator[str]:
     """silva's form: for each unstable row a box with another prediction."""
     for witness in witnesses:
+        # nan,nan where a value is missing.
         pairs = zip(witness.lower.tolist(), witness.upper.tolist(), strict=True)
         yield f"{dataset.number_of(witness.row)}: [{','.join(f'[{lower!r},{upper!r}]' for lower, upper in pairs)}]\n"
 
