@@ -106,7 +106,7 @@ def schema(file: str, output: str, **data_options: Any) -> None:
 
     \b
     Example:
-      metasilvae data schema customers.csv --label-column defaulted -o schema.toml
+      metasilvae data schema train.csv -o schema.toml
     """
     check_files([file], [output])
     problems = Problems(display_name(file))

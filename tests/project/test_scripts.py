@@ -23,7 +23,11 @@ SHORT_RUNS = {
     "scripts/bench_load.py": "--rows 200 --repeat 1",
     "scripts/bench_phases.py": "--data data --sets breast-cancer --preset fast",
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
+<<<<<<< HEAD
     "scripts/bench_scaling.py": "--studies training --sizes 500 --presets fast --noise 0.1",
+=======
+    "scripts/bench_tables.py": "--rows 300 --numbers 2 --categories 2 --preset fast",
+>>>>>>> tables
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
     "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",

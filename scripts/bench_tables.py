@@ -1,6 +1,6 @@
 """Measure tables with categories: processor seconds of reading, training by default and verifying, on one core.
 
-    python scripts/benchmark_tables.py [--rows 30000] [--numbers 6] [--categories 8] [--preset default]
+    python scripts/bench_tables.py [--rows 30000] [--numbers 6] [--categories 8] [--preset default]
 
 The table is made up: the label depends on two numbers, two categories and noise; each category has ten values.
 """
