@@ -4,15 +4,22 @@ Reading rows of numbers is left to csv_rows.pyx and libsvm_rows.pyx.
 """
 
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memchr
 
-from parsing.lines cimport Lines, find_line_end
+from parsing.lines cimport Lines, find_byte, find_line_end
 
 
 def next_line(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, bint at_end):
     """End of the line at `start` and start of the one behind it; (-1, start) if the line is not complete."""
     cdef Lines lines = Lines(&buffer[0], stop, at_end, start - 1, start - 1)
     cdef Py_ssize_t next_start = start
-    cdef Py_ssize_t end = find_line_end(&lines, start, &next_start)
+    cdef Py_ssize_t end
+    cdef const void* found
+    # A CR counts only before the LF; to look for it in the whole buffer would take long for each of many lines.
+    lines.next_lf = find_byte(&lines, start, c'\n')
+    found = memchr(lines.text + start, c'\r', lines.next_lf - start)
+    lines.next_cr = stop if found == NULL else <const unsigned char*> found - lines.text
+    end = find_line_end(&lines, start, &next_start)
     return end, next_start
 
 

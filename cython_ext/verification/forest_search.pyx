@@ -23,6 +23,7 @@ metasilvae.verification.forest.
 import numpy as np
 
 cimport cython
+from libc.math cimport NAN
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
@@ -30,12 +31,12 @@ from libc.string cimport memcpy
 from common.box cimport lower_bound, upper_bound
 from common.buffer cimport reserve
 from common.descent cimport descend_together, next_leaf
-from common.node cimport Node
+from common.node cimport Node, is_missing
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, UNDECIDED
 from verification.cells cimport (
     CellBox, CellCut, CommonRange, Intersection, SavedCells, apply_cut, begin_intersection, free_cell_box,
-    free_intersection, intersect_with, intersects, mark_unseen_members, propose_between, propose_group_cuts,
-    reserve_cell_box, reserve_intersection, reset_cells, restrict_group, set_cells, undo_narrowing,
+    free_intersection, intersect_with, intersects, mark_unseen_members, open_cells, propose_between,
+    propose_group_cuts, reserve_cell_box, reserve_intersection, reset_cells, restrict_group, set_cells, undo_narrowing,
 )
 from verification.dual_bound cimport (
     CutBounds, DualBound, MAX_PROBES, SWEEPS_PER_PROBE, begin_dual_bound, decode_point, free_dual_bound,
@@ -86,13 +87,13 @@ cdef inline int32_t list_pairs(const uint8_t* is_expected, int32_t n_labels, Lab
 
 cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* nodes, const int32_t* starts,
                                 int32_t n_trees, const int64_t* scores, int32_t n_labels, const double* lower,
-                                const double* upper, int32_t* waiting) noexcept nogil:
+                                const double* upper, const double* values, int32_t* waiting) noexcept nogil:
     """Add up the best margins of all trees in a box.
 
     Parameters
     ----------
     starts : for each tree the root, or where `descend_together` ended
-    lower, upper : bounds of the box, by feature
+    lower, upper, values : bounds of the box, by feature; see box.pxd
     waiting : buffer for one node at each depth
     """
     cdef int32_t tree, node, i
@@ -105,7 +106,7 @@ cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* node
         top = 1
         is_first = True
         while top > 0:
-            node = next_leaf(nodes, lower, upper, waiting, &top)
+            node = next_leaf(nodes, lower, upper, values, waiting, &top)
             leaf_scores = &scores[<size_t> nodes[node].leaf * n_labels]
             for i in range(n_pairs):
                 margin = leaf_scores[pairs[i].ahead] - leaf_scores[pairs[i].behind]
@@ -163,7 +164,7 @@ cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Interse
     return place
 
 
-cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection,
+cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection, const CellBox* box,
                                      int32_t tree) except -1 nogil:
     """Propose cuts between the best leaves of a tree, none of which intersects, and those chosen so far."""
     cdef int32_t word, start = sets.word_start[tree], place
@@ -175,7 +176,7 @@ cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersect
             place = reached.tree_start[tree] + 64 * (word - start) + first_bit(left)
             if sets.ranked[place].margin < best or intersection.n_cuts >= MAX_CANDIDATES:
                 return 0
-            propose_between(intersection, reached, sets.ranked[place].leaf)
+            propose_between(intersection, reached, sets.ranked[place].leaf, box.low, box.high)
             left &= left - 1
     return 0
 
@@ -219,6 +220,8 @@ cdef class ForestSearch:
     error : how far a score may be from the exact one, in its unit
     members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
     low_center, high_center, radius_down, radius_up, minimum, maximum : the boxes, as in reach.pyx
+    droppable : for each row and feature whether the value may become missing; no rows if none may
+    has_missing : whether some centers may be missing values, or values may become missing
     predictions : number of the label set that is expected for each row
     is_member : for each label set and label whether the label belongs to it
     referee : function (ahead, behind, is_strict, lists of leaves), called where rounding could matter; returns for each
@@ -240,6 +243,8 @@ cdef class ForestSearch:
     cdef const int32_t[::1] group_starts
     cdef const double[:, ::1] low_center, high_center
     cdef const double[::1] radius_down, radius_up, minimum, maximum
+    cdef const uint8_t[:, :] droppable
+    cdef bint has_missing, row_has_missing
     cdef const int32_t[::1] predictions
     cdef const uint8_t[:, ::1] is_member
     cdef object referee
@@ -285,6 +290,7 @@ cdef class ForestSearch:
                   const double[:, ::1] low_center, const double[:, ::1] high_center,
                   const double[::1] radius_down, const double[::1] radius_up,
                   const double[::1] minimum, const double[::1] maximum,
+                  const uint8_t[:, :] droppable, bint has_missing,
                   const int32_t[::1] predictions, const uint8_t[:, ::1] is_member, referee,
                   int64_t steps_before_local, int64_t steps_before_division):
         self.nodes, self.roots = nodes, roots
@@ -294,6 +300,7 @@ cdef class ForestSearch:
         self.low_center, self.high_center = low_center, high_center
         self.radius_down, self.radius_up = radius_down, radius_up
         self.minimum, self.maximum = minimum, maximum
+        self.droppable, self.has_missing = droppable, has_missing
         self.predictions, self.is_member = predictions, is_member
         self.n_features = <int32_t> threshold_starts.shape[0] - 1
         self.n_labels = <int32_t> scores.shape[1]
@@ -303,11 +310,11 @@ cdef class ForestSearch:
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
         self.slack = 2 * error * self.n_trees
         self.steps_before_local, self.steps_before_division = steps_before_local, steps_before_division
-        reserve_cell_box(&self.box, self.n_features, &members[0] if members.shape[0] else NULL, &group_starts[0],
-                      <int32_t> group_starts.shape[0] - 1)
+        reserve_cell_box(&self.box, self.n_features, has_missing, &members[0] if members.shape[0] else NULL,
+                         &group_starts[0], <int32_t> group_starts.shape[0] - 1)
         reserve_reached(&self.reached, self.n_trees, self.n_features, <int32_t> max_depth)
-        reserve_leaf_sets(&self.sets, self.n_trees, self.n_features)
-        reserve_intersection(&self.intersection, self.n_features)
+        reserve_leaf_sets(&self.sets, self.n_trees, self.n_features * (1 + has_missing))
+        reserve_intersection(&self.intersection, self.n_features, has_missing)
         reserve_local_search(&self.local, self.n_features, <int32_t> max_depth)
         self.found_leaves = np.zeros(self.n_trees, dtype=np.int32)
 
@@ -369,11 +376,13 @@ cdef class ForestSearch:
         for f in range(self.n_features):
             self.box.lower[f] = lower_bound(self.low_center[row, f], self.radius_down[f], self.minimum[f])
             self.box.upper[f] = upper_bound(self.high_center[row, f], self.radius_up[f], self.maximum[f])
+        self.row_has_missing = self.has_missing and self._allow_missing(row)
         self.n_steps = 0
         self.pair = -1
         self.n_pairs = 0
         self.is_running = self.has_entries = self.is_found_locally = False
-        self.next_local = self.steps_before_local
+        # The local search does not know missing values.
+        self.next_local = INT64_MAX if self.row_has_missing else self.steps_before_local
         self.is_local_tried = False
         self.local.random = 0
         for f in range(self.box.n_groups):
@@ -395,10 +404,28 @@ cdef class ForestSearch:
             self.order[f] = f
         return 0
 
+    cdef bint _allow_missing(self, Py_ssize_t row) noexcept nogil:
+        """Set the bounds of features that are or may become missing, see box.pxd; returns whether there are some."""
+        cdef int32_t f
+        cdef bint has_some = False
+        for f in range(self.n_features):
+            self.box.table[2 * f], self.box.table[2 * f + 1] = self.box.lower[f], self.box.upper[f]
+            if self.droppable.shape[0] > 0 and self.droppable[row, f]:
+                self.box.lower[f] = self.box.upper[f] = NAN
+            has_some |= is_missing(self.box.lower[f])
+        return has_some
+
     cdef int _collect(self) except -1 nogil:
         """Collect the leaves that the box reaches."""
-        collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
-                        self.box.merged_low, self.box.merged_high, self.box.row_low, self.box.row_high)
+        if self.row_has_missing:
+            open_cells(&self.box)
+            collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
+                            self.box.merged_low, self.box.merged_high, self.box.low, self.box.high, self.box.values,
+                            self.n_features)
+        else:
+            collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
+                            self.box.merged_low, self.box.merged_high, self.box.row_low, self.box.row_high, NULL,
+                            self.n_features)
         reserve_for_leaves(&self.sets, &self.reached)
         self.has_entries = False
         return 0
@@ -561,10 +588,11 @@ cdef class ForestSearch:
         """All pairs that the sum of the best margins does not decide, the most promising first."""
         reserve(<void**> &self.pairs, &self.pair_capacity, 2 * <size_t> self.n_labels, sizeof(LabelPair))
         self.n_pairs = list_pairs(&self.is_member[self.predictions[row], 0], self.n_labels, self.pairs)
-        descend_together(&self.nodes[0], &self.roots[0], self.n_trees, self.box.lower, self.box.upper,
+        descend_together(&self.nodes[0], &self.roots[0], self.n_trees, self.box.lower, self.box.upper, self.box.table,
                          &self.starts[0])
         bound_pairs(self.pairs, self.n_pairs, &self.nodes[0], &self.starts[0], self.n_trees,
-                       &self.scores[0, 0], self.n_labels, self.box.lower, self.box.upper, &self.waiting[0])
+                       &self.scores[0, 0], self.n_labels, self.box.lower, self.box.upper, self.box.table,
+                       &self.waiting[0])
         self.n_pairs = keep_open_pairs(self.pairs, self.n_pairs, self._least(False), self._least(True))
         return 0
 
@@ -578,8 +606,9 @@ cdef class ForestSearch:
         self.has_masks = False
         reset_cells(&self.box)
         self.least = self._least(pair.is_strict)
-        # One-hot groups tie features together, which messages do not know.
-        self.box_limit = INT64_MAX if self.box.n_groups else self.n_steps + self.steps_before_division
+        # One-hot groups tie features together, which messages do not know, and neither do they know missing values.
+        self.box_limit = (INT64_MAX if self.box.n_groups or self.row_has_missing
+                          else self.n_steps + self.steps_before_division)
         self.n_branches = 0
         self.is_running = True
         return 0
@@ -661,7 +690,7 @@ cdef class ForestSearch:
             place = first_intersecting(&self.sets, &self.reached, &self.intersection, tree)
             loss = self.sets.ranked[self.sets.best[tree]].margin - self.sets.ranked[place].margin
             if loss > 0 and self.intersection.n_cuts < MAX_CANDIDATES:
-                propose_between_best(&self.sets, &self.reached, &self.intersection, tree)
+                propose_between_best(&self.sets, &self.reached, &self.intersection, &self.box, tree)
             if loss > largest_loss:
                 largest_loss = loss
                 worst = i
@@ -691,7 +720,7 @@ cdef class ForestSearch:
             if intersects(&self.intersection, &self.reached, leaf):
                 intersect_with(&self.intersection, &self.reached, leaf, self.box.low, self.box.high)
             else:
-                propose_between(&self.intersection, &self.reached, leaf)
+                propose_between(&self.intersection, &self.reached, leaf, self.box.low, self.box.high)
         return CUTTABLE if self.intersection.n_cuts or propose_group_cuts(&self.box, &self.intersection) else WITNESS
 
     cdef int _ask_referee(self) except -1 with gil:
@@ -729,7 +758,7 @@ cdef class ForestSearch:
             if not self.has_entries:
                 set_entries(&self.sets, &self.reached)
                 self.has_entries = True
-            make_masks(&self.sets, &self.reached, self.box.row_low, self.box.row_high)
+            make_masks(&self.sets, &self.reached, self.box.row_low, self.box.row_high, self.n_features)
             self.has_masks = True
         unit = 1.0 + <double> (self.sets.bound - self.least) / 64.0
         reserve(<void**> &self.box.saved, &self.box.saved_capacity,

@@ -24,11 +24,17 @@ import click
 
 from metasilvae.cli.interrupts import Terminated, raising_terminated
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
+from metasilvae.io.inputs import protect_inputs
+from metasilvae.io.storage import STANDARD_STREAM, is_standard_output
 from metasilvae.output.text.terminal import Verbosity, get_verbosity, set_verbosity, tell, tell_details, tell_error
 
 INTERRUPTED = 128 + signal.SIGINT
 # Standard output is a pipe that was closed: end quietly, with the code that a shell gives for this signal.
 UNREAD = 128 + getattr(signal, "SIGPIPE", 13)
+# Parameters that name outputs: /dev/stdout means the same there as -.
+OUTPUT_PARAMETERS = frozenset(
+    {"output", "log", "table", "plot", "counterexamples", "save_scale", "train_output", "test_output"}
+)
 # Separates the words of a phrase after they were joined.
 SEPARATOR = "\x1f"
 # Keys of a context's `meta`: the context of the innermost command that refused a request, and the arguments as typed.
@@ -168,6 +174,9 @@ class Command(_WithVerbosity):
             if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         }
         tell_details(f"options: {', '.join(f'{name}={value!r}' for name, value in given.items())}")
+        for name in OUTPUT_PARAMETERS.intersection(ctx.params):
+            if isinstance(ctx.params[name], str) and is_standard_output(ctx.params[name]):
+                ctx.params[name] = STANDARD_STREAM
         started = time.perf_counter()
         try:
             return super().invoke(ctx)
@@ -283,7 +292,7 @@ class CommandGroup(_WithVerbosity, click.Group):
             except RequestError:
                 ctx.meta[_REFUSING] = self._context_below(ctx)
                 raise
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), protect_inputs():
             warnings.simplefilter("always", MetasilvaeWarning)
             warnings.showwarning = WarningPrinter()
             try:

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from metasilvae.cli.commands import OUTPUT, CommandGroup, option
-from metasilvae.cli.parameters import check_files, data_options, format_option
+from metasilvae.cli.inputs import fit_perturbation
+from metasilvae.cli.parameters import ThreatModel, check_files, data_options, format_option, perturbation_options
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.builtin import list_builtin_datasets
 from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
@@ -26,13 +27,15 @@ from metasilvae.io.storage import BUILTIN_PREFIX, CACHE_PREFIX, STANDARD_STREAM,
 from metasilvae.output.text.datasets import CHECK_FORMATS, DataCheck
 from metasilvae.output.text.tables import TABLE_FORMATS, Record
 from metasilvae.output.text.terminal import TransferBar, tell
+from metasilvae.verification.ceiling import find_ceiling
 
 to_option = option(
     "--to",
     "output_format",
     type=click.Choice(list(WRITERS)),
     group=OUTPUT,
-    help="Format of the output.  [default: by its suffix]",
+    help="Format of the output. csv has a line of column names if there are names, which silva takes for a row; "
+    "silva is CSV as silva reads it, without them.  [default: by its suffix]",
 )
 
 
@@ -48,24 +51,34 @@ def data() -> None:
 
 @data.command(short_help="Summarize a data file and list its problems.")
 @click.argument("file")
+@perturbation_options()
 @format_option(CHECK_FORMATS, "Format of the report.")
 @data_options
 @click.pass_context
-def check(ctx: click.Context, file: str, output_format: str, **data_options: Any) -> None:
+def check(ctx: click.Context, file: str, threat: ThreatModel, output_format: str, **data_options: Any) -> None:
     """Summarize FILE and list its problems.
 
     Rows, features, classes with their counts, ranges, constant columns, equal rows with different labels; for an
-    invalid file, the first ten problems with line and column. The exit code is 1 if the file cannot be used.
+    invalid file, the first ten problems with line and column. With --epsilon, --perturbation or --attack also the
+    ceiling: the robust accuracy that no model can exceed on these rows, because rows with different labels have common
+    perturbations. The exit code is 1 if the file cannot be used.
 
     \b
     Examples:
       metasilvae data check train.csv
       metasilvae data check builtin:wine/train --format json
+      metasilvae data check builtin:iris/test --epsilon 0.2
     """
+    chosen = threat.choose(file)
+    check_files([file, threat.attack], [], chosen)
     dataset, problems, found = find_problems(file, **data_options)
     summary = summarize_dataset(dataset) if dataset else None
     found += summary.oddities if summary else []
-    result = DataCheck(display_name(file), dataset, summary, problems, found)
+    bound = None
+    if dataset is not None and chosen is not None:
+        perturbation = fit_perturbation(chosen, dataset)
+        bound = (perturbation, find_ceiling(dataset, perturbation))
+    result = DataCheck(display_name(file), dataset, summary, problems, found, bound)
     click.echo(CHECK_FORMATS[output_format](result), nl=False)
     if problems:
         ctx.exit(1)
@@ -91,11 +104,13 @@ def convert(
     """Convert IN to the format of OUT, and scale it if --scale or --apply-scale is given.
 
     Formats are CSV (.csv, .txt, .data), LIBSVM (.libsvm, .svm, .svmlight) and silva's binary data (.bin, .binary),
-    compressed with a further suffix .gz, .bz2 or .xz. Values are written so that they read back exactly.
+    compressed with a further suffix .gz, .bz2 or .xz. Values are written so that they read back exactly. For silva
+    itself, write CSV with --to silva: the label first and no column names.
 
     \b
     Examples:
       metasilvae data convert train.csv train.libsvm.gz
+      metasilvae data convert train.csv silva-train.csv --to silva
       metasilvae data convert train.csv scaled-train.csv --scale minmax --save-scale scale.json
       metasilvae data convert test.csv scaled-test.csv --apply-scale scale.json
     """
@@ -250,8 +265,9 @@ def _part_name(source: str, part: str, output_format: str | None) -> str:
     elif source.startswith((BUILTIN_PREFIX, CACHE_PREFIX)):
         source = source.partition(":")[2].replace("/", "-") + ".csv"
     stem, suffix, compression = split_suffixes(source)
-    if output_format and (not suffix or choose_format(f"x{suffix}") != output_format):
-        suffix = f".{'bin' if output_format == 'binary' else output_format}"
+    wanted = "csv" if output_format == "silva" else output_format
+    if wanted and (not suffix or choose_format(f"x{suffix}") != wanted):
+        suffix = f".{'bin' if wanted == 'binary' else wanted}"
     return f"{stem}-{part}{suffix or '.csv'}{compression}"
 
 

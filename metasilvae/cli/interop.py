@@ -107,7 +107,7 @@ def import_(
         with RowBar(100, phase="comparing predictions", unit="%") as bar:
             imported = check_import(imported, None if dataset is None else dataset.X, max_rows, bar.reach)
     write_model(imported.model, output, plain=plain)
-    print_summary(describe_import(imported, output), err=output == STANDARD_STREAM)
+    print_summary(describe_import(imported, output, plain), err=output == STANDARD_STREAM)
 
 
 def _parse_numbers(text: str) -> tuple[float, ...]:

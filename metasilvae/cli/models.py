@@ -36,7 +36,7 @@ from metasilvae.io.storage import STANDARD_STREAM, TEMPORARY_PREFIX, commit, pre
 from metasilvae.model import NO_DESCRIPTION, Model, count_leaves, join_trees, match_features
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.output.text.terminal import print_summary
-from metasilvae.prediction import check_width
+from metasilvae.prediction import check_missing, check_width
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.requirements import RequirementResult
 
@@ -167,6 +167,7 @@ def diff(
     unequal = None
     if dataset is not None:
         check_width(models[1], dataset)
+        check_missing(models[1], dataset)
         unequal = count_unequal_rows(*models, dataset, voting, jobs)
     within = domain.read(models[0], data_options)
     samples = None if dataset is None else dataset.X

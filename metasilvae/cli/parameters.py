@@ -26,6 +26,7 @@ from metasilvae.cli.commands import (
 )
 from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
+from metasilvae.formats.datasets import READ_FORMATS
 from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.io.storage import check_outputs as check_outputs
 from metasilvae.model import Model
@@ -275,7 +276,7 @@ plain_option = option(
     help="Leave out the line behind a model that holds names of features, voting and provenance.",
 )  # fmt: skip
 
-INPUT_FORMATS = ("auto", "csv", "libsvm", "binary")
+INPUT_FORMATS = ("auto", *READ_FORMATS)
 
 reading_options = option_group(
     DATA_FORMAT,

@@ -61,6 +61,8 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
     if row_bytes > LONGEST_LINE:
         most = (LONGEST_LINE - LABEL_BYTES) // 8
         raise DataError(at_line(source, 1, f"{width} features are announced, at most {most} are supported"))
+    # A row is no line: nothing of it is taken apart.
+    chunks.longest_line = row_bytes
     record = np.dtype([("label", np.uint8, (LABEL_BYTES,)), ("values", np.float64, (width,))])
     chunks.advance(header.end(), 2)
     X = GrowingArray(np.float64, (width,), max(1, min(announcement.n_rows, CHUNK_BYTES // row_bytes + 1)))

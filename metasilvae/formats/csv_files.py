@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.parsing import csv_rows, number_text
+from metasilvae._core.parsing.lines import next_line
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
+from metasilvae.formats.silva_models import label_problem
 from metasilvae.formats.text import (
     BATCH_ROWS,
     FIRST_BYTES,
@@ -36,6 +38,7 @@ from metasilvae.io.memory import allowed_memory
 DELIMITERS = ",;\t|"
 SAMPLED_LINES = 20
 SAMPLED_BYTES = 1 << 20
+SAMPLED_LENGTH = 1 << 16
 NO_LABELS = "none"
 NO_COLUMN = -1
 NOTE_MARK = "#"
@@ -162,7 +165,11 @@ def split_cells(line: str, delimiter: str) -> list[str]:
 
 
 def detect_delimiter(lines: Sequence[str]) -> str:
-    """The delimiter that makes the most numbers; among equals the one that occurs most in the first line."""
+    """The delimiter that makes the most numbers; among equals the one that occurs most in the first line.
+
+    Of very long lines the beginnings count.
+    """
+    lines = [line[:SAMPLED_LENGTH] for line in lines]
 
     def score(delimiter: str) -> tuple[int, int]:
         n_numbers = 0
@@ -195,7 +202,8 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     if named and header is False:
         raise RequestError(f"the label column {label_column!r} is a name, but --no-header says there are no names")
     forced = header is not None
-    announcement = _skip_comments(chunks)
+    announcement = _read_announcement(chunks)
+    _skip_comments(chunks)
     sample = _sample_lines(chunks)
     if not sample:
         raise DataError(f"{chunks.source}: no rows; the file is empty or holds comments only")
@@ -217,10 +225,24 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
         chunks.skip_line()
     layout = Layout(delimiter, len(cells), position, tuple(cells) if header else None, announcement, number)
     if not forced:
+        _warn_of_mark(chunks.source, layout, sample[0])
         _warn_of_names(chunks.source, layout, label_column, cells)
+    if header and label_column == "first":
+        _refuse_note_as_label(chunks.source, number, cells[0])
     if layout.n_features == 0:
         raise DataError(at_line(chunks.source, number, "no column holds values; names that start with # mark notes"))
     return layout
+
+
+def _warn_of_mark(source: str, layout: Layout, line: str) -> None:
+    """Warn if the first line of the table could be meant as a comment."""
+    if line.lstrip(_BLANKS).startswith(NOTE_MARK):
+        what, other = ("a row", "--header") if layout.names is None else ("column names", "--no-header")
+        message = (
+            f"line {layout.width_line} starts with # and has as many cells as the rows, so it is read as {what}; "
+            f"{other} changes that; delete it if it is a comment"
+        )
+        warnings.warn(f"{source}: {message}", MetasilvaeWarning, stacklevel=2)
 
 
 def _warn_of_names(source: str, layout: Layout, label_column: str, cells: Sequence[str]) -> None:
@@ -240,17 +262,82 @@ def _warn_of_names(source: str, layout: Layout, label_column: str, cells: Sequen
         warnings.warn(f"{source}: {message}", MetasilvaeWarning, stacklevel=2)
 
 
-def _skip_comments(chunks: TextChunks) -> Announcement | None:
-    """Skip blank and comment lines; return the first announcement among them."""
-    announcement = None
-    while peeked := chunks.peek_line():
-        text = peeked[0].strip()
-        if text.startswith(b"#"):
-            announcement = announcement or parse_announcement(text.decode(errors="replace"), chunks.line)
-        elif text:
-            break
+def _skip_blank_lines(chunks: TextChunks) -> bytes | None:
+    """The next line that is not blank, which is not skipped; None at the end of the text."""
+    while (peeked := chunks.peek_line()) and not peeked[0].strip():
         chunks.skip_line()
+    return peeked[0].strip() if peeked else None
+
+
+def _read_announcement(chunks: TextChunks) -> Announcement | None:
+    """Skip the first line if it is silva's ``# rows columns``."""
+    first = _skip_blank_lines(chunks)
+    announcement = None
+    if first and first.startswith(NOTE_MARK.encode()):
+        announcement = parse_announcement(first.decode(errors="replace"), chunks.line)
+    if announcement:
+        chunks.skip_line()
+        _skip_blank_lines(chunks)
     return announcement
+
+
+def _skip_comments(chunks: TextChunks) -> None:
+    """Skip lines that start with ``#``, with a warning; one with as many cells as the rows belongs to the table."""
+    mark = NOTE_MARK.encode()
+    first = _skip_blank_lines(chunks)
+    if first is None or not first.startswith(mark):
+        return
+    lines = _look_ahead(chunks)
+    rows = [line for line in lines if not line.startswith(NOTE_MARK)] or lines[-1:]
+    delimiter = detect_delimiter(rows) if rows else ","
+    n_columns = _count_cells(rows[0], delimiter) if rows else 0
+    first_line, last_line = chunks.line, 0
+    while (text := _skip_blank_lines(chunks)) and text.startswith(mark):
+        if n_columns > 1 and _count_cells(text.decode(errors="replace"), delimiter) == n_columns:
+            break
+        last_line = chunks.line
+        chunks.skip_line()
+    if last_line and text:
+        is_one = first_line == last_line
+        place = f"line {first_line} starts" if is_one else f"lines {first_line} to {last_line} start"
+        message = f"{place} with #, and the rows have another number of cells: ignored as comments"
+        warnings.warn(f"{chunks.source}: {message}", MetasilvaeWarning, stacklevel=2)
+
+
+def _look_ahead(chunks: TextChunks) -> list[str]:
+    """Lines that are not blank, from the current one on: those that start with ``#``, and a few after them."""
+    lines: list[str] = []
+    n_rows = 0
+    offset = 0
+    while n_rows < SAMPLED_LINES and offset < SAMPLED_BYTES:
+        start = chunks.start + offset
+        end, next_start = next_line(chunks.buffer, start, chunks.stop, chunks.at_end)
+        if end < 0:
+            if chunks.at_end or chunks.stop - start > chunks.longest_line:
+                break
+            chunks.read_on()
+            continue
+        line = bytes(chunks.buffer[start:end]).decode(errors="replace").strip()
+        if line:
+            lines.append(line)
+            n_rows += not line.startswith(NOTE_MARK)
+        offset = next_start - chunks.start
+    return lines
+
+
+def _count_cells(line: str, delimiter: str) -> int:
+    try:
+        return len(split_cells(line, delimiter))
+    except ValueError:  # a quote that is not closed
+        return 0
+
+
+def _refuse_note_as_label(source: str, line: int, name: str) -> None:
+    """A first column that is called ``#id`` is a comment, not the labels; one that is called ``# label`` is not."""
+    if name.startswith(NOTE_MARK) and name.lstrip(NOTE_MARK + _BLANKS).lower() not in LABEL_NAMES:
+        problem = f"the first column is called {shorten(name)}, and names that start with # mark comments"
+        advice = "--label-column NAME names the column of the labels; --label-column 1 takes the first one nevertheless"
+        raise DataError(at_line(source, line, f"{problem}; {advice}"))
 
 
 def _sample_lines(chunks: TextChunks) -> list[str]:
@@ -458,7 +545,22 @@ def write_csv(dataset: Dataset, stream: IO[bytes]) -> None:
                 stacklevel=2,
             )
         stream.write(line.encode() + b"\n")
-    labels = [quote_cell(label).encode() for label in dataset.labels]
+    _write_rows(dataset, [quote_cell(label).encode() for label in dataset.labels], stream)
+
+
+def write_silva(dataset: Dataset, stream: IO[bytes]) -> None:
+    """Write the ``# rows columns`` line and the rows as silva reads them: without column names and quotes."""
+    for label in dataset.labels:
+        problem = label_problem(label) or ("starts with #" if label.startswith(NOTE_MARK) else None)
+        if problem is None and quote_cell(label) != label:
+            problem = "needs quotes, which silva does not know"
+        if problem:
+            raise ValueError(f"the label {shorten(label)} {problem}; rename it")
+    stream.write(f"# {dataset.n_samples} {dataset.n_features}\n".encode())
+    _write_rows(dataset, [label.encode() for label in dataset.labels], stream)
+
+
+def _write_rows(dataset: Dataset, labels: list[bytes], stream: IO[bytes]) -> None:
     row_bytes = max(map(len, labels), default=0) + 1 + dataset.n_features * number_text.LONGEST_CELL
     n_rows = max(1, (1 << 20) // row_bytes)
     text = bytearray(n_rows * row_bytes)

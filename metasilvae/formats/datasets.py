@@ -10,14 +10,16 @@ from typing import IO
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line
 from metasilvae.formats.binary_files import looks_like_binary, read_binary, write_binary
-from metasilvae.formats.csv_files import NO_LABELS, read_csv, write_csv
+from metasilvae.formats.csv_files import NO_LABELS, read_csv, write_csv, write_silva
 from metasilvae.formats.libsvm_files import looks_like_libsvm, read_libsvm, write_libsvm
 from metasilvae.formats.silva_models import FOREST_WORD, TREE_WORD
 from metasilvae.formats.text import NUL_BYTE, Problems, TextChunks
 from metasilvae.io import storage
 
+READ_FORMATS = ("csv", "libsvm", "binary")
 WRITERS: dict[str, Callable[[Dataset, IO[bytes]], None]] = {
     "csv": write_csv,
+    "silva": write_silva,
     "libsvm": write_libsvm,
     "binary": write_binary,
 }
@@ -116,8 +118,8 @@ def _read(
     n_features: int | None,
     libsvm_width: int | None,
 ) -> Dataset:
-    if input_format not in ("auto", *WRITERS):
-        raise RequestError(f"input format {input_format!r}: expected auto, {', '.join(WRITERS)}")
+    if input_format not in ("auto", *READ_FORMATS):
+        raise RequestError(f"input format {input_format!r}: expected auto, {', '.join(READ_FORMATS)}")
     with storage.open_source(source) as stream:
         chunks = TextChunks(stream, problems.source)
         if chunks.stop == 0:
@@ -192,7 +194,7 @@ def write_dataset(dataset: Dataset, path: str, output_format: str | None = None)
     Parameters
     ----------
     path : name of the file, ``-`` for standard output; the suffixes .gz, .bz2 and .xz compress
-    output_format : ``csv``, ``libsvm`` or ``binary``; None chooses by the name
+    output_format : ``csv``, ``silva`` (CSV without column names), ``libsvm`` or ``binary``; None chooses by the name
     """
     output_format = choose_format(path, output_format)
     with storage.open_output(path) as stream:

@@ -12,8 +12,21 @@ from metasilvae._core.parsing import libsvm_rows, number_text
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, at_line, shorten
 from metasilvae.formats.csv_files import describe_cell
-from metasilvae.formats.text import BATCH_ROWS, GrowingArray, LabelCodes, Problems, TextChunks, check_size, decode_text
+from metasilvae.formats.text import (
+    BATCH_ROWS,
+    FIRST_BYTES,
+    GrowingArray,
+    LabelCodes,
+    Problems,
+    TextChunks,
+    check_size,
+    decode_text,
+)
+from metasilvae.io.memory import allowed_memory, describe_allowed, describe_bytes
 
+# Memory of an index and a value; of a label, a number of entries and a number of a line.
+ENTRY_BYTES = 12
+ROW_BYTES = 20
 _ENTRY = re.compile(r"[0-9]+:[^,;|\"]*")
 
 
@@ -57,6 +70,14 @@ def read_libsvm(chunks: TextChunks, problems: Problems, n_features: int | None, 
             column.take(n_rows)
         for column in (indices, values):
             column.take(n_entries)
+        needed = ENTRY_BYTES * indices.n_rows + ROW_BYTES * row_sizes.n_rows
+        if needed > FIRST_BYTES and needed > (allowed := allowed_memory()):
+            raise DataError(
+                at_line(
+                    chunks.source, chunks.line,
+                    f"the rows up to here take {describe_bytes(needed)} of memory, {describe_allowed(allowed)}",
+                )
+            )  # fmt: skip
         if status == libsvm_rows.MALFORMED:
             peeked = chunks.peek_line()
             problems.report(chunks.line, describe_line(peeked[0] if peeked else b""))

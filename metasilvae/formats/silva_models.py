@@ -20,21 +20,22 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
 from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
-from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer
+from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer, read_directions
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
+from metasilvae.io.memory import MODEL_EXPANSION, allowed_memory, describe_allowed
 from metasilvae.model import NO_DESCRIPTION, NODE_DTYPE, LeafKind, Model
 
 TREE_WORD = "classifier-decision-tree"
 FOREST_WORD = "classifier-forest"
 LONGEST_LABEL = 31  # bytes
+LABEL_BYTES = 200  # of memory
 _NODE_WORDS = ("SPLIT", "LEAF", "LEAF_LOGARITHMIC")
 MAX_FEATURES = 1 << 24
 MAX_NODES = 2**31 - 1
@@ -46,7 +47,7 @@ def read_model(source: str) -> Model:
 
     Violations of the grammar raise a `ModelError` with path and line; tokens after the model cause a warning.
     """
-    return parse_model(storage.read_source(source), storage.display_name(source))
+    return parse_model(storage.read_source(source, MODEL_EXPANSION), storage.display_name(source))
 
 
 def parse_model(text: bytes, name: str = "<memory>") -> Model:
@@ -129,6 +130,8 @@ class _Parser:
         n_bytes = len(self.scan.text) - self.scan.end
         if 2 * n_labels > n_bytes:
             self._refuse(f"{n_labels} labels are announced, but only {n_bytes} bytes follow; the file is cut short")
+        if n_labels * LABEL_BYTES > (allowed := allowed_memory()):
+            self._refuse(f"{n_labels} labels do not fit into memory: {describe_allowed(allowed)}")
         start, first_line = 0, 0
         labels: dict[str, int] = {}
         for position in range(n_labels):
@@ -196,7 +199,7 @@ class _Parser:
         if rest and text.startswith(MARK.encode(), start) and text[start - 1 : start] in (b"\n", b"\r"):
             end = min(place for place in (text.find(b"\n", start), text.find(b"\r", start), len(text)) if place >= 0)
             description = parse_trailer(text[start + len(MARK) : end], model, f"{self.name}:{line}")
-            model = replace(model, description=description)
+            model = read_directions(text[start + len(MARK) : end], replace(model, description=description))
             behind = text[end:]
             words = behind.split(None, 1)
             rest = words[0].decode("utf-8", "backslashreplace") if words else ""
@@ -343,7 +346,7 @@ def _count_problem(token: str) -> str:
 def format_model(model: Model, *, plain: bool = False) -> str:
     """The canonical text of a model; `read_model` gives the same model back, bit for bit.
 
-    `plain` leaves out the trailer with the description of the model.
+    `plain` leaves out the trailer with the description of the model and the directions of missing values.
     """
     check_labels(model.labels, model.source)
     if len(set(model.labels)) < model.n_labels or not model.labels:
@@ -391,13 +394,13 @@ def write_model(model: Model, path: str, *, plain: bool = False) -> None:
     """Write a model and check that the file reads back as the same model.
 
     Standard output (``-``), pipes and devices cannot be read again; their text is checked before it is written.
-    `plain` leaves out the description of the model, which stands in a line behind it.
+    `plain` leaves out the description of the model and the directions of missing values, which stand in a line behind
+    it; the model that is read back refuses missing values.
     """
     if plain:
-        model = replace(model, description=NO_DESCRIPTION)
+        model = replace(model.without_directions, description=NO_DESCRIPTION)
     text = format_model(model).encode()
-    target = Path(path)
-    if path == storage.STANDARD_STREAM or (target.exists() and not target.is_file()):
+    if not storage.is_file_output(path):
         _check_same(model, parse_model(text, path), path)
         storage.write_output(path, text)
         return
@@ -416,7 +419,7 @@ def same_model(one: Model, other: Model) -> bool:
     def facts(model: Model) -> tuple[object, ...]:
         nodes = model.nodes
         is_leaf = nodes["feature"] < 0
-        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right"))
+        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right", "leaf"))
         values = model.leaf_values[nodes["leaf"][is_leaf]].tobytes()
         structure = (model.roots.tobytes(), nodes["feature"].tobytes(), *inner, values)
         return (model.is_forest, model.n_features, model.labels, model.leaf_kind, *structure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
@@ -10,10 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from metasilvae._core.parsing.lines import encode_labels, next_line
 from metasilvae.errors import DataError, at_line
-from metasilvae.io.memory import allowed_memory, describe_allowed, describe_bytes
+from metasilvae.io.memory import LINE_EXPANSION, allowed_memory, describe_allowed, describe_bytes
 
 CHUNK_BYTES = 8 << 20
 LONGEST_LINE = 1 << 30
+# Lines up to this length are read whatever METASILVAE_MEMORY says.
+SHORT_LINE = 1 << 16
+# Memory that a label takes in addition to its text.
+LABEL_BYTES = 300
 BATCH_ROWS = 4096
 # Arrays up to this size are allocated without a check of the available memory.
 FIRST_BYTES = 1 << 20
@@ -58,6 +63,8 @@ class TextChunks:
         Number of the line at `start`, from 1.
     at_end : bool
         Whether the stream ends at `stop`.
+    longest_line : int
+        Bytes of the longest line: cells that are taken apart need many times the memory of their text.
     """
 
     def __init__(self, stream: BinaryIO, source: str) -> None:
@@ -68,17 +75,20 @@ class TextChunks:
         self.stop = 0
         self.line = 1
         self.at_end = False
+        self.longest_line = max(SHORT_LINE, min(LONGEST_LINE, allowed_memory() // LINE_EXPANSION))
         self._fill()
 
     def refill(self) -> None:
         """Move the rest to the front and read on; a line longer than the buffer makes the buffer larger."""
+        if self.start == 0 and self.stop == len(self.buffer) - 1:
+            self._check_line(self.stop)
+        self.read_on()
+
+    def read_on(self) -> None:
+        """The same for a place of which more than one line is needed; `start` becomes 0."""
         rest = self.stop - self.start
         if self.start == 0 and self.stop == len(self.buffer) - 1:
-            if rest >= LONGEST_LINE:
-                raise DataError(
-                    at_line(self.source, self.line, "a line of more than 1 GiB; is this really a text file?")
-                )
-            self.buffer.extend(bytes(rest))
+            self.buffer.extend(bytes(max(1, min(rest, self.longest_line + 1 - rest))))
         else:
             self.buffer[:rest] = self.buffer[self.start : self.stop]
             self.start, self.stop = 0, rest
@@ -100,11 +110,20 @@ class TextChunks:
         """Continue at another place of the buffer."""
         self.start, self.line = start, line
 
+    def _check_line(self, n_bytes: int) -> None:
+        if n_bytes <= self.longest_line:
+            return
+        problem = f"a line of more than {describe_bytes(self.longest_line)}"
+        if self.longest_line < LONGEST_LINE:
+            problem += f", which takes more memory than {describe_allowed(allowed_memory())}"
+        raise DataError(at_line(self.source, self.line, f"{problem}; is this really a text file?"))
+
     def peek_line(self) -> tuple[bytes, int] | None:
         """The next line without its line end, and the start of the one after it; None at the end of the text."""
         while True:
             end, next_start = next_line(self.buffer, self.start, self.stop, self.at_end)
             if end >= 0:
+                self._check_line(end - self.start)
                 return bytes(self.buffer[self.start : end]), next_start
             if self.at_end:
                 return None
@@ -157,6 +176,7 @@ class LabelCodes:
         self._decode = decode
         self._codes_of_text: dict[bytes, int] = {}
         self._codes: dict[str, int] = {}
+        self._n_bytes = 0
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -177,6 +197,12 @@ class LabelCodes:
             except ValueError as error:
                 self._problems.report(int(line_of_row[row]), str(error))
                 return 0
+            self._n_bytes += 2 * len(text) + LABEL_BYTES
+            if self._n_bytes > FIRST_BYTES and self._n_bytes > (allowed := allowed_memory()):
+                raise DataError(
+                    f"{self._problems.source}: {len(self._codes)} different labels take more memory than "
+                    f"{describe_allowed(allowed)}; is the label in another column?"
+                )
             code = self._codes.setdefault(label, len(self._codes))
             self._codes_of_text[text] = code
             return code
@@ -197,7 +223,7 @@ def decode_text(text: bytes) -> str:
 
 def check_size(source: str, n_rows: int, n_features: int) -> None:
     """Refuse an array that would take too much memory, before it is allocated."""
-    needed = n_rows * n_features * 8
+    needed = n_rows * (n_features * 8 + 12)  # the values, the label and the number of the line
     if needed > FIRST_BYTES and needed > (allowed := allowed_memory()):
         raise DataError(
             f"{source}: {n_rows} row{'s' * (n_rows != 1)} of {n_features} features need "
@@ -209,3 +235,8 @@ def check_size(source: str, n_rows: int, n_features: int) -> None:
 def shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
     """Shortest decimals that read back to the same float64, whole numbers without ``.0``."""
     return (text[:-2] if text.endswith(".0") else text for text in map(repr, numbers.tolist()))
+
+
+def show_value(value: float) -> str:
+    """A value of a sample for people: the shortest decimal that reads back, or ``missing``."""
+    return "missing" if math.isnan(value) else repr(value)

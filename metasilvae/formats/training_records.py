@@ -10,13 +10,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from metasilvae.errors import DataError, RequestError, at_line, shorten
-from metasilvae.io.storage import display_name, open_source, read_source, strip_compression
+from metasilvae.io.memory import JSON_EXPANSION, TABLE_EXPANSION
+from metasilvae.io.storage import display_name, read_source, strip_compression
 
 TABLE_ENDINGS = {".csv": "csv", ".json": "json"}
 TEST_PREFIX = "test_"
@@ -73,7 +74,7 @@ def read_table(source: str) -> StudyTable:
     """Read CSV or JSON, recognized by the first character."""
     name = display_name(source)
     try:
-        text = read_source(source).decode("utf-8-sig")
+        text = read_source(source, TABLE_EXPANSION).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{name}: is not UTF-8 text; give a table as CSV or JSON") from None
     table = _parse_json(text, name) if text.lstrip()[:1] in ("[", "{") else _parse_csv(text, name)
@@ -141,26 +142,25 @@ def read_log(source: str) -> list[LoggedRun]:
     """The runs of a log, in order of their first steps; an incomplete last line is ignored."""
     name = display_name(source)
     runs: dict[int, LoggedRun] = {}
-    with open_source(source) as stream:
-        for number, document in _read_lines(stream, name):
-            seed, phase = document.get("seed"), document.get("phase")
-            if not isinstance(seed, int) or not isinstance(phase, str):
-                raise DataError(at_line(name, number, "has no seed and phase; give a file that `train --log` wrote"))
-            run = runs.setdefault(seed, LoggedRun(name, seed))
-            for metric, values in run.metrics.items():
-                value = document.get(metric)
-                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                    found = "missing" if value is None else f"{shorten(str(value))}"
-                    raise DataError(at_line(name, number, f"{metric} is {found}, a finite number was expected"))
-                values.append(float(value))
-            run.phases.append(phase)
+    for number, document in _read_lines(io.BytesIO(read_source(source, JSON_EXPANSION)), name):
+        seed, phase = document.get("seed"), document.get("phase")
+        if not isinstance(seed, int) or not isinstance(phase, str):
+            raise DataError(at_line(name, number, "has no seed and phase; give a file that `train --log` wrote"))
+        run = runs.setdefault(seed, LoggedRun(name, seed))
+        for metric, values in run.metrics.items():
+            value = document.get(metric)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                found = "missing" if value is None else f"{shorten(str(value))}"
+                raise DataError(at_line(name, number, f"{metric} is {found}, a finite number was expected"))
+            values.append(float(value))
+        run.phases.append(phase)
     if not runs:
         raise DataError(f"{name}: holds no steps of a training; `metasilvae train --log {name}` writes them")
     return list(runs.values())
 
 
-def _read_lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(stream, 1):
+def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:

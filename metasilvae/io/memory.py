@@ -13,6 +13,11 @@ from metasilvae.errors import RequestError, shorten
 MEMORY_VARIABLE = "METASILVAE_MEMORY"
 # Results, sorted copies and other programs need memory too.
 FRACTION_FOR_INPUT = 0.5
+# Bytes of memory that each byte of a file may become, measured for the worst texts that were found.
+MODEL_EXPANSION = 8
+JSON_EXPANSION = 24
+LINE_EXPANSION = 32
+TABLE_EXPANSION = 64
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)(i?B)?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _UNKNOWN = 1 << 32

@@ -7,26 +7,31 @@ complete; several files can appear together.
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import difflib
-import gzip
 import io
-import lzma
 import os
+import secrets
 import shutil
+import stat
 import sys
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows, where open files have no names
+    fcntl = None  # type: ignore[assignment]
 
 from metasilvae.errors import DataError, OutputError, RequestError
-from metasilvae.io.memory import allowed_memory, describe_allowed
+from metasilvae.io.compression import BROKEN_ARCHIVE, ContentError, compressing, read_within, unpack_stream
+from metasilvae.io.compression import strip_compression as strip_compression
+from metasilvae.io.inputs import describe_input, record_input, record_output, refuse_input
+from metasilvae.io.memory import allowed_memory
 
 STANDARD_STREAM = "-"
 BUILTIN_PREFIX = "builtin:"
@@ -35,24 +40,12 @@ CACHE_VARIABLE = "METASILVAE_CACHE"
 CACHE_SUFFIX = ".csv.zip"
 # Prefix of files that are being written; a run that is killed leaves one behind.
 TEMPORARY_PREFIX = ".metasilvae-"
-# Suffix of an output: its compression. No time and name are stored, so that the same data give the same bytes.
-_COMPRESSORS: dict[str, Callable[[IO[bytes]], Any]] = {
-    ".gz": lambda stream: gzip.GzipFile("", "wb", 9, stream, mtime=0),
-    ".bz2": lambda stream: bz2.BZ2File(stream, "wb"),
-    ".xz": lambda stream: lzma.LZMAFile(stream, "wb"),
-}
-COMPRESSIONS = tuple(_COMPRESSORS)
-# First bytes of a source: its decompression.
-_DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
-    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\x00": lzma.LZMAFile,
-}
-_ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
-_BROKEN_ARCHIVE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-_PIECE_BYTES = 16 << 20
 # An installed package contains the data sets; a checkout has them beside the package.
 _BUILTIN_FOLDERS = (Path(__file__).parents[1] / "_datasets", Path(__file__).parents[2] / "datasets")
+# Names of the standard streams as files.
+_DESCRIPTORS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+# Links to follow until something other than a link must come.
+_MOST_LINKS = 40
 # Files that are complete and wait for their names.
 _DRAFTS: ContextVar[list[tuple[str, Path]] | None] = ContextVar("drafts", default=None)
 
@@ -131,33 +124,19 @@ def resolve(source: str) -> str:
 # Sources
 
 
-class _PrefixedStream(io.RawIOBase):
-    """A stream whose first bytes were already read to recognize its format."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head = head
-        # Reads only what is available, if the stream can: interrupts are handled between two reads.
-        self._read = getattr(rest, "read1", rest.read)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(cast(bytearray, buffer)).cast("B")
-        piece = self._head[: len(view)] if self._head else self._read(len(view))
-        self._head = self._head[len(piece) :]
-        view[: len(piece)] = piece
-        return len(piece)
-
-
-def _open_raw(source: str) -> BinaryIO:
+def _open_raw(source: str, is_kept: bool = True) -> BinaryIO:
     if source == STANDARD_STREAM:
         if sys.stdin is None or sys.stdin.closed:
             raise DataError("<stdin>: standard input is closed; give a path or pipe a file in")
+        with contextlib.suppress(AttributeError, OSError):  # a stream in memory has no descriptor
+            record_input(sys.stdin.fileno(), None)
         return sys.stdin.buffer
     path = resolve(source)
     try:
-        return open(path, "rb")
+        stream = open(path, "rb")
+        if is_kept:
+            record_input(stream.fileno(), path)
+        return stream
     except FileNotFoundError:
         raise DataError(f"{source}: no such file; {_advise(Path(path))}") from None
     except IsADirectoryError:
@@ -180,22 +159,6 @@ def _advise(missing: Path) -> str:
     return f"did you mean {missing.parent / close[0]}?" if close else "check the path"
 
 
-def _open_zip_member(source: str, raw: BinaryIO) -> BinaryIO:
-    archive = zipfile.ZipFile(raw if raw.seekable() else io.BytesIO(raw.read()))
-    members = [info for info in archive.infolist() if not info.is_dir()]
-    if len(members) != 1:
-        raise DataError(
-            f"{display_name(source)}: the zip archive holds {len(members)} files, exactly one was expected; "
-            "unpack it and name the file"
-        )
-    if members[0].flag_bits & 1:
-        raise DataError(f"{display_name(source)}: the zip archive is encrypted; unpack it first")
-    try:
-        return cast(BinaryIO, archive.open(members[0]))
-    except NotImplementedError as error:
-        raise DataError(f"{display_name(source)}: {error}; unpack it first") from None
-
-
 @contextlib.contextmanager
 def open_source(source: str) -> Iterator[BinaryIO]:
     """Open a path, ``-``, ``builtin:NAME/SPLIT`` or ``cache:NAME/SPLIT`` for reading decompressed bytes.
@@ -205,72 +168,53 @@ def open_source(source: str) -> Iterator[BinaryIO]:
     name = display_name(source)
     raw = _open_raw(source)
     try:
-        yield _unpack(source, raw)
-    except _BROKEN_ARCHIVE as error:
+        yield unpack_stream(raw)
+    except BROKEN_ARCHIVE as error:
         raise _as_data_error(name, error) from None
     finally:
         if source != STANDARD_STREAM:
             raw.close()
 
 
-def _unpack(source: str, raw: BinaryIO) -> BinaryIO:
-    """The stream itself, or its decompressed content."""
-    head = raw.read(6)
-    stream = raw
-    if raw.seekable():
-        raw.seek(-len(head), os.SEEK_CUR)
-    else:
-        stream = cast(BinaryIO, io.BufferedReader(_PrefixedStream(head, raw), 1 << 20))
-    for start, decompress in _DECOMPRESSORS.items():
-        if head.startswith(start):
-            return cast(BinaryIO, decompress(stream))
-    return _open_zip_member(source, stream) if head.startswith(_ZIP_STARTS) else stream
-
-
 def _as_data_error(name: str, error: BaseException) -> DataError:
+    if isinstance(error, ContentError):
+        return DataError(f"{name}: {error}")
     if isinstance(error, OSError) and error.errno is not None:
         return DataError(f"{name}: cannot be read: {error.strerror}")
     return DataError(f"{name}: the compressed file is damaged or cut short ({error})")
 
 
-def read_source(source: str) -> bytes:
-    """All bytes of a source, decompressed."""
-    with open_source(source) as stream:
-        return _read_all(stream, source)
+def read_source(source: str, expansion: int = 1, is_kept: bool = True) -> bytes:
+    """All bytes of a source, decompressed, unless they take more memory than an input may take.
 
-
-def _read_all(stream: BinaryIO, source: str) -> bytes:
-    """The content of a stream, unless it is endless or exceeds the allowed memory."""
-    allowed = allowed_memory()
-    content = io.BytesIO()
-    while piece := stream.read(_PIECE_BYTES):
-        content.write(piece)
-        if content.tell() > allowed:
-            raise DataError(
-                f"{display_name(source)}: holds more than fits into memory: {describe_allowed(allowed)}; "
-                "or is it the wrong file?"
-            )
-    return content.getvalue()
+    Parameters
+    ----------
+    expansion : bytes of memory that each byte of the content takes at most when it is parsed
+    is_kept : whether the file is an input, which no output may replace
+    """
+    raw = _open_raw(source, is_kept)
+    return _read_named(raw, source, lambda stream: read_within(unpack_stream(stream), allowed_memory() // expansion))
 
 
 def read_packed(source: str) -> bytes:
     """All bytes of a source, not decompressed."""
-    raw = _open_raw(source)
-    try:
-        return _read_all(raw, source)
-    except OSError as error:
-        raise _as_data_error(display_name(source), error) from None
-    finally:
-        if source != STANDARD_STREAM:
-            raw.close()
+    return _read_named(_open_raw(source), source, lambda stream: read_within(stream, allowed_memory()))
 
 
 def unpack(content: bytes, source: str) -> bytes:
     """Decompress the bytes of `read_packed`."""
+    return _read_named(io.BytesIO(content), source, lambda raw: read_within(unpack_stream(raw), allowed_memory()))
+
+
+def _read_named(raw: BinaryIO, source: str, read: Callable[[BinaryIO], bytes]) -> bytes:
+    """Read a stream and close it; errors name the source."""
     try:
-        return _read_all(_unpack(source, io.BytesIO(content)), source)
-    except _BROKEN_ARCHIVE as error:
+        return read(raw)
+    except BROKEN_ARCHIVE as error:
         raise _as_data_error(display_name(source), error) from None
+    finally:
+        if source != STANDARD_STREAM:
+            raw.close()
 
 
 # Outputs
@@ -295,10 +239,18 @@ def check_output(path: str) -> None:
         return
     if not path:
         raise OutputError("the output path is empty; give a file name, or - for standard output")
+    refuse_input(path)
+    if (descriptor := find_descriptor(path)) is not None:
+        with error_context(path, "cannot be written"):
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise OutputError(f"{path}: is open for reading only")
+        return
     target = Path(path)
     try:
         if target.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name inside it")
+        if _final_target(path).is_symlink():
+            raise OutputError(f"{path}: is a link that leads to itself; remove it or choose another name")
         folder = _final_target(path).parent
         if not folder.is_dir():
             raise OutputError(f"{path}: the folder {folder} does not exist; create it first")
@@ -315,12 +267,57 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
     """Refuse outputs that cannot be written, that are the same, or that would replace an input."""
     for position, output in enumerate(outputs):
         for other in outputs[:position]:
-            if output == other == STANDARD_STREAM or is_same_file(output, other):
-                name = "standard output" if output == STANDARD_STREAM else output
-                raise RequestError(f"two results would be written to {name}; give one of them another file")
-        if any(is_same_file(output, source) for source in inputs):
-            raise RequestError(f"{output} is read by this command; write the result to another file")
+            if is_standard_output(output) and is_standard_output(other):
+                raise RequestError("two results would be written to standard output; give one of them another file")
+            if is_same_file(output, other):
+                raise RequestError(f"two results would be written to {output}; give one of them another file")
+        if any(_is_source(output, source) for source in inputs):
+            raise RequestError(describe_input(output))
         check_output(output)
+
+
+def _is_source(output: str, source: str) -> bool:
+    """Whether a path names the file that a source is read from; standard input may be one, by ``< FILE``."""
+    if output == STANDARD_STREAM:
+        return False
+    try:
+        if source != STANDARD_STREAM:
+            return is_same_file(output, resolve(source))
+        found = os.fstat(sys.stdin.fileno())
+        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.stat(output))
+    except (AttributeError, DataError, OSError, ValueError):
+        return False
+
+
+def is_standard_output(path: str) -> bool:
+    """Whether an output is standard output, under any of its names."""
+    return path == STANDARD_STREAM or find_descriptor(path) == 1
+
+
+def is_file_output(path: str) -> bool:
+    """Whether an output is a file on the disk, which can be read again: no stream, pipe or device."""
+    if path == STANDARD_STREAM or find_descriptor(path) is not None:
+        return False
+    return Path(path).is_file() or not Path(path).exists()
+
+
+def find_descriptor(path: str) -> int | None:
+    """The open file that a name such as /dev/stdout or /dev/fd/3, or a link to one, stands for.
+
+    It is written to as it is. To open the name again would cut short a file that the shell opened to append to it.
+    """
+    for _ in range(_MOST_LINKS if fcntl else 0):
+        name = os.path.normpath(path)
+        if name in _DESCRIPTORS:
+            return _DESCRIPTORS[name]
+        folder, _, number = name.rpartition("/")
+        if folder in ("/dev/fd", "/proc/self/fd", f"/proc/{os.getpid()}/fd") and number.isdecimal():
+            return int(number)
+        try:
+            path = os.path.join(os.path.dirname(name), os.readlink(name))
+        except (OSError, ValueError):
+            return None
+    return None
 
 
 def prepare_folder(folder: str) -> Path:
@@ -356,20 +353,12 @@ def temporary_prefix(target: Path) -> str:
     return f"{TEMPORARY_PREFIX}{blake2b(os.fsencode(target.name), digest_size=6).hexdigest()}-"
 
 
-def _file_mode(target: Path) -> int:
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
 @contextlib.contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
     """Open an output for writing bytes; the file appears complete or not at all.
 
-    ``-`` is standard output; devices and named pipes are written to directly. Every failure to write is an
-    `OutputError`, except that a closed pipe is a `BrokenPipeError`.
+    ``-`` is standard output; devices, named pipes and open files (/dev/stdout) are written to directly. Every failure
+    to write is an `OutputError`, except that a closed pipe is a `BrokenPipeError`. An input is never replaced.
     """
     check_output(path)
     with error_context("standard output" if path == STANDARD_STREAM else path, "cannot be written"):
@@ -377,50 +366,76 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             sys.stdout.flush()
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
-            return
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as device:
-                yield device
-            return
-        with _replacing(_final_target(path)) as stream, _compressing(stream, path) as packed:
-            yield packed
+        elif (stream := _open_in_place(path)) is not None:
+            with stream:
+                yield stream
+        else:
+            with _replacing(_final_target(path)) as stream, compressing(stream, path) as packed:
+                yield packed
 
 
-@contextlib.contextmanager
-def _compressing(stream: IO[bytes], path: str) -> Iterator[IO[bytes]]:
-    """Compress what is written to a name that ends in .gz, .bz2 or .xz."""
-    compress = _COMPRESSORS.get(Path(path).suffix.lower())
-    if compress is None:
-        yield stream
-        return
-    with compress(stream) as packed:
-        yield packed
+def _open_in_place(path: str) -> IO[bytes] | None:
+    """A stream to something other than a file on the disk; None for a file."""
+    if (descriptor := find_descriptor(path)) is not None:
+        for standard in (sys.stdout, sys.stderr):
+            if standard is not None:
+                standard.flush()
+        return os.fdopen(os.dup(descriptor), "wb")
+    if os.path.exists(path) and not os.path.isfile(path):
+        return open(path, "wb")
+    return None
 
 
-def strip_compression(path: str) -> str:
-    """A path without the suffix of its compression."""
-    suffix = Path(path).suffix
-    return path.removesuffix(suffix) if suffix.lower() in COMPRESSIONS else path
+def _create_temporary(target: Path) -> tuple[int, str]:
+    """A new file beside the target, with the permissions of the target, or those that the system gives to new files.
+
+    The system applies the umask when it creates the file; to ask for the umask, it would have to be changed, which
+    another thread that writes a file would notice.
+    """
+    try:
+        mode: int | None = stat.S_IMODE(target.stat().st_mode) & 0o777
+    except OSError:
+        mode = None
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = str(target.parent / f"{temporary_prefix(target)}{secrets.token_hex(4)}")
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(temporary, flags, 0o666 if mode is None else 0o600)
+            break
+    if mode is not None:
+        try:
+            os.chmod(handle if os.chmod in os.supports_fd else temporary, mode)
+        except BaseException:
+            os.close(handle)
+            os.unlink(temporary)
+            raise
+    return handle, temporary
 
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[IO[bytes]]:
     """A temporary file beside the target that replaces it at the end, unless something fails."""
-    handle, temporary = tempfile.mkstemp(prefix=temporary_prefix(target), dir=target.parent)
+    handle, temporary = _create_temporary(target)
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, _file_mode(target))
         if (drafts := _DRAFTS.get()) is None:
-            os.replace(temporary, target)
+            _replace(temporary, target)
         else:
             drafts.append((temporary, target))
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _replace(new: str | Path, target: Path) -> None:
+    """Give a complete file its name, unless that is the name of an input."""
+    refuse_input(target)
+    os.replace(new, target)
+    record_output(target)
 
 
 @contextlib.contextmanager
@@ -432,7 +447,7 @@ def all_or_none() -> Iterator[None]:
         yield
         for temporary, target in drafts:
             with error_context(target, "cannot be written"):
-                os.replace(temporary, target)
+                _replace(temporary, target)
     finally:
         _DRAFTS.reset(token)
         for temporary, _ in drafts:
@@ -450,7 +465,7 @@ def open_log(path: str, n_kept: int = 0) -> Iterator[IO[bytes]]:
         return
     check_output(path)
     with error_context(path, "cannot be written"):
-        stream = open(path, "r+b" if n_kept else "wb")
+        stream = _open_in_place(path) or open(path, "r+b" if n_kept else "wb")
         if n_kept:
             stream.truncate(n_kept)
             stream.seek(n_kept)
@@ -494,7 +509,7 @@ def commit(place: Path, names: Sequence[str]) -> None:
     """Move all files of a staging folder into the one around it, in the given order."""
     with error_context(place.parent):
         for name in names:
-            os.replace(place / name, place.parent / name)
+            _replace(place / name, place.parent / name)
         place.rmdir()
 
 

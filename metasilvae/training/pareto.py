@@ -27,6 +27,7 @@ import numpy as np
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.io.storage import (
     STANDARD_STREAM,
     TEMPORARY_PREFIX,
@@ -388,7 +389,7 @@ def _is_part(name: str) -> bool:
 def _read_run(target: Path) -> str | None:
     """Fingerprint of the run that wrote the archive in a folder."""
     try:
-        document = json.loads(read_source(str(target / INDEX)))
+        document = json.loads(read_source(str(target / INDEX), JSON_EXPANSION, is_kept=False))
     except (DataError, ValueError, RecursionError):
         return None
     run = document.get("run") if isinstance(document, dict) and document.get("format") == FORMAT else None
@@ -477,7 +478,7 @@ def read_archive(folder: str) -> StoredArchive:
     if not path.is_file():
         raise DataError(f"{folder}: holds no {INDEX}, so it is no complete archive of `metasilvae train --pareto`")
     try:
-        document = json.loads(read_source(str(path)))
+        document = json.loads(read_source(str(path), JSON_EXPANSION))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is not JSON ({error}); the archive is damaged") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.model_trailer import names_problem
 from metasilvae.io.fingerprints import fingerprint
-from metasilvae.io.storage import STANDARD_STREAM, read_packed
+from metasilvae.io.storage import is_file_output, read_packed
 from metasilvae.model import Model, ModelDescription
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.options import Options
@@ -120,7 +119,7 @@ def describe_trained(
 
 def name_manifest(output: str) -> str | None:
     """The path of the manifest of a model; standard output, pipes and devices have none."""
-    if output == STANDARD_STREAM or (Path(output).exists() and not Path(output).is_file()):
+    if not is_file_output(output):
         return None
     return output + SUFFIX
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
+from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.model import LabelSet, PredictionTable
 from metasilvae.verification.budget import Budget
@@ -246,7 +247,7 @@ def read_shard(source: str) -> ShardFile:
     """Read a file that ``verify --shard`` wrote, as JSON lines or as one document."""
     name = display_name(source)
     try:
-        text = read_source(source).decode()
+        text = read_source(source, JSON_EXPANSION).decode()
         if text.startswith("{\n"):
             summary = json.loads(text)
             rows = summary.pop("rows")

@@ -45,7 +45,6 @@ PLAIN = [("a", 1.0, 2.5), ("b", -3.0, 1e-3), ("a", 0.5, 7.0)]
         "# 3 2\na,1,2.5\nb,-3,1e-3\na,.5,7\n",
         "# 0 3 2\na,1,2.5\nb,-3,1e-3\na,.5,7\n",
         "#3 2\na,1,2.5\nb,-3,1e-3\na,.5,7\n",
-        "# a comment\n# 3 2\n\n# another one\na,1,2.5\nb,-3,1e-3\na,.5,7\n",
         "a,1,2.5\r\nb,-3,1e-3\r\na,.5,7\r\n",
         "a,1,2.5\rb,-3,1e-3\ra,.5,7\r",
         "a,1,2.5\nb,-3,1e-3\r\na,.5,7\r",
@@ -159,7 +158,7 @@ def test_width_asked_for(read) -> None:
     [
         ("# 2 2\na,1,2\n", "data.csv:1: the # line announces 2 rows, 1 follow; the line is ignored"),
         ("# 1 3\na,1,2\n", "data.csv:1: the # line announces 3 features, the rows have 2 and the label; the line"),
-        ("# x\n# 0 9 9\na,1,2\n", "data.csv:2: the # line announces 9 rows, 1 follow; and 9 features, the rows have 2"),
+        ("\n# 0 9 9\na,1,2\n", "data.csv:2: the # line announces 9 rows, 1 follow; and 9 features, the rows have 2"),
         ("# 999999999999999999 2\na,1,2\n", "announces 999999999999999999 rows, 1 follow"),
     ],
 )
@@ -253,7 +252,7 @@ def test_unknown_output_format(tmp_path: Path) -> None:
     dataset = Dataset(np.ones((1, 1)), np.zeros(1, np.int32), ("a",))
     with pytest.raises(RequestError, match="the suffix does not determine the format"):
         write_dataset(dataset, str(tmp_path / "data.xyz"))
-    with pytest.raises(RequestError, match="expected csv, libsvm, binary"):
+    with pytest.raises(RequestError, match="expected csv, silva, libsvm, binary"):
         write_dataset(dataset, str(tmp_path / "data.csv"), "arff")
     with pytest.raises(RequestError, match="expected auto, csv, libsvm, binary"):
         read_dataset("x", input_format="arff")
@@ -345,3 +344,98 @@ def test_data_without_labels(read) -> None:
         read("# 1 1\n1,2\n", **options)
     with pytest.raises(RequestError, match="all other commands need labels"):
         read("1,2\n", label_column="none")
+
+
+# Lines that start with #
+
+MARKED = [("#a", 1.0, 2.0), ("#b", 3.0, 4.0), ("c", 5.0, 6.0)]
+
+
+@pytest.mark.parametrize("start", ["", "# 3 2\n", "\n"])
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+def test_rows_whose_label_starts_with_a_mark_are_rows(read, monkeypatch, start: str, chunk: int) -> None:
+    monkeypatch.setattr(text, "CHUNK_BYTES", chunk)
+    content = start + "#a,1,2\n#b,3,4\nc,5,6\n"
+    assert rows_of(read(content, header=False)) == MARKED
+    number = start.count("\n") + 1
+    with pytest.warns(MetasilvaeWarning) as caught:
+        assert rows_of(read(content)) == MARKED
+    assert [str(each.message).partition("data.csv: ")[2] for each in caught] == [
+        f"line {number} starts with # and has as many cells as the rows, so it is read as a row; --header changes "
+        "that; delete it if it is a comment"
+    ]
+
+
+def test_all_rows_start_with_a_mark(read) -> None:
+    assert rows_of(read("#a,1,2\n#b,3,4\n", header=False)) == MARKED[:2]
+    with pytest.warns(MetasilvaeWarning, match="line 1 is|line 1 starts with #, and the rows have another number"):
+        assert rows_of(read("# about these rows\n#a,1,2\n#b,3,4\n", header=False)) == MARKED[:2]
+
+
+@pytest.mark.parametrize("comment", ["# made by hand", "#", "# a, b", "# 3 2 1 0", "# one, two, three, four", '#,"'])
+@pytest.mark.parametrize("chunk", [1, 1 << 16])
+def test_comments_are_skipped_with_a_warning(read, monkeypatch, comment: str, chunk: int) -> None:
+    monkeypatch.setattr(text, "CHUNK_BYTES", chunk)
+    skipped = "starts with #, and the rows have another number of cells: ignored as comments"
+    with pytest.warns(MetasilvaeWarning, match=f"data.csv: line 1 {skipped}"):
+        dataset = read(f"{comment}\nlabel,u,v\na,1,2.5\nb,-3,1e-3\na,.5,7\n")
+    assert rows_of(dataset) == PLAIN
+    assert dataset.feature_names == ("u", "v")
+    with pytest.warns(MetasilvaeWarning, match=f"data.csv: lines 1 to 4 {skipped.replace('starts', 'start')}"):
+        # Only a first line announces counts.
+        assert rows_of(read(f"{comment}\n# 9 9\n\n# more\na,1,2.5\nb,-3,1e-3\na,.5,7\n")) == PLAIN
+
+
+def test_a_long_comment_before_long_rows(read, monkeypatch) -> None:
+    content = "".join(f"# line {number}\n" for number in range(30_000)) + f"a{',1' * 300_000}\nb{',2' * 300_000}\n"
+    for chunk in (1 << 10, 1 << 23):
+        monkeypatch.setattr(text, "CHUNK_BYTES", chunk)
+        with pytest.warns(MetasilvaeWarning, match="lines 1 to 30000 start with #"):
+            assert read(content).X.shape == (2, 300_000)
+
+
+def test_a_column_of_names_that_is_a_comment(read) -> None:
+    content = "#id,kind,u,v\n17,a,1,2.5\n18,b,-3,1e-3\n19,a,.5,7\n"
+    with pytest.warns(MetasilvaeWarning, match="line 1 starts with # and has as many cells .* read as column names"):
+        dataset = read(content, label_column="kind")
+    assert rows_of(dataset) == PLAIN
+    assert dataset.feature_names == ("u", "v")
+    assert rows_of(read(content, label_column="2", header=True)) == PLAIN
+    with pytest.raises(DataError, match=r"data.csv:1: the first column is called '#id', and names that start with #"):
+        read(content, header=True)
+    numbered = read("#id,u\n17,1\n18,2\n", header=True, label_column="1")
+    assert numbered.labels == ("17", "18")
+
+
+def test_the_name_of_the_label_may_follow_a_mark(read) -> None:
+    dataset = read("# Label,u,v\na,1,2.5\nb,-3,1e-3\na,.5,7\n", header=True)
+    assert rows_of(dataset) == PLAIN
+    assert dataset.feature_names == ("u", "v")
+
+
+def test_comments_behind_the_first_row_are_refused(read) -> None:
+    with pytest.raises(DataError, match=r"data.csv:2: 1 column found, 3 expected .* only at the top of the file"):
+        read("a,1,2\n# a comment\n")
+
+
+# silva's own form
+
+
+def test_the_form_for_silva(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    X = np.array([[1.0, 0.1], [-0.0, 1e300]])
+    write_dataset(Dataset(X, np.array([0, 1], np.int32), ("a", "b"), ("u", "v")), str(path), "silva")
+    assert path.read_text() == "# 2 2\na,1,0.1\nb,-0,1e+300\n"
+    assert rows_of(read_dataset(str(path))) == [("a", 1.0, 0.1), ("b", 0.0, 1e300)]
+
+
+@pytest.mark.parametrize(
+    ("label", "problem"),
+    [("#b", "starts with #"), ("a b", "contains a blank"), ("a,b", "contains a comma"), ("x" * 32, "has 32 bytes"),
+     ('"', "needs quotes, which silva does not know"), ("a;b", "needs quotes")],
+)  # fmt: skip
+def test_labels_that_silva_cannot_read(tmp_path: Path, label: str, problem: str) -> None:
+    dataset = Dataset(np.zeros((1, 1)), np.zeros(1, np.int32), (label,))
+    with pytest.raises(DataError, match=f"cannot be written as silva: the label .* {problem}"):
+        write_dataset(dataset, str(tmp_path / "data.csv"), "silva")
+    assert not list(tmp_path.iterdir())

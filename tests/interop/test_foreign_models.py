@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from support.boosted_models import CATBOOST, LIGHTGBM
 from support.command import run, write
 
 from metasilvae.errors import MetasilvaeWarning, ModelError
-from metasilvae.formats.silva_models import same_model
+from metasilvae.formats.silva_models import read_model, same_model
 from metasilvae.interop.imports import ImportOptions, compare_with_library, import_file, import_object
 from metasilvae.interop.imports.comparison import RANDOM_ROWS
 from metasilvae.interop.models import load_model
-from metasilvae.model import LeafKind
+from metasilvae.model import NO_DESCRIPTION, LeafKind
 from metasilvae.prediction import predict
 
 ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed (extra: sklearn)")
@@ -101,7 +102,7 @@ def test_commands_take_it(kind: str, tmp_path: Path) -> None:
         told = run(*(model if word == "{}" else word for word in command))
         same = run(*(converted if word == "{}" else word for word in command))
         assert f"{model}: imported (" in told.stderr
-        if command[0] in ("predict", "export", "similarity") and kind != "skops":
+        if command[0] in ("predict", "export", "similarity"):
             assert told.stdout == same.stdout
     page = tmp_path / "page.html"
     run("report", model, data, "--epsilon", "0.1", "--output", page)
@@ -165,7 +166,8 @@ def test_forests_predict_as_the_library_without_any_option(tmp_path: Path) -> No
     fitted = ensemble.RandomForestClassifier(7, max_depth=3, random_state=0).fit(X, y)
     imported = import_object(fitted)
     theirs = fitted.predict(X).tolist()
-    ours, by_vote = predict(imported.model, X), predict(imported.model, X, "max")
+    ours = predict(imported.model, X)
+    by_vote = predict(replace(imported.model, description=NO_DESCRIPTION), X, "max")
     assert all(label in ours.sets[number] for label, number in zip(theirs, ours.ids, strict=True))
     assert not all(label in by_vote.sets[number] for label, number in zip(theirs, by_vote.ids, strict=True))
 
@@ -367,3 +369,15 @@ def test_names_that_cannot_be_told_apart_are_left_out() -> None:
         imported = import_object(fitted, ImportOptions(feature_names=names))
         assert imported.model.description.feature_names is None
         assert note in imported.notes[0]
+
+
+def test_a_plain_import_names_the_voting_that_it_leaves_out(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "f.pickle", pickle.dumps(ensemble.RandomForestClassifier(3, random_state=0).fit(*make_data()))
+    )
+    output = tmp_path / "f.silva"
+    assert "voting    average, part of the model\n" in run("import", path, output, "--trust").stdout
+    assert read_model(str(output)).description.voting == "average"
+    told = run("import", path, output, "--trust", "--plain").stdout
+    assert "voting    average; other commands need --voting average\n" in told
+    assert read_model(str(output)).description == NO_DESCRIPTION

@@ -9,15 +9,19 @@ import lzma
 import os
 import re
 import stat
+import subprocess
+import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from support.command import write
 
-from metasilvae.errors import DataError, OutputError
+from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.io import storage
+from metasilvae.io.inputs import protect_inputs
 
 TEXT = b"some bytes \x00\xff\n" * 1000
 
@@ -298,3 +302,139 @@ def test_same_files(rows: str, tmp_path: Path) -> None:
     assert storage.is_same_file(str(tmp_path / "new"), f"{tmp_path}/../{tmp_path.name}/new")
     assert not storage.is_same_file(rows, str(tmp_path / "new"))
     assert not storage.is_same_file("-", "-")
+
+
+def test_concurrent_writes_never_change_the_umask(tmp_path: Path) -> None:
+    """Each file is made with the permissions of the umask, while other threads write and no thread yields long."""
+    mask, interval = os.umask(0o077), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda number: storage.write_output(str(tmp_path / f"{number}"), "text"), range(400)))
+    finally:
+        sys.setswitchinterval(interval)
+        os.umask(mask)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    assert len(list(tmp_path.iterdir())) == 400
+
+
+def test_the_umask_is_left_to_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask for it is to change it, for all threads."""
+
+    def refuse(mask: int) -> int:
+        raise AssertionError("the umask was changed")
+
+    monkeypatch.setattr(os, "umask", refuse)
+    storage.write_output(str(tmp_path / "new"), "text")
+    storage.write_output(str(tmp_path / "new"), "text")
+
+
+def test_a_private_file_is_never_readable_for_others(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, "old", "old"))
+    path.chmod(0o600)
+    with storage.open_output(str(path)) as stream:
+        stream.write(b"secret")
+        assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_write_error_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "old", "old")
+
+    def fail(*arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", fail)
+    with pytest.raises(OutputError, match="old: cannot be written: Operation not permitted"):
+        storage.write_output(path, "new")
+    assert os.listdir(tmp_path) == ["old"]
+
+
+# Outputs that are no ordinary files; docs/formats.md lists them
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/proc/self/fd/2", "link"])
+@pytest.mark.parametrize("opened", ["wb", "ab"])
+def test_open_files_are_written_to_as_they_are(name: str, opened: str, tmp_path: Path) -> None:
+    """Even if the shell appends them to a file, as in >> FILE; the name would cut the file short or replace it."""
+    if name == "link":
+        (tmp_path / "link").symlink_to("/dev/stdout")
+    program = f"from metasilvae.io.storage import write_output as w\nw({name!r}, 'a')\nw({name!r}, 'b')"
+    path = tmp_path / "file"
+    path.write_text("before\n")
+    inode = path.stat().st_ino
+    with path.open(opened) as stream:
+        key = "stderr" if name.endswith(("2", "stderr")) else "stdout"
+        subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, **{key: stream})
+    assert path.read_text() == ("before\nab" if opened == "ab" else "ab")
+    assert path.stat().st_ino == inode
+
+
+def test_an_open_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with open(write(tmp_path, "old", "old")) as stream:
+        for function in (storage.check_output, lambda path: storage.write_output(path, "new")):
+            with pytest.raises(OutputError, match=r"/dev/fd/[0-9]+: is open for reading only"):
+                function(f"/dev/fd/{stream.fileno()}")
+            with pytest.raises(OutputError, match="/dev/fd/999: cannot be written: Bad file descriptor"):
+                function("/dev/fd/999")
+
+
+def test_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    with pytest.raises(OutputError, match="one: is a link that leads to itself; remove it or choose another name"):
+        storage.write_output(str(tmp_path / "one"), "text")
+    assert (tmp_path / "one").is_symlink()
+
+
+def test_a_pipe_with_the_name_of_a_compressed_file_is_not_compressed(tmp_path: Path) -> None:
+    path = str(tmp_path / "pipe.gz")
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        storage.write_output(path, "text")
+        assert os.read(reading, 100) == b"text"
+    finally:
+        os.close(reading)
+
+
+def test_standard_output_has_several_names() -> None:
+    with pytest.raises(RequestError, match="two results would be written to standard output"):
+        storage.check_outputs(["-", "/dev/stdout"], [])
+    assert storage.is_standard_output("/dev/fd/1")
+    assert not storage.is_standard_output("/dev/stderr")
+
+
+# Inputs are protected
+
+
+def test_what_was_read_is_not_replaced(rows: str, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    os.link(rows, link)
+    with protect_inputs():
+        before = storage.read_source(rows)
+        for path in (rows, str(link)):
+            for write_to in (lambda path: storage.write_output(path, "x"), lambda path: open_and_close(path)):
+                with pytest.raises(OutputError, match="is read by this command; write the result to another file"):
+                    write_to(path)
+        storage.write_output(str(tmp_path / "new"), "x")
+        storage.read_source(str(tmp_path / "new"))
+        storage.write_output(str(tmp_path / "new"), "y")  # what it wrote itself
+    assert Path(rows).read_bytes() == before
+    storage.write_output(rows, "x")
+
+
+def open_and_close(path: str) -> None:
+    with storage.open_log(path):
+        pass
+
+
+def test_an_input_that_is_read_while_the_output_is_written(rows: str) -> None:
+    before = Path(rows).read_bytes()
+
+    def read_late() -> Iterator[str]:
+        yield storage.read_source(rows).decode()
+
+    with protect_inputs(), pytest.raises(OutputError, match="is read by this command"):
+        storage.write_output(rows, read_late())
+    assert Path(rows).read_bytes() == before
+    assert os.listdir(Path(rows).parent) == ["rows.csv"]

@@ -21,7 +21,9 @@ SHORT_RUNS = {
     "scripts/bench_forest_training.py": "--data data --sets breast-cancer --trees 2 --models forests",
     "scripts/bench_generalization.py": "run --records records.jsonl --sets grid --splits 1 --preset fast",
     "scripts/bench_load.py": "--rows 200 --repeat 1",
+    "scripts/bench_phases.py": "--data data --sets breast-cancer --preset fast",
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
+    "scripts/bench_scaling.py": "--studies training --sizes 500 --presets fast --noise 0.1",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
     "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",
@@ -35,7 +37,6 @@ SHORT_RUNS = {
 LONG = (*(name for name in SHORT_RUNS if "/bench_" in name), "scripts/make_datasets.py", "scripts/soak.py")
 NOT_RUN = {
     "scripts/update_sessions.py": "writes into the documents; test_sessions.py runs the same sessions",
-    "scripts/bench_scaling.py": "its smallest study takes ten seconds",
     "scripts/check_golden.py": "needs recorded verdicts; test_reference.py runs it where they are",
     "scripts/paper.py": "test_paper.py runs it",
 }

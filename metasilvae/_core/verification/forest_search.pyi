@@ -25,6 +25,8 @@ class ForestSearch:
         radius_up: NDArray[np.float64],
         minimum: NDArray[np.float64],
         maximum: NDArray[np.float64],
+        droppable: NDArray[np.uint8],
+        has_missing: bool,
         predictions: NDArray[np.int32],
         is_member: NDArray[np.uint8],
         referee: Referee,

@@ -14,12 +14,13 @@ from metasilvae.analysis.difference import LARGEST, DifferenceStatus, ModelDiffe
 from metasilvae.analysis.summaries import ModelSummary, Spread
 from metasilvae.dataset import Dataset
 from metasilvae.errors import list_some, printable
+from metasilvae.formats.text import show_value
 from metasilvae.interop.imports import Imported, LibraryComparison
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import as_text, dump_json
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
-from metasilvae.voting import choose_voting
+from metasilvae.voting import DEFAULT_VOTING, choose_voting
 
 MOST_LABELS_SHOWN = 20
 LONGEST_VALUE = 100
@@ -228,6 +229,9 @@ def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
     domain = report.comparison.domain
     for feature, lower, upper in report.bounds(region):
         name = report.feature_name(feature)
+        if math.isnan(lower):
+            yield f"{name} is missing"
+            continue
         # A bound inside the domain comes from a test: the number after its threshold, or the threshold.
         above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
         below = "" if upper == domain.upper[feature] else f" <= {upper!r}"
@@ -258,7 +262,7 @@ def write_difference_text(report: ComparisonReport) -> str:
         lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
         if comparison.n_regions is not None:
             lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
-        lines.append(f"   such as {','.join(map(repr, region.point.tolist()))}")
+        lines.append(f"   such as {','.join(map(show_value, region.point.tolist()))}")
     if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
         lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
     if report.dataset is not None and report.n_unequal is not None:
@@ -272,7 +276,7 @@ def write_difference_text(report: ComparisonReport) -> str:
 
 
 def _bound(value: float) -> float | None:
-    return value if abs(value) < LARGEST else None
+    return value if abs(value) < LARGEST else None  # NaN, of a missing value, is not less
 
 
 def write_difference_json(report: ComparisonReport) -> str:
@@ -296,10 +300,11 @@ def write_difference_json(report: ComparisonReport) -> str:
                         "name": report.feature_name(feature),
                         "at_least": _bound(a),
                         "at_most": _bound(b),
+                        **({"missing": True} if math.isnan(a) else {}),
                     }
                     for feature, a, b in report.bounds(region)
                 ],
-                "point": region.point.tolist(),
+                "point": [None if math.isnan(value) else value for value in region.point.tolist()],
             }
             for region in comparison.regions
         ],
@@ -317,8 +322,8 @@ COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
 }
 
 
-def describe_import(imported: Imported, output: str) -> str:
-    """Source, model, voting, features, comparison and notes, one on each line."""
+def describe_import(imported: Imported, output: str, plain: bool = False) -> str:
+    """Source, model, voting, features, comparison and notes, one on each line; a plain model has no description."""
     model, comparison = imported.model, imported.comparison
     kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
     lines = [
@@ -326,10 +331,13 @@ def describe_import(imported: Imported, output: str) -> str:
         f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
-        lines.append(f"voting    {imported.voting}, part of the model")
-    names = model.description.feature_names
+        where = "" if plain else ", part of the model"
+        if plain and imported.voting != DEFAULT_VOTING[model.leaf_kind]:
+            where = f"; other commands need --voting {imported.voting}"
+        lines.append(f"voting    {imported.voting}{where}")
+    names = None if plain else model.description.feature_names
     if names is not None:
-        lines.append(f"features  {list_some(names)}")
+        lines.append(f"features  {list_some([printable(name) for name in names])}")
     if comparison is None:
         lines.append("compared  no")
     else:

@@ -20,6 +20,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, MetasilvaeWarning, OutputError, RequestError
 from metasilvae.io import storage
 from metasilvae.io.locks import lock
+from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.model import join_trees
 from metasilvae.training.checkpoint.files import damaged, pack, pack_models, take, unpack, unpack_models
 from metasilvae.training.logs import LogPosition, make_record
@@ -110,7 +111,7 @@ class CheckpointFiles:
 
     def load(self) -> dict[str, Any] | None:
         """The content of the checkpoint to resume from, if there is one."""
-        return None if self.source is None else read_checkpoint(self.source)
+        return None if self.source is None else read_checkpoint(self.source, is_kept=self.source != self.target)
 
     def open(self, run: dict[str, Any], stored: dict[str, Any] | None) -> Checkpoint | None:
         """The checkpoint of the run that is described, which resumes from what was loaded."""
@@ -271,10 +272,10 @@ class Checkpoint:
         return time.monotonic() >= self._due if self._every is None else self._n_unwritten >= self._every
 
 
-def read_checkpoint(path: str) -> dict[str, Any]:
-    """The content of a checkpoint file."""
+def read_checkpoint(path: str, is_kept: bool = True) -> dict[str, Any]:
+    """The content of a checkpoint file; unless it is kept, it may be replaced by a later one."""
     try:
-        return unpack(storage.read_source(path))
+        return unpack(storage.read_source(path, JSON_EXPANSION, is_kept))
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
