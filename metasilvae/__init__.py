@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from metasilvae.perturbations.boxes import Ball, BoxFile
     from metasilvae.sklearn import (
         MetaSilvaeClassifier,
+        RobustBoostingClassifier,
         RobustForestClassifier,
         fitness_scorer,
         robust_accuracy_scorer,
@@ -49,6 +50,7 @@ _HOMES = {
     "MetaSilvaeClassifier": "sklearn",
     "MetasilvaeError": "errors",
     "Model": "model",
+    "RobustBoostingClassifier": "sklearn",
     "RobustForestClassifier": "sklearn",
     "TrainingMonitor": "training.runs",
     "choose_options": "api",
@@ -82,6 +84,7 @@ __all__ = [
     "MetaSilvaeClassifier",
     "MetasilvaeError",
     "Model",
+    "RobustBoostingClassifier",
     "RobustForestClassifier",
     "TrainingMonitor",
     "__version__",

@@ -18,13 +18,15 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import align
+from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import (
     PRESETS,
+    BoostingOptions,
     ForestOptions,
     Options,
     TrainingOptions,
+    boosting_options_for,
     forest_options_for,
     options_for,
 )
@@ -57,7 +59,7 @@ def make_dataset(
     Parameters
     ----------
     X : array of numbers, shape (n_samples, n_features)
-        Finite.
+        Finite; NaN where a value is missing.
     y : array, shape (n_samples,)
         Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
@@ -104,8 +106,8 @@ def _as_numbers(X: ArrayLike, source: str) -> NDArray[np.float64]:
 
 
 def _refuse_infinite(values: NDArray[np.float64], source: str) -> None:
-    if not np.isfinite(values).all():
-        raise DataError(f"{source}: X holds values that are infinite or no numbers")
+    if np.isinf(values).any():
+        raise DataError(f"{source}: X holds infinite values; expected finite ones, and NaN where a value is missing")
 
 
 def _finite_table(X: ArrayLike, source: str) -> NDArray[np.float64]:
@@ -129,23 +131,29 @@ def choose_options(
     preset: str = "default",
     *,
     trees: int | None = None,
+    boost: int | None = None,
     weights: dict[str, float] | None = None,
     **changes: Any,
-) -> TrainingOptions | ForestOptions:
-    """Options of a tree, or of a forest of `trees` trees, by the name of a preset.
+) -> TrainingOptions | ForestOptions | BoostingOptions:
+    """Options of a tree, of a forest of `trees` trees, or of `boost` rounds of boosting, by the name of a preset.
 
     Parameters
     ----------
     weights : dict or None
         Weights of the fitness, such as ``{"accuracy": 0.9, "stability": 0.1}``.
     **changes
-        Fields of `TrainingOptions`; for a forest also `method` and `row_sample`. None leaves the preset's value.
+        Fields of `TrainingOptions`; for a forest also `method` and `row_sample`; for boosting those of
+        `BoostingOptions`. None leaves the preset's value.
     """
     if preset not in PRESETS:
         raise RequestError(f"preset {preset!r}: choose among {', '.join(PRESETS)}")
     if weights is not None:
         changes["fitness"] = fitness_from_weights(weights)
+    if trees is not None and boost is not None:
+        raise RequestError("'trees' asks for a forest and 'boost' for a boosted model; give one of them")
     try:
+        if boost is not None:
+            return boosting_options_for(preset, boost, **changes)
         return options_for(preset, **changes) if trees is None else forest_options_for(preset, trees, **changes)
     except TypeError as error:
         raise RequestError(str(error)) from None
@@ -177,7 +185,7 @@ def train(
         Training samples.
     epsilon : float or Perturbation
         The perturbation that the model should withstand.
-    options : TrainingOptions, ForestOptions or None
+    options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
@@ -248,7 +256,7 @@ def run_training(
         The perturbation that the model should withstand.
     output : path or None
         File for the model, which is read back and scored again; None writes no model.
-    options : TrainingOptions, ForestOptions or None
+    options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     seeds : sequence of int or None
         Train once for each seed and keep the best model.
@@ -311,17 +319,19 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     Parameters
     ----------
     X : array of numbers, shape (n_samples, n_features)
-        Finite. The columns of a DataFrame are matched to the features of the model by name, if both have names.
+        Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
+        features of the model by name, if both have names.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
     _expect(model=model)
     values, names = _finite_table(X, "X"), name_columns(X)
+    dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
-        dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
         return _predict(model, align(model, dataset).X, voting, jobs)
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
+    check_missing(model, dataset)
     return _predict(model, values, voting, jobs)
 
 

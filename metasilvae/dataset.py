@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.errors import printable
+from metasilvae.errors import DataError, printable
 from metasilvae.io.fingerprints import fingerprint
 
 NO_LABEL = -1
@@ -21,7 +22,7 @@ class Dataset:
     Attributes
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        Finite values.
+        Finite values; NaN where a value is missing.
     y : int32 array, shape (n_samples,)
         Position of each sample's label in `labels`; `NO_LABEL` throughout if there are none.
     labels : tuple of str
@@ -69,6 +70,13 @@ class Dataset:
     def has_labels(self) -> bool:
         return bool(self.labels)
 
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether some value is missing."""
+        # The sum of finite numbers may be infinite, and that of infinite numbers NaN; it costs no memory.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isnan(self.X.sum()) and np.isnan(self.X).any())
+
     @property
     def fingerprint(self) -> str:
         """A digest of values and labels; column names and the spelling of numbers make no difference."""
@@ -104,4 +112,15 @@ class Dataset:
             y=self.y[rows],
             line_of_row=None if self.line_of_row is None else self.line_of_row[rows],
             row_numbers=np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
+        )
+
+
+def refuse_missing(dataset: Dataset, reason: str) -> None:
+    """Refuse missing values where they cannot be used; `reason` completes "x is missing, and ..."."""
+    if dataset.has_missing:
+        row, feature = np.argwhere(np.isnan(dataset.X))[0]
+        name = dataset.feature_name(int(feature))
+        raise DataError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}: {name} is missing, and {reason}; "
+            "fill the missing values in, or leave the row out"
         )

@@ -25,6 +25,8 @@ from metasilvae.io.fingerprints import fingerprint
 # The same record as Node in cython_ext/common/node.pxd.
 NODE_DTYPE = np.dtype([("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")])
 LEAF = -1
+# What the field `leaf` of a split says about missing values (NaN): MissingDirection in cython_ext/common/node.pxd.
+NO_DIRECTION, MISSING_LEFT, MISSING_RIGHT = -1, -2, -3
 LabelSet = tuple[int, ...]
 
 
@@ -138,7 +140,9 @@ class Model:
     Attributes
     ----------
     nodes : array of NODE_DTYPE, shape (n_nodes,)
-        Trees one after another, each in pre-order. ``left`` and ``right`` are positions in this array.
+        Trees one after another, each in pre-order. ``left`` and ``right`` are positions in this array. ``leaf`` is the
+        row of a leaf in `leaf_values`, and in a split the direction of missing values: `MISSING_LEFT`, `MISSING_RIGHT`,
+        or `NO_DIRECTION` in a model that refuses them.
     roots : int32 array, shape (n_trees,)
         Position of each tree's root.
     leaf_values : array, shape (n_leaves, n_labels)
@@ -225,16 +229,52 @@ class Model:
         return np.unique(self.nodes["feature"][self.nodes["feature"] >= 0])
 
     @cached_property
+    def has_directions(self) -> bool:
+        """Whether splits say where missing values go; a model without directions refuses missing values."""
+        return bool((self.nodes["leaf"][self.nodes["feature"] >= 0] < NO_DIRECTION).any())
+
+    @property
+    def without_directions(self) -> Model:
+        """The same model for samples without missing values; it refuses them."""
+        if not self.has_directions:
+            return self
+        nodes = self.nodes.copy()
+        nodes["leaf"][nodes["feature"] >= 0] = NO_DIRECTION
+        return replace(self, nodes=nodes)
+
+    @cached_property
+    def takes_missing(self) -> NDArray[np.bool_]:
+        """Whether the value of each feature may be missing: the model has directions in all splits of the feature.
+
+        A model without splits does not look at values.
+        """
+        takes = np.full(self.n_features, self.has_directions or len(self.tested_features) == 0)
+        takes[self.nodes["feature"][(self.nodes["feature"] >= 0) & (self.nodes["leaf"] == NO_DIRECTION)]] = False
+        return takes
+
+    @cached_property
+    def without_contradictions(self) -> Model:
+        """The same classifier without branches that no sample can take; leaf numbers are those of this model."""
+        return self._drop_contradictions(False)
+
+    @cached_property
     def feasible(self) -> Model:
-        """The same classifier without branches that no sample can take.
+        """The form of the model that kernels search: the same classifier without branches that no sample can take.
 
         In such a tree the tests on a path never contradict each other, so that a box reaches a leaf if and only
-        if it passes each test on the path by itself. Leaf numbers are those of this model.
+        if it passes each test on the path by itself. Leaf numbers are those of this model. A split that all values
+        pass on one side and missing values on the other is written as ``x <= infinity`` with missing values to the
+        right.
         """
+        return self._drop_contradictions(True)
+
+    def _drop_contradictions(self, marks_missing: bool) -> Model:
         kept = np.empty_like(self.nodes)
         roots = np.empty_like(self.roots)
-        n_kept = structure.drop_contradictions(self.nodes, self.roots, self.n_features, kept, roots)
-        if n_kept == self.n_nodes:
+        n_kept, n_changed = structure.drop_contradictions(
+            self.nodes, self.roots, self.takes_missing.view(np.uint8), marks_missing, kept, roots
+        )
+        if n_changed == 0:
             return self
         return replace(self, nodes=kept[:n_kept].copy(), roots=roots)
 

@@ -19,7 +19,11 @@ from metasilvae.voting import choose_voting, count_votes
 def find_leaves(model: Model, X: NDArray[np.float64], jobs: int | None = 1) -> NDArray[np.int32]:
     """Leaf of each tree that each sample falls into, shape (n_samples, n_trees)."""
     leaves = np.empty((len(X), model.n_trees), dtype=np.int32)
-    over_rows(lambda start, stop: kernel.fill_leaves(model.nodes, model.roots, X, start, stop, leaves), len(X), jobs)
+
+    def fill(start: int, stop: int) -> None:
+        kernel.fill_leaves(model.nodes, model.roots, X, model.has_directions, start, stop, leaves)
+
+    over_rows(fill, len(X), jobs)
     return leaves
 
 
@@ -29,7 +33,8 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
     Parameters
     ----------
     X : float64 array, C-contiguous, shape (n_samples, n_features)
-        With every feature that the model tests.
+        With every feature that the model tests. Missing values (NaN) go where the splits send them; `check_missing`
+        refuses those of which the model does not say where.
     voting : str or None
         One of `metasilvae.voting.VOTINGS`; None chooses by the kind of leaves.
     jobs : int or None
@@ -46,15 +51,18 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
 def align(model: Model, dataset: Dataset) -> Dataset:
     """The data set with the features of the model, in its order: by name if both have names, else by position.
 
-    Columns that the model does not have are left out with a warning; missing ones are refused. Data without names get
-    those of the model.
+    Columns that the model does not have are left out with a warning; missing ones are refused, and so are missing
+    values that the model has no direction for. Data without names get those of the model.
     """
     names = model.description.feature_names
     if names is None or dataset.feature_names is None:
         check_width(model, dataset)
-        is_named = names is None or len(names) != dataset.n_features
-        return dataset if is_named else replace(dataset, feature_names=names)
-    return align_names(names, model.source, dataset)
+        if names is not None and len(names) == dataset.n_features:
+            dataset = replace(dataset, feature_names=names)
+    else:
+        dataset = align_names(names, model.source, dataset)
+    check_missing(model, dataset)
+    return dataset
 
 
 def align_names(names: tuple[str, ...], owner: str, dataset: Dataset) -> Dataset:
@@ -121,6 +129,24 @@ def check_width(model: Model, dataset: Dataset) -> None:
         MetasilvaeWarning,
         stacklevel=2,
     )
+
+
+def check_missing(model: Model, dataset: Dataset) -> None:
+    """Refuse missing values of features that the model has no directions for."""
+    if not dataset.has_missing:
+        return
+    n_shared = min(model.n_features, dataset.n_features)
+    is_refused = np.ones(dataset.n_features, dtype=np.bool_)
+    is_refused[:n_shared] = ~model.takes_missing[:n_shared]
+    refused = np.isnan(dataset.X[:, is_refused])
+    if refused.any():
+        row, place = np.argwhere(refused)[0]
+        feature = dataset.feature_name(int(np.flatnonzero(is_refused)[place]))
+        what = f"has no direction for missing values of {feature}" if model.has_directions else "takes none"
+        raise ModelError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}: {feature} is missing, and {model.source} {what}; "
+            "fill the missing values in, or train on rows with missing values"
+        )
 
 
 def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int32]:

@@ -89,10 +89,14 @@ class TestDataset:
         with pytest.raises(DataError, match="expected \\(n_samples, n_features\\)"):
             make_dataset(X, y)  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_what_is_no_number(self, value: float) -> None:
-        with pytest.raises(DataError, match="infinite or no numbers"):
-            make_dataset([[value]], [1])
+    def test_infinite_values(self) -> None:
+        with pytest.raises(DataError, match="X holds infinite values; expected finite ones"):
+            make_dataset([[np.inf]], [1])
+
+    def test_missing_values(self) -> None:
+        dataset = make_dataset([[1.0, np.nan], [1e308, 1e308]], [1, 2])
+        assert dataset.has_missing
+        assert not make_dataset([[1e308, 1e308], [-1e308, 1e308]], [1, 2]).has_missing
 
 
 class TestTraining:
@@ -170,13 +174,17 @@ class TestWrongArguments:
         [
             ([1.0, 2.0], r"has the shape \(2,\); expected"),
             ([[1.0, 2.0]], "X has 2 features, builtin:iris/tree.silva has 4"),
-            ([[1.0, 2.0, np.nan, 4.0]], "infinite or no numbers"),
+            ([[1.0, 2.0, np.inf, 4.0]], "infinite values"),
             ([["a", "b", "c", "d"]], "is no array of numbers"),
         ],
     )
     def test_rows_to_predict(self, X: list, message: str) -> None:
         with pytest.raises(DataError, match=message):
             metasilvae.predict(self.model, X)
+
+    def test_missing_values_to_predict(self) -> None:
+        with pytest.raises(ModelError, match=r"X: row 0: .* is missing, and builtin:iris/tree.silva takes none"):
+            metasilvae.predict(self.model, [[1.0, 2.0, np.nan, 4.0]])
 
 
 def test_archives() -> None:

@@ -18,20 +18,45 @@ Scores are whole numbers: exact, or within an error of the exact ones. In the la
 that may hold a difference is a CANDIDATE, which the caller checks. Labels, votings and limits are left to
 metasilvae.analysis.difference.
 
-All boxes are closed; the right side of `x <= k` starts at the next float64 after k.
+All boxes are closed; the right side of `x <= k` starts at the next float64 after k. Where values may be missing, samples
+without a value belong to the box too.
 """
 
 import numpy as np
 
 cimport cython
+from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from common.box cimport BoxVisit, just_above, set_bounds
+from common.box cimport (
+    REACHES_BOTH, REACHES_LEFT, REACHES_RIGHT, BoxVisit, bounds_of, is_empty_side, just_above, reach_of_missing,
+    set_bounds, side_of,
+)
 from common.buffer cimport reserve
 from common.descent cimport next_leaf, take_step
-from common.node cimport Node, reaches_left, reaches_right
+from common.node cimport Node, is_missing, reaches_left, reaches_right
 from common.status cimport ABSENT, CANDIDATE, FOUND, UNDECIDED
+
+
+cdef void _open_box(const double[::1] lower, const double[::1] upper, const uint8_t[::1] may_be_missing, double* low,
+                    double* high, double* values) noexcept nogil:
+    """Set the bounds with which a search starts; see box.pxd for those of features that may be missing."""
+    cdef Py_ssize_t f
+    for f in range(lower.shape[0]):
+        low[f] = NAN if may_be_missing[f] else lower[f]
+        high[f] = NAN if may_be_missing[f] else upper[f]
+        values[2 * f], values[2 * f + 1] = lower[f], upper[f]
+
+
+cdef void _close_box(Py_ssize_t n_features, const double* low, const double* high, const double* values,
+                     double* lower, double* upper) noexcept nogil:
+    """Write the bounds of the values of a box; NaN for features that are missing throughout."""
+    cdef Py_ssize_t f
+    for f in range(n_features):
+        lower[f] = values[2 * f] if is_missing(low[f]) else low[f]
+        upper[f] = values[2 * f + 1] if is_missing(low[f]) else high[f]
+
 
 # Two trees.
 
@@ -46,6 +71,7 @@ cdef class TreePairWalk:
     cdef const int32_t* second_classes
     cdef double* low
     cdef double* high
+    cdef double* values
     # Nodes below each node of both trees, to visit the smaller side of a split first; NULL: the left side first.
     cdef const int32_t* sizes
     # Visits of nodes of the first tree, and for each the node of the second tree.
@@ -58,25 +84,34 @@ cdef class TreePairWalk:
     def __cinit__(self, Py_ssize_t n_features, Py_ssize_t depth):
         self.low = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.high = <double*> malloc(max(n_features, 1) * sizeof(double))
+        self.values = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
         self.sizes = NULL
         # Each split leaves at most two visits behind while the walk is below it.
         self.stack = <BoxVisit*> malloc((3 * depth + 4) * sizeof(BoxVisit))
         self.seconds = <int32_t*> malloc((3 * depth + 4) * sizeof(int32_t))
-        if self.low == NULL or self.high == NULL or self.stack == NULL or self.seconds == NULL:
+        if (self.low == NULL or self.high == NULL or self.values == NULL or self.stack == NULL
+                or self.seconds == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.low)
         free(self.high)
+        free(self.values)
         free(self.stack)
         free(self.seconds)
 
-    cdef void push(self, Py_ssize_t position, int32_t first, int32_t second, int32_t feature, double low,
-                   double high) noexcept nogil:
-        cdef BoxVisit* visit = &self.stack[position]
-        visit.node, visit.feature = first, feature
-        visit.low, visit.high = low, high
+    cdef void push(self, Py_ssize_t position, int32_t first, int32_t second, BoxVisit bounds) noexcept nogil:
+        self.stack[position] = bounds
+        self.stack[position].node = first
         self.seconds[position] = second
+
+    cdef int reach(self, const Node* node) noexcept nogil:
+        """The sides of a test that the box reaches."""
+        if not reaches_right(self.high[node.feature], node.threshold):
+            return REACHES_LEFT
+        if not reaches_left(self.low[node.feature], node.threshold):
+            return REACHES_RIGHT
+        return reach_of_missing(node, self.values) if is_missing(self.low[node.feature]) else REACHES_BOTH
 
     cdef void push_nodes(self, int32_t first, int32_t second) noexcept nogil:
         """Push two nodes to visit with the bounds as they are then."""
@@ -92,11 +127,12 @@ cdef class TreePairWalk:
     cdef bint advance(self) noexcept nogil:
         """Continue to the next two leaves of different classes; False if there are none, then the box is as before."""
         cdef const Node* node
-        cdef int32_t f, first, second, left_first, left_second, right_first, right_second
+        cdef int32_t first, second, left_first, left_second, right_first, right_second
+        cdef int reach
         cdef Py_ssize_t sooner, later
         while self.top > 0:
             self.top -= 1
-            set_bounds(&self.stack[self.top], self.low, self.high)
+            set_bounds(&self.stack[self.top], self.low, self.high, self.values)
             first = self.stack[self.top].node
             if first < 0:
                 continue
@@ -105,12 +141,10 @@ cdef class TreePairWalk:
             second = self.seconds[self.top]
             node = &self.second_nodes[second]
             while node.feature >= 0:
-                if not reaches_right(self.high[node.feature], node.threshold):
-                    second = node.left
-                elif not reaches_left(self.low[node.feature], node.threshold):
-                    second = node.right
-                else:
+                reach = self.reach(node)
+                if reach == REACHES_BOTH:
                     break
+                second = node.left if reach == REACHES_LEFT else node.right
                 node = &self.second_nodes[second]
             node = &self.first_nodes[first]
             left_first, right_first = node.left, node.right
@@ -125,18 +159,20 @@ cdef class TreePairWalk:
                     if self.first_classes[self.first_leaf] != self.second_classes[self.second_leaf]:
                         return True
                     continue
-            f = node.feature
-            if not reaches_right(self.high[f], node.threshold):
+            reach = self.reach(node)
+            if reach == REACHES_LEFT:
                 self.push_nodes(left_first, left_second)
-            elif not reaches_left(self.low[f], node.threshold):
+            elif reach == REACHES_RIGHT:
                 self.push_nodes(right_first, right_second)
             else:
                 later, sooner = self.top + 1, self.top + 2
                 if self.sizes != NULL and self.sizes[node.right] < self.sizes[node.left]:
                     later, sooner = sooner, later
-                self.push(self.top, -1, -1, f, self.low[f], self.high[f])
-                self.push(later, right_first, right_second, f, just_above(node.threshold), self.high[f])
-                self.push(sooner, left_first, left_second, f, self.low[f], node.threshold)
+                self.push(self.top, -1, -1, bounds_of(node.feature, self.low, self.high, self.values))
+                self.push(later, right_first, right_second,
+                          side_of(node, False, just_above(node.threshold), self.low, self.high, self.values))
+                self.push(sooner, left_first, left_second,
+                          side_of(node, True, 0.0, self.low, self.high, self.values))
                 self.top += 3
         return False
 
@@ -145,13 +181,13 @@ cdef class TreePairWalk:
         while self.top > 0:
             self.top -= 1
             if self.stack[self.top].node < 0:
-                set_bounds(&self.stack[self.top], self.low, self.high)
+                set_bounds(&self.stack[self.top], self.low, self.high, self.values)
 
 
 def find_differences(const Node[::1] first_nodes, int32_t first_root, const int32_t[::1] first_classes,
                      const Node[::1] second_nodes, int32_t second_root, const int32_t[::1] second_classes,
                      Py_ssize_t depth, const double[::1] lower, const double[::1] upper,
-                     int32_t[:, ::1] leaves, double[:, ::1] lowers, double[:, ::1] uppers):
+                     const uint8_t[::1] may_be_missing, int32_t[:, ::1] leaves, double[:, ::1] lowers, double[:, ::1] uppers):
     """Count the regions of a box in which two trees fall into leaves of different classes.
 
     Parameters
@@ -159,22 +195,22 @@ def find_differences(const Node[::1] first_nodes, int32_t first_root, const int3
     first_classes, second_classes : class of each leaf
     depth : of both trees together
     lower, upper : the box; not empty
-    leaves, lowers, uppers : receive both leaves and the bounds of as many regions as they have rows
+    may_be_missing : for each feature whether samples without a value belong to the box
+    leaves, lowers, uppers : receive both leaves and the bounds of as many regions as they have rows; NaN where there are
+        no values, only samples without one
     """
-    cdef Py_ssize_t n_features = lower.shape[0], f
+    cdef Py_ssize_t n_features = lower.shape[0]
     cdef TreePairWalk walk = TreePairWalk(n_features, depth)
     cdef int64_t n_found = 0
     walk.first_nodes, walk.second_nodes = &first_nodes[0], &second_nodes[0]
     walk.first_classes, walk.second_classes = &first_classes[0], &second_classes[0]
     with nogil:
-        for f in range(n_features):
-            walk.low[f], walk.high[f] = lower[f], upper[f]
+        _open_box(lower, upper, may_be_missing, walk.low, walk.high, walk.values)
         walk.begin(first_root, second_root)
         while walk.advance():
             if n_found < leaves.shape[0]:
                 leaves[n_found, 0], leaves[n_found, 1] = walk.first_leaf, walk.second_leaf
-                for f in range(n_features):
-                    lowers[n_found, f], uppers[n_found, f] = walk.low[f], walk.high[f]
+                _close_box(n_features, walk.low, walk.high, walk.values, &lowers[n_found, 0], &uppers[n_found, 0])
             n_found += 1
     return n_found
 
@@ -199,7 +235,7 @@ cdef enum Way:
 cdef struct Step:
     int32_t node
     Way way             # where to go from the node next
-    double bound        # of the node's feature before the last step down narrowed it
+    BoxVisit bounds     # of the node's feature before the last step down narrowed it
     bint is_empty       # no point of the box arrives here
 
 
@@ -219,12 +255,14 @@ cdef class Path:
         free(self.steps)
 
     cdef void append(self, int32_t node, bint is_empty) noexcept nogil:
-        self.steps[self.length] = Step(node, WAY_RIGHT, 0.0, is_empty)
+        self.steps[self.length].node, self.steps[self.length].way = node, WAY_RIGHT
+        self.steps[self.length].is_empty = is_empty
         self.length += 1
 
 
 def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] classes, Py_ssize_t depth,
-                        const double[::1] lower, const double[::1] upper, int32_t[::1] sizes, int32_t[::1] absorbed):
+                        const double[::1] lower, const double[::1] upper, const uint8_t[::1] may_be_missing,
+                        int32_t[::1] sizes, int32_t[::1] absorbed):
     """Replace splits by one of their children where that changes the class of no point of a box; return their number.
 
     A split is replaced by its right child if on its left side the right child is of the same class as the left one
@@ -238,20 +276,20 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     parents : parent of each node, -1 for roots
     depth : twice that of the trees
     lower, upper : the box; not empty
+    may_be_missing : for each feature whether samples without a value belong to the box
     sizes : buffer for the number of nodes below each node
     absorbed : receives for each leaf the leaf that took over its samples, -1 if none did
     """
     cdef TreePairWalk walk = TreePairWalk(lower.shape[0], depth)
     cdef Path path = Path(depth // 2 + 1)
-    cdef int32_t i, f
+    cdef int32_t i
     cdef int64_t n_dropped = 0
     walk.first_nodes = walk.second_nodes = &nodes[0]
     walk.first_classes = walk.second_classes = &classes[0]
     # A difference is often found in a leaf beside a long chain.
     walk.sizes = &sizes[0]
     with nogil:
-        for f in range(lower.shape[0]):
-            walk.low[f], walk.high[f] = lower[f], upper[f]
+        _open_box(lower, upper, may_be_missing, walk.low, walk.high, walk.values)
         for i in range(absorbed.shape[0]):
             absorbed[i] = -1
         for i in range(<int32_t> nodes.shape[0]):
@@ -265,26 +303,30 @@ cdef int64_t _drop_below(TreePairWalk walk, Path path, Node* nodes, int32_t root
     """Visit the right side of each split, then its left side, then the split, in the box of the points that arrive."""
     cdef int64_t n_dropped = 0
     cdef Step* step
-    cdef int32_t f
-    path.steps[0] = Step(root, WAY_RIGHT, 0.0, False)
-    path.length = 1
+    cdef BoxVisit side
+    path.length = 0
+    path.append(root, False)
     while path.length > 0:
         step = &path.steps[path.length - 1]
-        f = nodes[step.node].feature
-        if f < 0:
+        if nodes[step.node].feature < 0:
             sizes[step.node] = 1
             path.length -= 1
-        elif step.way == WAY_RIGHT:
-            step.way, step.bound = WAY_LEFT, walk.low[f]
-            walk.low[f] = max(walk.low[f], just_above(nodes[step.node].threshold))
-            path.append(nodes[step.node].right, step.is_empty or walk.low[f] > walk.high[f])
-        elif step.way == WAY_LEFT:
-            walk.low[f] = step.bound
-            step.way, step.bound = WAY_BACK, walk.high[f]
-            walk.high[f] = min(walk.high[f], nodes[step.node].threshold)
-            path.append(nodes[step.node].left, step.is_empty or walk.low[f] > walk.high[f])
+            continue
+        if step.way == WAY_RIGHT:
+            step.bounds = bounds_of(nodes[step.node].feature, walk.low, walk.high, walk.values)
         else:
-            walk.high[f] = step.bound
+            set_bounds(&step.bounds, walk.low, walk.high, walk.values)
+        if step.way != WAY_BACK:
+            side = side_of(&nodes[step.node], step.way == WAY_LEFT, just_above(nodes[step.node].threshold), walk.low,
+                           walk.high, walk.values)
+            set_bounds(&side, walk.low, walk.high, walk.values)
+            if step.way == WAY_RIGHT:
+                step.way = WAY_LEFT
+                path.append(nodes[step.node].right, step.is_empty or is_empty_side(&side))
+            else:
+                step.way = WAY_BACK
+                path.append(nodes[step.node].left, step.is_empty or is_empty_side(&side))
+        else:
             sizes[step.node] = 1 + sizes[nodes[step.node].left] + sizes[nodes[step.node].right]
             if not step.is_empty:
                 n_dropped += _drop_one(walk, nodes, step.node, sizes, absorbed)
@@ -294,18 +336,21 @@ cdef int64_t _drop_below(TreePairWalk walk, Path path, Node* nodes, int32_t root
 
 cdef bint _drop_one(TreePairWalk walk, Node* nodes, int32_t i, int32_t* sizes, int32_t* absorbed) noexcept nogil:
     """Replace one split by a child, if it can be; the box of the walk is that of the points that arrive at it."""
-    cdef int32_t f = nodes[i].feature, left = nodes[i].left, right = nodes[i].right, kept
-    cdef double threshold = nodes[i].threshold, low = walk.low[f], high = walk.high[f]
-    cdef bint has_left = reaches_left(low, threshold), has_right = reaches_right(high, threshold)
+    cdef int32_t left = nodes[i].left, right = nodes[i].right, kept
+    cdef BoxVisit bounds = bounds_of(nodes[i].feature, walk.low, walk.high, walk.values)
+    cdef BoxVisit left_side = side_of(&nodes[i], True, 0.0, walk.low, walk.high, walk.values)
+    cdef BoxVisit right_side = side_of(&nodes[i], False, just_above(nodes[i].threshold), walk.low, walk.high,
+                                       walk.values)
+    cdef bint has_left = not is_empty_side(&left_side), has_right = not is_empty_side(&right_side)
     cdef bint keeps_right = True, keeps_left = True
     if has_left:
-        walk.high[f] = min(high, threshold)
+        set_bounds(&left_side, walk.low, walk.high, walk.values)
         keeps_right = _agree(walk, left, right)
-        walk.high[f] = high
+        set_bounds(&bounds, walk.low, walk.high, walk.values)
     if has_right:
-        walk.low[f] = max(low, just_above(threshold))
+        set_bounds(&right_side, walk.low, walk.high, walk.values)
         keeps_left = _agree(walk, left, right)
-        walk.low[f] = low
+        set_bounds(&bounds, walk.low, walk.high, walk.values)
     if not (keeps_left or keeps_right):
         return False
     kept = left if keeps_left and (not keeps_right or sizes[left] <= sizes[right]) else right
@@ -339,6 +384,7 @@ cdef class DifferenceSearch:
     is_known : shape (2, n_labels), for each forest whether it knows the label
     slack : for each forest how far a sum of margins may be from the exact one; 0 if they are exact
     lower, upper : the box; not empty
+    may_be_missing : for each feature whether samples without a value belong to the box
     """
 
     cdef const Node[::1] nodes
@@ -348,8 +394,7 @@ cdef class DifferenceSearch:
     cdef const int64_t[:, ::1] scores
     cdef const uint8_t[:, ::1] is_known
     cdef const int64_t[::1] slack
-    cdef readonly object box
-    cdef double[::1] low, high
+    cdef double[::1] low, high, values
     # By forest, label and label: sums of the best margins of the first label over the second, of all and unshared
     # trees.
     cdef int64_t[:, :, ::1] bounds, unshared
@@ -367,28 +412,37 @@ cdef class DifferenceSearch:
 
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, int32_t n_first, Py_ssize_t max_depth,
                   const uint8_t[::1] is_shared, const int64_t[:, ::1] scores, const uint8_t[:, ::1] is_known,
-                  const int64_t[::1] slack, const double[::1] lower, const double[::1] upper):
+                  const int64_t[::1] slack, const double[::1] lower, const double[::1] upper,
+                  const uint8_t[::1] may_be_missing):
         self.nodes, self.roots, self.n_first = nodes, roots, n_first
         self.n_trees = <int32_t> roots.shape[0]
         self.n_labels = <int32_t> scores.shape[1]
         self.is_shared, self.scores, self.is_known, self.slack = is_shared, scores, is_known, slack
-        self.box = np.array([lower, upper])
-        self.low, self.high = self.box
+        self.low, self.high = np.zeros((2, lower.shape[0]))
+        self.values = np.zeros(2 * lower.shape[0])
+        _open_box(lower, upper, may_be_missing, &self.low[0], &self.high[0], &self.values[0])
         self.bounds, self.unshared = np.zeros((2, 2, self.n_labels, self.n_labels), dtype=np.int64)
         self.margins = np.zeros((self.n_trees, self.n_labels, self.n_labels), dtype=np.int64)
         self.tops = np.zeros(self.n_trees, dtype=np.int32)
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
-        self._push(0, 0, -1, 0.0, 0.0, 1.0)
+        self._push(0, 0, BoxVisit(0, -1, 0.0, 0.0, 0.0), 1.0)
         self.top = 1
 
     def __dealloc__(self):
         free(self.stack)
 
-    cdef int _push(self, Py_ssize_t position, int32_t node, int32_t feature, double low, double high,
-                   double fraction) except -1 nogil:
+    cdef int _push(self, Py_ssize_t position, int32_t node, BoxVisit bounds, double fraction) except -1 nogil:
         reserve(<void**> &self.stack, &self.capacity, position + 1, sizeof(BoxVisit))
-        self.stack[position] = BoxVisit(node, feature, low, high, fraction)
+        self.stack[position] = bounds
+        self.stack[position].node, self.stack[position].value = node, fraction
         return 0
+
+    @property
+    def box(self):
+        """Bounds of the values of the present box, shape (2, n_features); NaN for features that are missing."""
+        cdef double[:, ::1] bounds = np.zeros((2, self.low.shape[0]))
+        _close_box(self.low.shape[0], &self.low[0], &self.high[0], &self.values[0], &bounds[0, 0], &bounds[1, 0])
+        return np.asarray(bounds)
 
     def advance(self, int64_t max_steps):
         """Continue for at most so many boxes; returns a SearchStatus. `box` is where a difference was found."""
@@ -406,7 +460,7 @@ cdef class DifferenceSearch:
             if self.n_steps >= stop:
                 return UNDECIDED
             self.top -= 1
-            set_bounds(&self.stack[self.top], &self.low[0], &self.high[0])
+            set_bounds(&self.stack[self.top], &self.low[0], &self.high[0], &self.values[0])
             if self.stack[self.top].node < 0:
                 continue
             fraction = self.stack[self.top].value
@@ -445,12 +499,12 @@ cdef class DifferenceSearch:
         cdef bint is_first = True
         cdef int64_t margin
         cdef Py_ssize_t top = 1
-        while take_step(&self.nodes[0], &self.low[0], &self.high[0], &node):
+        while take_step(&self.nodes[0], &self.low[0], &self.high[0], &self.values[0], &node):
             pass
         self.tops[tree] = node
         self.waiting[0] = node
         while top > 0:
-            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
+            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.values[0], &self.waiting[0], &top)
             scores = &self.scores[self.nodes[node].leaf, 0]
             for i in range(self.n_labels):
                 for j in range(self.n_labels):
@@ -538,15 +592,18 @@ cdef class DifferenceSearch:
 
     cdef int _cut(self, int32_t tree, const Doubt* doubt, double fraction) except -1 nogil:
         """Push both sides of the topmost undecided test of a tree, above a visit that restores the bounds."""
-        cdef int32_t node = self.tops[tree], f = self.nodes[node].feature, ahead, behind
-        cdef double threshold = self.nodes[node].threshold, low = self.low[f], high = self.high[f]
+        cdef const Node* node = &self.nodes[self.tops[tree]]
+        cdef const double* low = &self.low[0]
+        cdef const double* high = &self.high[0]
+        cdef const double* values = &self.values[0]
+        cdef int32_t ahead, behind
         cdef bint left_first
         ahead, behind = self._label_pair(tree, doubt)
-        left_first = (self._best_margin(self.nodes[node].left, ahead, behind)
-                      >= self._best_margin(self.nodes[node].right, ahead, behind))
-        self._push(self.top, -1, f, low, high, 0.0)
-        self._push(self.top + 1 + left_first, 0, f, low, threshold, 0.5 * fraction)
-        self._push(self.top + 2 - left_first, 0, f, just_above(threshold), high, 0.5 * fraction)
+        left_first = (self._best_margin(node.left, ahead, behind) >= self._best_margin(node.right, ahead, behind))
+        self._push(self.top, -1, bounds_of(node.feature, low, high, values), 0.0)
+        self._push(self.top + 1 + left_first, 0, side_of(node, True, 0.0, low, high, values), 0.5 * fraction)
+        self._push(self.top + 2 - left_first, 0, side_of(node, False, just_above(node.threshold), low, high, values),
+                   0.5 * fraction)
         self.top += 3
         return 0
 
@@ -557,7 +614,7 @@ cdef class DifferenceSearch:
         cdef Py_ssize_t top = 1
         self.waiting[0] = node
         while top > 0:
-            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.waiting[0], &top)
+            node = next_leaf(&self.nodes[0], &self.low[0], &self.high[0], &self.values[0], &self.waiting[0], &top)
             margin = self.scores[self.nodes[node].leaf, ahead] - self.scores[self.nodes[node].leaf, behind]
             if is_first or margin > best:
                 best = margin

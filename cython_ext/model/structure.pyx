@@ -5,12 +5,12 @@ chain of a hundred thousand splits is as good as a balanced tree.
 """
 
 from libc.float cimport DBL_MAX
-from libc.math cimport INFINITY
-from libc.stdint cimport int32_t
+from libc.math cimport INFINITY, NAN
+from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from common.box cimport BoxVisit, push_node, push_sides, set_bounds
-from common.node cimport Node
+from common.box cimport BoxVisit, push_node, set_bounds
+from common.node cimport MISSING_RIGHT, Node, missing_goes_left
 
 
 def fill_depths(const Node[::1] nodes, const int32_t[::1] roots, int32_t[::1] depths):
@@ -25,32 +25,48 @@ def fill_depths(const Node[::1] nodes, const int32_t[::1] roots, int32_t[::1] de
                 depths[nodes[i].right] = depths[i] + 1
 
 
-def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t n_features,
-                        Node[::1] kept, int32_t[::1] kept_roots):
-    """Copy the trees without branches that no finite sample can take; return the number of nodes kept.
+cdef inline void _push_side(BoxVisit* visit, int32_t node, int32_t feature, double low, double high,
+                            bint may_miss) noexcept nogil:
+    """A visit of one side of a split; the value of a visit is whether the feature may be missing there."""
+    if not low < high:
+        low = high = NAN
+    visit[0] = BoxVisit(node, feature, low, high, may_miss)
 
-    The samples that arrive at a node have low[f] < x[f] <= high[f] for each feature f. A split with threshold k has
-    a left side iff low[f] < k, a right side iff k < high[f]; with one side only it is replaced by that side.
+
+def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, const uint8_t[::1] may_be_missing,
+                        bint marks_missing, Node[::1] kept, int32_t[::1] kept_roots):
+    """Copy the trees without branches that no sample can take; return how many nodes are kept, and how many changed.
+
+    The samples that arrive at a node have low[f] < x[f] <= high[f] for each feature f, or x[f] is missing. A split with
+    threshold k has a left side iff low[f] < k or missing values go there, a right side iff k < high[f] or missing
+    values go there; with one side only it is replaced by that side. Where values have one side only and missing values
+    the other one, the split tests whether the value is missing.
 
     Parameters
     ----------
     nodes, roots : the trees, each in pre-order
+    may_be_missing : for each feature whether there are samples without a value
+    marks_missing : write the splits that test whether a value is missing as `x <= infinity`, missing values to the
+        right, so that a box passes each test on a path to a leaf that it reaches by itself
     kept : as many nodes as there are in `nodes`; filled in pre-order
     kept_roots : receives the roots
     """
-    cdef Py_ssize_t n_nodes = nodes.shape[0]
+    cdef Py_ssize_t n_nodes = nodes.shape[0], n_features = may_be_missing.shape[0]
     cdef double* low = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
+    cdef uint8_t* may_miss = <uint8_t*> malloc(max(n_features, 1))
     # Each visited split replaces the visit that led to it by three others.
     cdef BoxVisit* stack = <BoxVisit*> malloc((3 * n_nodes + 4) * sizeof(BoxVisit))
     # For each visit the kept node that gets this one as a child, -1 for a root.
     cdef int32_t* kept_parents = <int32_t*> malloc((3 * n_nodes + 4) * sizeof(int32_t))
-    cdef Py_ssize_t n_kept = 0
+    cdef Py_ssize_t n_kept = 0, n_marked = 0
     cdef Py_ssize_t top, tree, f
     cdef int32_t node, feature, parent
-    cdef bint left_open, right_open
-    if low == NULL or stack == NULL or kept_parents == NULL:
+    cdef double threshold
+    cdef bint left_open, right_open, missing_left, missing_right
+    if low == NULL or may_miss == NULL or stack == NULL or kept_parents == NULL:
         free(low)
+        free(may_miss)
         free(stack)
         free(kept_parents)
         raise MemoryError()
@@ -59,6 +75,7 @@ def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssiz
             for f in range(n_features):
                 low[f] = -INFINITY
                 high[f] = DBL_MAX
+                may_miss[f] = may_be_missing[f]
             for tree in range(roots.shape[0]):
                 kept_roots[tree] = <int32_t> n_kept
                 push_node(stack, 0, roots[tree])
@@ -67,17 +84,24 @@ def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssiz
                 while top > 0:
                     top -= 1
                     set_bounds(&stack[top], low, high)
+                    if stack[top].feature >= 0:
+                        may_miss[stack[top].feature] = stack[top].value > 0.0
                     node = stack[top].node
                     if node < 0:
                         continue
                     parent = kept_parents[top]
-                    while nodes[node].feature >= 0:
-                        left_open = low[nodes[node].feature] < nodes[node].threshold
-                        right_open = nodes[node].threshold < high[nodes[node].feature]
-                        if left_open and right_open:
+                    feature = nodes[node].feature
+                    while feature >= 0:
+                        # False for the NaN bounds of a feature that has no values here.
+                        left_open = low[feature] < nodes[node].threshold
+                        right_open = nodes[node].threshold < high[feature]
+                        missing_left = may_miss[feature] and missing_goes_left(&nodes[node])
+                        missing_right = may_miss[feature] and not missing_left
+                        if (left_open or missing_left) and (right_open or missing_right):
                             break
-                        # low < high, so one side is always open.
-                        node = nodes[node].left if left_open else nodes[node].right
+                        # Some sample arrives here, so one side is always open.
+                        node = nodes[node].left if left_open or missing_left else nodes[node].right
+                        feature = nodes[node].feature
                     kept[n_kept] = nodes[node]
                     if parent >= 0:
                         # In pre-order the left child directly follows its parent.
@@ -85,15 +109,28 @@ def drop_contradictions(const Node[::1] nodes, const int32_t[::1] roots, Py_ssiz
                             kept[parent].left = <int32_t> n_kept
                         else:
                             kept[parent].right = <int32_t> n_kept
-                    feature = nodes[node].feature
                     if feature >= 0:
-                        push_sides(stack, top, feature, nodes[node].threshold, nodes[node].threshold, nodes[node].left,
-                                   nodes[node].right, low, high)
+                        threshold = nodes[node].threshold
+                        _push_side(&stack[top], -1, feature, low[feature], high[feature], may_miss[feature])
+                        if marks_missing and not (left_open and right_open):
+                            kept[n_kept].threshold = INFINITY
+                            kept[n_kept].leaf = MISSING_RIGHT
+                            n_marked += 1
+                            _push_side(&stack[top + 1], nodes[node].right if missing_right else nodes[node].left,
+                                       feature, NAN, NAN, True)
+                            _push_side(&stack[top + 2], nodes[node].left if missing_right else nodes[node].right,
+                                       feature, low[feature], high[feature], False)
+                        else:
+                            _push_side(&stack[top + 1], nodes[node].right, feature, max(low[feature], threshold),
+                                       high[feature], missing_right)
+                            _push_side(&stack[top + 2], nodes[node].left, feature, low[feature],
+                                       min(high[feature], threshold), missing_left)
                         kept_parents[top + 1] = kept_parents[top + 2] = <int32_t> n_kept
                         top += 3
                     n_kept += 1
-        return n_kept
+        return n_kept, n_nodes - n_kept + n_marked
     finally:
         free(low)
+        free(may_miss)
         free(stack)
         free(kept_parents)

@@ -19,14 +19,14 @@ from libc.string cimport memcpy, memset
 
 from common.random cimport next_below, next_fraction, scramble
 from training.growth cimport (
-    TreeLimits, fitness_of, graft, grow_leaf, grow_subtree, make_leaf, move_threshold, prune, reset_tree,
-    score_if_pruned,
+    Growth, TreeLimits, begin_growth, extend_growth, fitness_of, free_growth, graft, grow_leaf, grow_subtree,
+    make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
 )
 from training.mutation cimport (
     GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
     mixed_mutation, paper_mutation, select_parent, trim,
 )
-from training.scratch cimport Scratch, free_scratch, new_scratch
+from training.scratch cimport Scratch, forget_levels, free_scratch, new_scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport ENTROPY, GINI, Criterion, Split, Weights, find_split
 from training.threshold_move cimport find_threshold_move
@@ -163,6 +163,7 @@ cdef class Individual:
     def become_leaf(self, Workspace workspace):
         """Become a single leaf that holds every sample."""
         with nogil:
+            forget_levels(workspace.scratch)
             make_leaf(&self.samples.samples, self.tree, workspace.scratch)
         return self
 
@@ -192,6 +193,7 @@ cdef class Individual:
                     template[node].right = right[node]
                     template[node].cut = rank_cut(&self.samples.samples, feature[node], threshold[node])
             with nogil:
+                forget_levels(workspace.scratch)
                 make_leaf(&self.samples.samples, self.tree, workspace.scratch)
                 collect(&self.samples.samples, self.tree, 0, workspace.scratch)
                 if ties is not None:
@@ -260,6 +262,7 @@ cdef class Individual:
         """Feature, threshold, score, gain of the best split of a leaf, or None."""
         cdef Criterion criterion = Criterion(by_score, reach, IMPURITIES[impurity])
         cdef Split found
+        forget_levels(workspace.scratch)
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         find_split(&self.samples.samples, self.tree, workspace.scratch, objective.features_pointer,
                    objective.n_features, &criterion, &objective.weights, objective.limits.min_leaf, &found)
@@ -268,6 +271,7 @@ cdef class Individual:
     def best_threshold_move(self, int32_t node, Objective objective, Workspace workspace):
         """Feature, threshold, score of the best test for an inner node with its subtrees as they are, or None."""
         cdef Split found
+        forget_levels(workspace.scratch)
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         find_threshold_move(&self.samples.samples, self.tree, node, workspace.scratch, objective.features_pointer,
                             objective.n_features, &objective.weights, objective.limits.min_leaf, &found)
@@ -279,6 +283,7 @@ cdef class Individual:
         cdef Criterion criterion = Criterion(by_score, reach, IMPURITIES[impurity])
         cdef int32_t made
         with nogil:
+            forget_levels(workspace.scratch)
             if n_splits == 1:
                 made = grow_leaf(&self.samples.samples, self.tree, node, objective.features_pointer,
                                  objective.n_features, &criterion, &objective.weights, &objective.limits,
@@ -291,21 +296,25 @@ cdef class Individual:
 
     def prune(self, int32_t node, Workspace workspace):
         with nogil:
+            forget_levels(workspace.scratch)
             prune(&self.samples.samples, self.tree, node, workspace.scratch)
 
     def score_if_pruned(self, int32_t node, Objective objective, Workspace workspace):
+        forget_levels(workspace.scratch)
         collect(&self.samples.samples, self.tree, node, workspace.scratch)
         return score_if_pruned(&self.samples.samples, self.tree, node, &objective.weights, workspace.scratch)
 
     def move_threshold(self, int32_t node, Objective objective, Workspace workspace):
         cdef bint moved
         with nogil:
+            forget_levels(workspace.scratch)
             moved = move_threshold(&self.samples.samples, self.tree, node, objective.features_pointer,
                                    objective.n_features, &objective.weights, &objective.limits, workspace.scratch)
         return bool(moved)
 
     def graft(self, int32_t node, Individual donor, int32_t donor_node, Objective objective, Workspace workspace):
         with nogil:
+            forget_levels(workspace.scratch)
             graft(&self.samples.samples, self.tree, node, donor.tree, donor_node, &objective.limits, workspace.scratch)
 
     def improve_locally(self, Objective objective, Workspace workspace):
@@ -313,6 +322,7 @@ cdef class Individual:
         cdef int32_t node = 0
         cdef Samples* samples = &self.samples.samples
         with nogil:
+            forget_levels(workspace.scratch)
             while node < self.tree.n_nodes and not objective.limits.stop:
                 if self.tree.nodes[node].feature >= 0:
                     move_threshold(samples, self.tree, node, objective.features_pointer, objective.n_features,
@@ -320,11 +330,95 @@ cdef class Individual:
                 node += 1
             trim(samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits, workspace.scratch)
 
+    def deepen(self, int32_t n_splits, Objective objective, Workspace workspace, double reach=0.0,
+               str impurity="gini"):
+        """Grow a subtree of up to n_splits splits at every leaf, and prune what is not worth its leaf penalties."""
+        cdef Criterion criterion = Criterion(False, reach, IMPURITIES[impurity])
+        cdef Samples* samples = &self.samples.samples
+        cdef int32_t node = self.tree.n_nodes - 1, made
+        with nogil:
+            forget_levels(workspace.scratch)
+            # Backwards, so that the numbers of the nodes that follow do not change.
+            while node >= 0 and not objective.limits.stop:
+                if self.tree.nodes[node].feature < 0:
+                    made = grow_subtree(samples, self.tree, node, n_splits, objective.features_pointer,
+                                        objective.n_features, &criterion, &objective.weights, &objective.limits,
+                                        workspace.scratch)
+                    trim(samples, self.tree, node, node + 2 * made, &objective.weights, &objective.limits,
+                         workspace.scratch)
+                node -= 1
+        return self
+
     def trim(self, Objective objective, Workspace workspace):
         """Prune every inner node that is not worth its leaf penalties, the lowest ones first."""
         with nogil:
+            forget_levels(workspace.scratch)
             trim(&self.samples.samples, self.tree, 0, self.tree.n_nodes, &objective.weights, &objective.limits,
                  workspace.scratch)
+
+
+cdef class GreedyGrowth:
+    """Growth of a tree from a single leaf, best split first, that can be continued; for one thread at a time.
+
+    Trees of any number of splits up to the present one can be taken from it.
+    """
+
+    cdef Growth growth
+    cdef Criterion criterion
+    cdef Individual leaf
+    cdef Objective objective
+
+    def __init__(self, TrainingSet samples, Objective objective, Workspace workspace, double reach=0.0,
+                 str impurity="gini"):
+        self.criterion = Criterion(False, reach, IMPURITIES[impurity])
+        self.objective = objective
+        self.leaf = Individual(samples).become_leaf(workspace)
+        with nogil:
+            forget_levels(workspace.scratch)
+            collect(&samples.samples, self.leaf.tree, 0, workspace.scratch)
+            begin_growth(&samples.samples, self.leaf.tree, &self.growth, objective.features_pointer,
+                         objective.n_features, &self.criterion, &objective.weights, &objective.limits,
+                         workspace.scratch)
+
+    def __dealloc__(self):
+        free_growth(&self.growth)
+
+    @property
+    def n_splits(self):
+        return self.growth.n_nodes // 2
+
+    def extend(self, int32_t n_splits, Workspace workspace):
+        """Continue up to so many splits in total, or until no split lowers the impurity."""
+        cdef Samples* samples = &self.leaf.samples.samples
+        with nogil:
+            forget_levels(workspace.scratch)
+            collect(samples, self.leaf.tree, 0, workspace.scratch)
+            extend_growth(samples, self.leaf.tree, &self.growth, min(n_splits, self.objective.limits.max_leaves - 1),
+                          self.objective.features_pointer, self.objective.n_features, &self.criterion,
+                          &self.objective.weights, &self.objective.limits, workspace.scratch)
+
+    def take(self, int32_t n_splits, Workspace workspace):
+        """The tree of the first n_splits splits."""
+        cdef int32_t n_nodes = 2 * min(n_splits, self.growth.n_nodes // 2) + 1, node
+        cdef Individual tree = Individual(self.leaf.samples)
+        cdef TrainNode* template = <TrainNode*> malloc(n_nodes * sizeof(TrainNode))
+        cdef Samples* samples = &self.leaf.samples.samples
+        if template == NULL:
+            raise MemoryError("not enough memory for a tree")
+        try:
+            memcpy(template, self.growth.template, n_nodes * sizeof(TrainNode))
+            for node in range(n_nodes):
+                if template[node].feature >= 0 and template[node].left >= n_nodes:
+                    template[node].feature = -1
+            with nogil:
+                forget_levels(workspace.scratch)
+                make_leaf(samples, tree.tree, workspace.scratch)
+                collect(samples, tree.tree, 0, workspace.scratch)
+                replace(samples, tree.tree, 0, template, 0, n_nodes, self.objective.limits.min_leaf,
+                        self.objective.limits.max_depth, workspace.scratch)
+        finally:
+            free(template)
+        return tree
 
 
 cdef class Reproduction:
@@ -400,12 +494,14 @@ cdef class Reproduction:
         cdef Tree* donor
         cdef Tree* parent = parents[select_parent(options, fitness, n_parents, random)]
         copy_tree(parent, child)
+        forget_levels(workspace.scratch)
         if next_fraction(random) < options.crossover_probability:
             donor = parents[select_parent(options, fitness, n_parents, random)]
             graft(samples, child, next_below(random, child.n_nodes), donor, next_below(random, donor.n_nodes),
                   &objective.limits, workspace.scratch)
             if child.n_leaves > objective.limits.max_leaves:
                 copy_tree(parent, child)
+                forget_levels(workspace.scratch)
         if options.mutation != NO_MUTATION and next_fraction(random) < options.mutation_probability:
             if options.mutation == MIXED_MOVES:
                 mixed_mutation(samples, child, options, objective.features_pointer, objective.n_features,

@@ -6,11 +6,12 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from common.buffer cimport reserve
 from training.scratch cimport Scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport Criterion, Split, Weights, find_split, score_of
 from training.threshold_move cimport find_threshold_move
-from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut
+from training.tree cimport MIXED, NONE, RankCut, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut
 
 cdef struct TreeLimits:
     int32_t min_leaf        # samples in a leaf, at least
@@ -73,91 +74,125 @@ cdef inline int _examine(const Samples* samples, const Tree* tree, FrontierLeaf*
     return find_split(samples, tree, scratch, features, n_features, criterion, weights, limits.min_leaf, &leaf.split)
 
 
-cdef inline int32_t grow_template(const Samples* samples, const Tree* tree, int32_t node, int32_t n_splits,
-                                  const int32_t* features, int32_t n_features, const Criterion* criterion,
-                                  const Weights* weights, const TreeLimits* limits, Scratch* scratch,
-                                  TrainNode* template) except -1 nogil:
-    """Grow a subtree for a collected leaf, best split first; return its number of nodes.
+cdef struct Growth:
+    # A subtree that is being grown, best split first. The t-th split has the nodes 2t+1 and 2t+2 as children, so the
+    # first splits of a template are a template, too.
+    TrainNode* template
+    size_t template_capacity
+    int32_t n_nodes
+    FrontierLeaf* frontier
+    size_t frontier_capacity
+    int32_t n_frontier
 
-    The t-th split has the nodes 2t+1 and 2t+2 as children, so every prefix of a template is a template, too.
-    `template` is a buffer for 2 * n_splits + 1 nodes. Splits that do not lower the impurity are not made.
+
+cdef inline void free_growth(Growth* growth) noexcept nogil:
+    cdef int32_t position
+    for position in range(growth.n_frontier):
+        free(growth.frontier[position].entries)
+    free(growth.frontier)
+    free(growth.template)
+    memset(growth, 0, sizeof(Growth))
+
+
+cdef inline int32_t* _new_list(int32_t n_entries) except NULL nogil:
+    cdef int32_t* entries = <int32_t*> malloc(max(n_entries, 1) * sizeof(int32_t))
+    if entries == NULL:
+        with gil:
+            raise MemoryError("not enough memory to grow a tree")
+    return entries
+
+
+cdef inline int begin_growth(const Samples* samples, const Tree* tree, Growth* growth, const int32_t* features,
+                             int32_t n_features, const Criterion* criterion, const Weights* weights,
+                             const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Begin with the leaf that was collected; `growth` is all zero."""
+    cdef int32_t* entries
+    reserve(<void**> &growth.template, &growth.template_capacity, 1, sizeof(TrainNode))
+    reserve(<void**> &growth.frontier, &growth.frontier_capacity, 1, sizeof(FrontierLeaf))
+    memset(&growth.template[0], 0, sizeof(TrainNode))
+    growth.template[0].feature = -1
+    growth.template[0].parent = -1
+    growth.n_nodes = 1
+    entries = _new_list(scratch.n_entries)
+    growth.frontier[0].node = 0
+    growth.frontier[0].depth = scratch.n_path
+    growth.frontier[0].n_entries = scratch.n_entries
+    growth.frontier[0].entries = entries
+    growth.n_frontier = 1
+    memcpy(entries, scratch.entries, scratch.n_entries * sizeof(int32_t))
+    return _examine(samples, tree, &growth.frontier[0], features, n_features, criterion, weights, limits, scratch)
+
+
+cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* growth, int32_t n_splits,
+                              const int32_t* features, int32_t n_features, const Criterion* criterion,
+                              const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Go on until the template has so many splits, or no split lowers the impurity.
+
+    scratch.outside must be as `collect` left it for the leaf that growth began with.
     """
-    cdef FrontierLeaf* frontier = <FrontierLeaf*> malloc((n_splits + 1) * sizeof(FrontierLeaf))
-    cdef int32_t n_frontier = 0, n_nodes = 1, split, position, best, entry, code, feature
+    cdef int32_t position, best, entry, code, feature, n_nodes, n_left, n_right
     cdef const int32_t* codes
+    cdef RankCut cut
     cdef FrontierLeaf leaf
     cdef FrontierLeaf* left
     cdef FrontierLeaf* right
-    if frontier == NULL:
-        with gil:
-            raise MemoryError("not enough memory to grow a tree")
-    memset(&template[0], 0, sizeof(TrainNode))
-    template[0].feature = -1
-    template[0].parent = -1
-    try:
-        frontier[0].node = 0
-        frontier[0].depth = scratch.n_path
-        frontier[0].n_entries = scratch.n_entries
-        frontier[0].entries = <int32_t*> malloc(max(scratch.n_entries, 1) * sizeof(int32_t))
-        n_frontier = 1
-        if frontier[0].entries == NULL:
-            with gil:
-                raise MemoryError("not enough memory to grow a tree")
-        memcpy(frontier[0].entries, scratch.entries, scratch.n_entries * sizeof(int32_t))
-        _examine(samples, tree, &frontier[0], features, n_features, criterion, weights, limits, scratch)
-        for split in range(n_splits):
-            best = -1
-            for position in range(n_frontier):
-                if frontier[position].split.feature >= 0 and frontier[position].split.gain > 0 and (
-                        best < 0 or frontier[position].split.gain > frontier[best].split.gain):
-                    best = position
-            if best < 0 or limits.stop:
-                break
-            leaf = frontier[best]
-            feature = leaf.split.feature
-            template[leaf.node].feature = feature
-            template[leaf.node].threshold = leaf.split.threshold
-            template[leaf.node].cut = rank_cut(samples, feature, leaf.split.threshold)
-            template[leaf.node].left = n_nodes
-            template[leaf.node].right = n_nodes + 1
-            left = &frontier[best]
-            right = &frontier[n_frontier]
-            left.entries = <int32_t*> malloc(max(leaf.n_entries, 1) * sizeof(int32_t))
-            right.entries = <int32_t*> malloc(max(leaf.n_entries, 1) * sizeof(int32_t))
-            n_frontier += 1
-            left.node = n_nodes
-            right.node = n_nodes + 1
-            left.depth = leaf.depth + 1
-            right.depth = leaf.depth + 1
-            left.n_entries = 0
-            right.n_entries = 0
-            if left.entries == NULL or right.entries == NULL:
-                free(leaf.entries)
-                with gil:
-                    raise MemoryError("not enough memory to grow a tree")
-            codes = samples.codes + <size_t> feature * samples.n_samples
-            for position in range(leaf.n_entries):
-                entry = leaf.entries[position]
-                code = codes[entry >> 1]
-                if code <= template[leaf.node].cut.reach_left:
-                    left.entries[left.n_entries] = entry if code <= template[leaf.node].cut.left else entry & ~1
-                    left.n_entries += 1
-                if code > template[leaf.node].cut.reach_right:
-                    right.entries[right.n_entries] = entry if code > template[leaf.node].cut.left else entry & ~1
-                    right.n_entries += 1
-            free(leaf.entries)
-            for position in range(2):
-                memset(&template[n_nodes + position], 0, sizeof(TrainNode))
-                template[n_nodes + position].feature = -1
-                template[n_nodes + position].parent = leaf.node
-            n_nodes += 2
-            _examine(samples, tree, left, features, n_features, criterion, weights, limits, scratch)
-            _examine(samples, tree, right, features, n_features, criterion, weights, limits, scratch)
-        return n_nodes
-    finally:
-        for position in range(n_frontier):
-            free(frontier[position].entries)
-        free(frontier)
+    cdef int32_t* left_entries
+    cdef int32_t* right_entries
+    cdef TrainNode* template
+    while growth.n_nodes // 2 < n_splits and not limits.stop:
+        best = -1
+        for position in range(growth.n_frontier):
+            if growth.frontier[position].split.feature >= 0 and growth.frontier[position].split.gain > 0 and (
+                    best < 0 or growth.frontier[position].split.gain > growth.frontier[best].split.gain):
+                best = position
+        if best < 0:
+            break
+        n_nodes = growth.n_nodes
+        reserve(<void**> &growth.template, &growth.template_capacity, n_nodes + 2, sizeof(TrainNode))
+        reserve(<void**> &growth.frontier, &growth.frontier_capacity, growth.n_frontier + 1, sizeof(FrontierLeaf))
+        template = growth.template
+        leaf = growth.frontier[best]
+        feature = leaf.split.feature
+        cut = rank_cut(samples, feature, leaf.split.threshold)
+        codes = samples.codes + <size_t> feature * samples.n_samples
+        n_left, n_right = 0, 0
+        for position in range(leaf.n_entries):
+            code = codes[leaf.entries[position] >> 1]
+            n_left += code <= cut.reach_left
+            n_right += code > cut.reach_right
+        left_entries = _new_list(n_left)
+        growth.frontier[growth.n_frontier].entries = left_entries
+        growth.frontier[growth.n_frontier].split.feature = -1
+        growth.n_frontier += 1
+        right_entries = _new_list(n_right)
+        n_left, n_right = 0, 0
+        for position in range(leaf.n_entries):
+            entry = leaf.entries[position]
+            code = codes[entry >> 1]
+            if code <= cut.reach_left:
+                left_entries[n_left] = entry if code <= cut.left else entry & ~1
+                n_left += 1
+            if code > cut.reach_right:
+                right_entries[n_right] = entry if code > cut.left else entry & ~1
+                n_right += 1
+        free(leaf.entries)
+        left = &growth.frontier[best]
+        right = &growth.frontier[growth.n_frontier - 1]
+        left.node, left.depth, left.n_entries, left.entries = n_nodes, leaf.depth + 1, n_left, left_entries
+        right.node, right.depth, right.n_entries, right.entries = n_nodes + 1, leaf.depth + 1, n_right, right_entries
+        template[leaf.node].feature = feature
+        template[leaf.node].threshold = leaf.split.threshold
+        template[leaf.node].cut = cut
+        template[leaf.node].left = n_nodes
+        template[leaf.node].right = n_nodes + 1
+        for position in range(2):
+            memset(&template[n_nodes + position], 0, sizeof(TrainNode))
+            template[n_nodes + position].feature = -1
+            template[n_nodes + position].parent = leaf.node
+        growth.n_nodes += 2
+        _examine(samples, tree, left, features, n_features, criterion, weights, limits, scratch)
+        _examine(samples, tree, right, features, n_features, criterion, weights, limits, scratch)
+    return 0
 
 
 cdef inline int grow_leaf(const Samples* samples, Tree* tree, int32_t node, const int32_t* features, int32_t n_features,
@@ -188,25 +223,22 @@ cdef inline int32_t grow_subtree(const Samples* samples, Tree* tree, int32_t nod
                                  const int32_t* features, int32_t n_features, const Criterion* criterion,
                                  const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
     """Replace a leaf by a grown subtree; return the number of splits made."""
-    cdef TrainNode* template
-    cdef int32_t n_nodes
+    cdef Growth growth
     n_splits = min(n_splits, limits.max_leaves - tree.n_leaves)
     if n_splits <= 0:
         return 0
-    template = <TrainNode*> malloc((2 * n_splits + 1) * sizeof(TrainNode))
-    if template == NULL:
-        with gil:
-            raise MemoryError("not enough memory to grow a tree")
+    memset(&growth, 0, sizeof(Growth))
     try:
         collect(samples, tree, node, scratch)
-        n_nodes = grow_template(samples, tree, node, n_splits, features, n_features, criterion, weights, limits,
-                                scratch, template)
-        if n_nodes > 1:
+        begin_growth(samples, tree, &growth, features, n_features, criterion, weights, limits, scratch)
+        extend_growth(samples, tree, &growth, n_splits, features, n_features, criterion, weights, limits, scratch)
+        if growth.n_nodes > 1:
             collect(samples, tree, node, scratch)
-            replace(samples, tree, node, template, 0, n_nodes, limits.min_leaf, limits.max_depth, scratch)
-        return n_nodes // 2
+            replace(samples, tree, node, growth.template, 0, growth.n_nodes, limits.min_leaf, limits.max_depth,
+                    scratch)
+        return growth.n_nodes // 2
     finally:
-        free(template)
+        free_growth(&growth)
 
 
 cdef inline int32_t leaves_below(const Tree* tree, int32_t node) noexcept nogil:

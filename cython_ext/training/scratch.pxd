@@ -1,12 +1,18 @@
 # A chapter of evolution.pyx: the memory that one thread of the trainer works in. It holds lists of samples, stacks and
 # counters. Buffers grow as needed and are kept for the next change of a tree.
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from common.buffer cimport reserve
-from training.tree cimport TrainNode
+from training.tree cimport TrainNode, Tree
+
+cdef enum:
+    # Samples: sweeps over more than FEW_SWEPT begin with a part of the thresholds, those over more than MANY_SWEPT also
+    # with a part of so many samples; see sweep.pxd.
+    FEW_SWEPT = 768
+    MANY_SWEPT = 8192
 
 cdef struct PendingNode:
     # A node that a walk visits later.
@@ -17,6 +23,12 @@ cdef struct PendingNode:
     size_t start        # of its list of samples
     int32_t length
 
+cdef struct Level:
+    # The list of a node on the path to the node that was collected last.
+    int32_t node
+    size_t start        # of its entries and their outside predictions
+    int32_t length
+
 cdef struct Scratch:
     int32_t n_samples
     int32_t n_labels
@@ -24,9 +36,10 @@ cdef struct Scratch:
     int32_t* int_block
     uint64_t* key_block
     double* double_block
-    uint8_t* branched       # by sample: its box reaches leaves outside the present node
     int32_t* entries        # the list of the present node, see subtree_replacement.pxd
     int32_t n_entries
+    int32_t* part           # a part of a long list, and its keys
+    int32_t* part_keys
     int32_t* outside        # by sample: merged predictions of the leaves outside the present node
     # By sample, merged predictions of the leaves of the left or right subtree that its box reaches.
     int32_t* left_merged
@@ -39,6 +52,7 @@ cdef struct Scratch:
     int32_t* key_category
     int32_t* key_label
     int32_t* key_own
+    int32_t* key_counts     # listed samples with each key
     int32_t n_keys
     uint64_t* keys
     uint64_t* spare_keys
@@ -55,6 +69,15 @@ cdef struct Scratch:
     int32_t* path           # nodes from the root to the present node
     size_t path_capacity
     int32_t n_path
+    # Lists of the nodes on the path to the node that was collected last, for the next node; see `collect`.
+    const Tree* walked_tree
+    Level* levels
+    size_t levels_capacity
+    int32_t n_levels        # that are valid
+    int32_t* level_entries
+    size_t level_entries_capacity
+    int32_t* level_outside
+    size_t level_outside_capacity
     int32_t* lists          # lists of samples of a walk; the list of a node lies behind those of its ancestors
     size_t lists_capacity
     PendingNode* pending_nodes
@@ -73,12 +96,10 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     memset(scratch, 0, sizeof(Scratch))
     scratch.n_samples = n_samples
     scratch.n_labels = n_labels
-    scratch.int_block = <int32_t*> malloc(12 * n * sizeof(int32_t))
+    scratch.int_block = <int32_t*> malloc((13 * n + 2 * MANY_SWEPT) * sizeof(int32_t))
     scratch.key_block = <uint64_t*> malloc(2 * n * sizeof(uint64_t))
     scratch.double_block = <double*> malloc(3 * n * sizeof(double))
-    scratch.branched = <uint8_t*> malloc(n * sizeof(uint8_t))
-    if (scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL
-            or scratch.branched == NULL):
+    if scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL:
         free_scratch(scratch)
         return NULL
     ints = scratch.int_block
@@ -88,6 +109,8 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     scratch.key_of, scratch.key_category = ints + 6 * n, ints + 7 * n
     scratch.key_label, scratch.key_own = ints + 8 * n, ints + 9 * n
     scratch.run_keys, scratch.run_counts = ints + 10 * n, ints + 11 * n
+    scratch.key_counts = ints + 12 * n
+    scratch.part, scratch.part_keys = ints + 13 * n, ints + 13 * n + MANY_SWEPT
     scratch.keys, scratch.spare_keys = scratch.key_block, scratch.key_block + n
     scratch.lows, scratch.mids = scratch.double_block, scratch.double_block + n
     scratch.highs = scratch.double_block + 2 * n
@@ -99,10 +122,12 @@ cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
         free(scratch.int_block)
         free(scratch.key_block)
         free(scratch.double_block)
-        free(scratch.branched)
         free(scratch.cells)
         free(scratch.tables)
         free(scratch.path)
+        free(scratch.levels)
+        free(scratch.level_entries)
+        free(scratch.level_outside)
         free(scratch.lists)
         free(scratch.pending_nodes)
         free(scratch.spare_nodes)
@@ -128,3 +153,14 @@ cdef inline int reserve_lists(Scratch* scratch, size_t wanted) except -1 nogil:
 
 cdef inline int reserve_pending(Scratch* scratch, size_t wanted) except -1 nogil:
     return reserve(<void**> &scratch.pending_nodes, &scratch.pending_capacity, wanted, sizeof(PendingNode))
+
+
+cdef inline int reserve_levels(Scratch* scratch, size_t n_levels, size_t n_entries) except -1 nogil:
+    reserve(<void**> &scratch.levels, &scratch.levels_capacity, n_levels, sizeof(Level))
+    reserve(<void**> &scratch.level_entries, &scratch.level_entries_capacity, n_entries, sizeof(int32_t))
+    return reserve(<void**> &scratch.level_outside, &scratch.level_outside_capacity, n_entries, sizeof(int32_t))
+
+
+cdef inline void forget_levels(Scratch* scratch) noexcept nogil:
+    """Make the next `collect` start from the root; needed wherever a tree may have been changed by others."""
+    scratch.n_levels = 0

@@ -5,10 +5,10 @@
 # A list entry is 2 * sample + 1 for a sample that falls into the node, 2 * sample for one whose box merely reaches it.
 
 from libc.stdint cimport int32_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from common.buffer cimport reserve
-from training.scratch cimport PendingNode, Scratch, reserve_lists, reserve_path, reserve_pending
+from training.scratch cimport Level, PendingNode, Scratch, reserve_levels, reserve_lists, reserve_path, reserve_pending
 from training.tree cimport (
     MIXED, NONE, Samples, TrainNode, Tree, add_node, merge_predictions, number_prediction, reserve_nodes,
 )
@@ -81,73 +81,87 @@ cdef inline int merge_leaves(const Samples* samples, const TrainNode* nodes, int
     return 0
 
 
-cdef inline int collect(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch) except -1 nogil:
-    """List the samples whose box reaches a node, and the predictions of the rest of the tree for them."""
-    cdef int32_t n = samples.n_samples
-    cdef int32_t position, entry, sample, code, kept, step, sibling, n_pending
-    cdef bint to_left, also_other
-    cdef const TrainNode* split
-    cdef const int32_t* codes
-    _find_path(tree, node, scratch)
-    memset(scratch.branched, 0, n)
+cdef inline int _descend(const Samples* samples, const Tree* tree, int32_t step, Scratch* scratch) except -1 nogil:
+    """List the samples that reach the node at `step + 1` of the path, from the list of its parent."""
+    cdef const TrainNode* split = &tree.nodes[scratch.path[step]]
+    cdef bint to_left = split.left == scratch.path[step + 1], also_other, is_root = step == 0
+    cdef const int32_t* codes = samples.codes + <size_t> split.feature * samples.n_samples
+    cdef int32_t position, entry, sample, code, seen, kept = 0, n_pending = 0, n
+    cdef size_t source, target
+    n = samples.n_samples if is_root else scratch.levels[step].length
+    source = 0 if is_root else scratch.levels[step].start
+    target = source if is_root else source + n
+    reserve_levels(scratch, step + 2, target + n)
+    reserve_lists(scratch, n)
     for position in range(n):
-        scratch.entries[position] = 2 * position + 1
-    kept = n
-    for step in range(scratch.n_path):
-        split = &tree.nodes[scratch.path[step]]
-        to_left = split.left == scratch.path[step + 1]
-        codes = samples.codes + <size_t> split.feature * n
-        n_pending = kept
-        kept = 0
-        for position in range(n_pending):
-            entry = scratch.entries[position]
-            code = codes[entry >> 1]
-            if to_left:
-                if code > split.cut.reach_left:
-                    continue
-                also_other = code > split.cut.reach_right
-                if code > split.cut.left:
-                    entry &= ~1
-            else:
-                if code <= split.cut.reach_right:
-                    continue
-                also_other = code <= split.cut.reach_left
-                if code <= split.cut.left:
-                    entry &= ~1
-            if also_other:
-                scratch.branched[entry >> 1] = 1
-            scratch.entries[kept] = entry
-            kept += 1
-    scratch.n_entries = kept
-    # Samples whose leaves all agree need no walk, nor do samples that reach this node only.
-    reserve_lists(scratch, 2 * <size_t> kept)
-    n_pending = 0
-    for position in range(kept):
-        sample = scratch.entries[position] >> 1
-        scratch.outside[sample] = NONE
-        if scratch.branched[sample]:
+        entry = 2 * position + 1 if is_root else scratch.level_entries[source + position]
+        sample = entry >> 1
+        code = codes[sample]
+        if to_left:
+            if code > split.cut.reach_left:
+                continue
+            also_other = code > split.cut.reach_right
+            if code > split.cut.left:
+                entry &= ~1
+        else:
+            if code <= split.cut.reach_right:
+                continue
+            also_other = code <= split.cut.reach_left
+            if code <= split.cut.left:
+                entry &= ~1
+        seen = NONE if is_root else scratch.level_outside[source + position]
+        if also_other and seen != MIXED:
+            # If all leaves that a box reaches agree, no walk is needed.
             if tree.joint[sample] != MIXED:
-                scratch.outside[sample] = tree.joint[sample]
+                seen = tree.joint[sample]
             else:
-                scratch.lists[n_pending] = scratch.entries[position]
+                scratch.lists[n_pending] = entry
                 n_pending += 1
-    for step in range(scratch.n_path):
-        if n_pending == 0:
-            break
-        split = &tree.nodes[scratch.path[step]]
-        to_left = split.left == scratch.path[step + 1]
-        sibling = split.right if to_left else split.left
-        codes = samples.codes + <size_t> split.feature * n
-        reserve_lists(scratch, 2 * <size_t> n_pending)
-        kept = 0
-        for position in range(n_pending):
-            entry = scratch.lists[position]
-            code = codes[entry >> 1]
-            if scratch.outside[entry >> 1] != MIXED and (
-                    code > split.cut.reach_right if to_left else code <= split.cut.reach_left):
-                scratch.lists[n_pending + kept] = entry
-                kept += 1
-        merge_leaves(samples, tree.nodes, sibling, n_pending, kept, scratch.outside, scratch)
+        scratch.outside[sample] = seen
+        scratch.level_entries[target + kept] = entry
+        scratch.level_outside[target + kept] = seen
+        kept += 1
+    if n_pending > 0:
+        merge_leaves(samples, tree.nodes, split.right if to_left else split.left, 0, n_pending, scratch.outside, scratch)
+        for position in range(kept):
+            scratch.level_outside[target + position] = scratch.outside[scratch.level_entries[target + position] >> 1]
+    scratch.levels[step + 1] = Level(scratch.path[step + 1], target, kept)
+    return 0
+
+
+cdef inline int collect(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch) except -1 nogil:
+    """List the samples whose box reaches a node, and the predictions of the rest of the tree for them.
+
+    The lists of the nodes on the path are kept, and the next call starts from the last one that its path has in common
+    with this one. So a walk over all nodes in pre-order, or in reverse, visits each list once. In between the tree may
+    be changed by `replace` at the node that was collected last: that changes nothing outside this node, and the nodes
+    on the path keep their numbers. After any other change, `forget_levels` must be called.
+    """
+    cdef int32_t step = 0, position
+    cdef const Level* level
+    _find_path(tree, node, scratch)
+    if scratch.walked_tree != tree or scratch.n_levels == 0:
+        reserve_levels(scratch, 1, 0)
+        scratch.walked_tree = tree
+        scratch.levels[0] = Level(0, 0, samples.n_samples)
+        scratch.n_levels = 1
+    while (step < scratch.n_path and step + 1 < scratch.n_levels
+           and scratch.levels[step + 1].node == scratch.path[step + 1]):
+        step += 1
+    while step < scratch.n_path:
+        _descend(samples, tree, step, scratch)
+        step += 1
+        scratch.n_levels = step + 1
+    level = &scratch.levels[scratch.n_path]
+    scratch.n_entries = level.length
+    if scratch.n_path == 0:
+        for position in range(samples.n_samples):
+            scratch.entries[position] = 2 * position + 1
+            scratch.outside[position] = NONE
+        return 0
+    memcpy(scratch.entries, scratch.level_entries + level.start, level.length * sizeof(int32_t))
+    for position in range(level.length):
+        scratch.outside[scratch.entries[position] >> 1] = scratch.level_outside[level.start + position]
     return 0
 
 
@@ -314,4 +328,6 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
     else:
         tree.nodes[parent].right = first
     _add_to_counts(samples, tree, scratch, 1)
+    # Lists of nodes below this one are no longer valid.
+    scratch.n_levels = min(scratch.n_levels, scratch.n_path + 1)
     return renumber(tree, scratch)

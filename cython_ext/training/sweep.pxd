@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 from common.box cimport lower_bound, upper_bound
 from training.tree cimport MIXED, NONE, Samples, Tree, known_tie
-from training.scratch cimport Scratch, reserve_cells, reserve_tables
+from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
 
 # What a split is worth: the score of the whole tree, the decrease of impurity, the width of the interval of thresholds.
@@ -142,10 +142,12 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
         cell = (<int64_t> category * m + label) * 2 + (entry & 1)
         if is_dense and scratch.cells[cell] >= 0:
             scratch.key_of[position] = scratch.cells[cell]
+            scratch.key_counts[scratch.cells[cell]] += 1
             continue
         if is_dense:
             scratch.cells[cell] = n_keys
         scratch.key_of[position] = n_keys
+        scratch.key_counts[n_keys] = 1
         scratch.key_category[n_keys] = category
         scratch.key_label[n_keys] = label
         scratch.key_own[n_keys] = entry & 1
@@ -179,8 +181,16 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
         reserve_cells(scratch, n_cells)
         cells = scratch.cells
         memset(cells, 0, n_cells * sizeof(int32_t))
+        # The lowest value is mostly that of the background: it is not counted one by one, but is what the others leave.
+        for key_number in range(n_keys):
+            cells[key_number] = scratch.key_counts[key_number]
         for position in range(n):
-            cells[codes[scratch.entries[position] >> 1] * n_keys + scratch.key_of[position]] += 1
+            code = codes[scratch.entries[position] >> 1]
+            if code > 0:
+                cells[code * n_keys + scratch.key_of[position]] += 1
+        for code in range(1, <int32_t> (n_cells // n_keys)):
+            for key_number in range(n_keys):
+                cells[key_number] -= cells[code * n_keys + key_number]
         for code in range(<int32_t> (n_cells // n_keys)):
             value = values[code]
             low = lower_bound(value, down, minimum)
@@ -254,12 +264,48 @@ cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, 
     return event
 
 
-cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* scratch, const int32_t* features,
-                           int32_t n_features, const Criterion* criterion, const Weights* weights, int32_t min_leaf,
-                           Split* best) except -1 nogil:
-    """The best split of the leaf that was collected, over the given features.
+# With many samples, a part of the samples and of the thresholds tells which features are promising. These are then looked
+# at with all samples. Chosen by cross-validation on training rows: quality does not depend on it, the time does.
+cdef enum:
+    LEAST_PART = 2048           # samples
+    PART_VALUES = 1 << 19       # samples times features
+    COARSE_THRESHOLDS = 128     # of each feature, on the part
+    MOST_THRESHOLDS = 4096      # of a feature, on all samples
+    FINALISTS = 3               # features
+    FEW_FEATURES = 8            # so many are all looked at with all samples
 
-    Exact: `score` is that of the whole tree with the leaf split in two.
+
+cdef inline int32_t part_size(int32_t n, int32_t n_features) noexcept nogil:
+    """Number of samples of the part: fewer if there are many features to look at."""
+    return min(n, max(<int32_t> LEAST_PART, min(<int32_t> MANY_SWEPT, PART_VALUES // n_features)))
+
+
+cdef inline void take_part(const int32_t* entries, int32_t n, int32_t size, int32_t* part) noexcept nogil:
+    """Take `size` of n entries, at equal distances."""
+    cdef int32_t position
+    for position in range(size):
+        part[position] = entries[<int64_t> position * n // size]
+
+
+cdef inline void enter_finalist(const Criterion* criterion, const Split* candidate, Split* finalists,
+                                int32_t n_finalists) noexcept nogil:
+    """Put a split in its place among the best ones of other features, if it is good enough."""
+    cdef int32_t place = n_finalists
+    while place > 0 and is_better(criterion, candidate, &finalists[place - 1]):
+        if place < n_finalists:
+            finalists[place] = finalists[place - 1]
+        place -= 1
+    if place < n_finalists:
+        finalists[place] = candidate[0]
+
+
+cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch* scratch, const int32_t* features,
+                               int32_t n_features, const Criterion* criterion, const Weights* weights, int32_t min_leaf,
+                               int32_t n_thresholds, Split* finalists, int32_t n_finalists) except -1 nogil:
+    """The best splits of the listed samples, each of another feature, best first.
+
+    Looks at about `n_thresholds` thresholds of each feature, at equal distances in the order of the samples. `score` is
+    that of the whole tree with the leaf split in two, if all samples of the leaf are listed.
     """
     cdef int32_t m = samples.n_labels, n = scratch.n_entries
     cdef int32_t n_categories = FIRST_PREDICTION + m + tree.n_ties
@@ -286,8 +332,11 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
     cdef double left_mass, right_mass, reach_left_mass, reach_right_mass, total_mass, reach_total_mass
     cdef double unit = 1.0 / log(m) if m > 1 else 1.0
     cdef Impurity impurity = criterion.impurity
-    cdef Split candidate
-    best.feature = -1
+    cdef Split candidate, best_split
+    cdef Split* best = &best_split
+    cdef int32_t stride
+    for item in range(n_finalists):
+        finalists[item].feature = -1
     if n == 0:
         return 0
     reserve_tables(scratch, 9 * <size_t> m + 3 * <size_t> n_categories)
@@ -332,6 +381,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
         n_runs = list_events(samples, feature, scratch)
         if n_runs == 0:
             continue
+        best.feature = -1
+        stride = n_runs // n_thresholds
         memset(own_left, 0, m * sizeof(int32_t))
         memset(reach_left, 0, m * sizeof(int32_t))
         memset(sure_left, 0, 3 * m * sizeof(int32_t))
@@ -354,6 +405,8 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
         low, mid, high = 0, 0, 0
         while True:
             event = next_event(scratch, low, mid, high, n_runs)
+            if stride > 1:
+                event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
             while low < n_runs and scratch.lows[low] <= event:
                 key = scratch.run_keys[low]
                 count = scratch.run_counts[low]
@@ -462,4 +515,41 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
             if is_better(criterion, &candidate, best):
                 candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
+        if best.feature >= 0:
+            enter_finalist(criterion, best, finalists, n_finalists)
     return 0
+
+
+cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* scratch, const int32_t* features,
+                           int32_t n_features, const Criterion* criterion, const Weights* weights, int32_t min_leaf,
+                           Split* best) except -1 nogil:
+    """The best split of the leaf that was collected, over the given features.
+
+    Exact: `score` is that of the whole tree with the leaf split in two. With few samples every threshold of every
+    feature is looked at; with many samples, MOST_THRESHOLDS of each feature that is among the best on a part of the
+    samples.
+    """
+    cdef int32_t n = scratch.n_entries, position, least
+    cdef int32_t* entries = scratch.entries
+    cdef int32_t[FINALISTS] promising
+    cdef Split[FINALISTS] finalists
+    if n <= FEW_SWEPT or n_features <= FEW_FEATURES:
+        return sweep_features(samples, tree, scratch, features, n_features, criterion, weights, min_leaf,
+                              MOST_THRESHOLDS, best, 1)
+    scratch.entries = scratch.part
+    scratch.n_entries = part_size(n, n_features)
+    take_part(entries, n, scratch.n_entries, scratch.part)
+    least = <int32_t> (<int64_t> min_leaf * scratch.n_entries // n)
+    try:
+        sweep_features(samples, tree, scratch, features, n_features, criterion, weights, max(least, 1),
+                       COARSE_THRESHOLDS, finalists, FINALISTS)
+    finally:
+        scratch.entries = entries
+        scratch.n_entries = n
+    n_features = 0
+    for position in range(FINALISTS):
+        if finalists[position].feature >= 0:
+            promising[n_features] = finalists[position].feature
+            n_features += 1
+    return sweep_features(samples, tree, scratch, promising, n_features, criterion, weights, min_leaf, MOST_THRESHOLDS,
+                          best, 1)

@@ -2,13 +2,18 @@
 # sweep.pxd.
 
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
 
-from training.scratch cimport Scratch, reserve_lists
+from training.scratch cimport FEW_SWEPT, Scratch, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
-    GINI, Criterion, Split, Weights, is_better, list_events, next_event, range_of, score_of, threshold_between,
+    COARSE_THRESHOLDS, FEW_FEATURES, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, list_events,
+    next_event, part_size, range_of, score_of, take_part, threshold_between,
 )
 from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions
+
+cdef enum:
+    MAX_THRESHOLDS = 1 << 30
 
 
 cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32_t root, const Scratch* scratch,
@@ -25,85 +30,40 @@ cdef inline void _fill_own(const Samples* samples, const TrainNode* nodes, int32
             own[entry >> 1] = nodes[node].prediction
 
 
-cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch,
-                          const int32_t* features, int32_t n_features, const Weights* weights, int32_t min_leaf,
-                          Split* best) except -1 nogil:
-    """The best test for an inner node that was collected, with the subtrees below it left as they are.
+cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int32_t* features, int32_t n_features,
+                             int64_t start_correct, int64_t start_stable, int64_t start_robust,
+                             const Weights* weights, int32_t min_leaf, int32_t n_thresholds, Split* finalists,
+                             int32_t n_finalists) except -1 nogil:
+    """The best tests for the listed samples and their keys, each of another feature, best first.
 
-    Exact as long as the subtrees keep their leaves: where a leaf loses all its samples, or its prediction changes, the
-    score of the resulting tree is computed when the test is moved.
+    The counts are those at a threshold below all values. Looks at about `n_thresholds` thresholds of each feature.
     """
-    cdef int32_t n = scratch.n_entries, position, entry, sample, item, feature, left_size, n_own = 0
-    cdef int32_t low, mid, high, before, joint, after, key, n_runs, change
+    cdef int32_t item, feature, left_size, n_own = 0, low, mid, high, key, n_runs, change, stride
     cdef int64_t correct, stable, robust
-    cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
-    cdef int32_t label
-    cdef int32_t[64] numbers
-    cdef bint is_correct
     cdef double event, event_after
-    cdef Criterion by_score
-    cdef Split candidate
-    by_score.by_score = True
-    by_score.reach = 0
-    by_score.impurity = GINI
-    best.feature = -1
+    cdef Criterion by_score = Criterion(True, 0, GINI)
+    cdef Split candidate, best_split
+    cdef Split* best = &best_split
     candidate.gain = 0
-    if n == 0:
-        return 0
-    for position in range(n):
-        sample = scratch.entries[position] >> 1
-        scratch.left_merged[sample] = NONE
-        scratch.right_merged[sample] = NONE
-    reserve_lists(scratch, n)
-    for position in range(n):
-        scratch.lists[position] = scratch.entries[position]
-    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, scratch.left_merged, scratch)
-    for position in range(n):
-        scratch.lists[position] = scratch.entries[position]
-    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
-    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
-    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
-    # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left
-    # only, on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
-    scratch.n_keys = 0
-    for key in range(64):
-        numbers[key] = -1
-    for position in range(n):
-        entry = scratch.entries[position]
-        sample = entry >> 1
-        label = samples.labels[sample]
-        is_correct = tree.own[sample] == label
-        start_stable -= tree.joint[sample] != MIXED
-        start_robust -= is_correct and tree.joint[sample] != MIXED
-        before = merge_predictions(scratch.outside[sample], scratch.left_merged[sample])
-        after = merge_predictions(scratch.outside[sample], scratch.right_merged[sample])
-        joint = merge_predictions(before, scratch.right_merged[sample])
-        key = (before != MIXED) | ((joint != MIXED) << 1) | ((after != MIXED) << 2)
-        if entry & 1:
-            n_own += 1
-            start_correct -= is_correct
-            is_correct = scratch.own_right[sample] == label
-            start_correct += is_correct
-            key |= ((scratch.own_left[sample] == label) << 3) | (is_correct << 4) | 32
-        else:
-            key |= (is_correct << 3) | (is_correct << 4)
-        if numbers[key] < 0:
-            numbers[key] = scratch.n_keys
-            scratch.key_category[scratch.n_keys] = key
-            scratch.n_keys += 1
-        scratch.key_of[position] = numbers[key]
-        start_stable += after != MIXED
-        start_robust += is_correct and after != MIXED
+    for item in range(n_finalists):
+        finalists[item].feature = -1
+    for key in range(scratch.n_keys):
+        if scratch.key_category[key] & 32:
+            n_own += scratch.key_counts[key]
     for item in range(n_features):
         feature = features[item]
         n_runs = list_events(samples, feature, scratch)
         if n_runs == 0:
             continue
+        best.feature = -1
+        stride = n_runs // n_thresholds
         correct, stable, robust = start_correct, start_stable, start_robust
         left_size = 0
         low, mid, high = 0, 0, 0
         while True:
             event = next_event(scratch, low, mid, high, n_runs)
+            if stride > 1:
+                event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
             while low < n_runs and scratch.lows[low] <= event:
                 key = scratch.key_category[scratch.run_keys[low]]
                 change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_counts[low]
@@ -137,4 +97,103 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
             if is_better(&by_score, &candidate, best):
                 candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
+        if best.feature >= 0:
+            enter_finalist(&by_score, best, finalists, n_finalists)
     return 0
+
+
+
+cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, int32_t node, Scratch* scratch,
+                          const int32_t* features, int32_t n_features, const Weights* weights, int32_t min_leaf,
+                          Split* best) except -1 nogil:
+    """The best test for an inner node that was collected, with the subtrees below it left as they are.
+
+    Exact as long as the subtrees keep their leaves: where a leaf loses all its samples, or its prediction changes, the
+    score of the resulting tree is computed when the test is moved. With few samples every threshold of every feature is
+    looked at; with many samples, all thresholds of the present feature and of those that are best on a part of the
+    samples.
+    """
+    cdef int32_t n = scratch.n_entries, position, entry, sample, before, joint, after, key, n_promising = 1
+    cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
+    cdef int32_t label
+    cdef int32_t[64] numbers
+    cdef bint is_correct
+    cdef int32_t* entries = scratch.entries
+    cdef int32_t* key_of = scratch.key_of
+    cdef int32_t[FINALISTS + 1] promising
+    cdef Split[FINALISTS] finalists
+    best.feature = -1
+    if n == 0:
+        return 0
+    for position in range(n):
+        sample = scratch.entries[position] >> 1
+        scratch.left_merged[sample] = NONE
+        scratch.right_merged[sample] = NONE
+    reserve_lists(scratch, n)
+    for position in range(n):
+        scratch.lists[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].left, 0, n, scratch.left_merged, scratch)
+    for position in range(n):
+        scratch.lists[position] = scratch.entries[position]
+    merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
+    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
+    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
+    # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left
+    # only, on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
+    scratch.n_keys = 0
+    for key in range(64):
+        numbers[key] = -1
+    for position in range(n):
+        entry = scratch.entries[position]
+        sample = entry >> 1
+        label = samples.labels[sample]
+        is_correct = tree.own[sample] == label
+        start_stable -= tree.joint[sample] != MIXED
+        start_robust -= is_correct and tree.joint[sample] != MIXED
+        before = merge_predictions(scratch.outside[sample], scratch.left_merged[sample])
+        after = merge_predictions(scratch.outside[sample], scratch.right_merged[sample])
+        joint = merge_predictions(before, scratch.right_merged[sample])
+        key = (before != MIXED) | ((joint != MIXED) << 1) | ((after != MIXED) << 2)
+        if entry & 1:
+            start_correct -= is_correct
+            is_correct = scratch.own_right[sample] == label
+            start_correct += is_correct
+            key |= ((scratch.own_left[sample] == label) << 3) | (is_correct << 4) | 32
+        else:
+            key |= (is_correct << 3) | (is_correct << 4)
+        if numbers[key] < 0:
+            numbers[key] = scratch.n_keys
+            scratch.key_category[scratch.n_keys] = key
+            scratch.key_counts[scratch.n_keys] = 0
+            scratch.n_keys += 1
+        scratch.key_of[position] = numbers[key]
+        scratch.key_counts[numbers[key]] += 1
+        start_stable += after != MIXED
+        start_robust += is_correct and after != MIXED
+    if n <= FEW_SWEPT or n_features <= FEW_FEATURES:
+        return _sweep_moves(samples, scratch, features, n_features, start_correct, start_stable, start_robust, weights,
+                            min_leaf, MAX_THRESHOLDS, best, 1)
+    # The scores on the part differ from true ones by a constant and a factor, which do not matter.
+    memset(scratch.key_counts, 0, scratch.n_keys * sizeof(int32_t))
+    scratch.n_entries = part_size(n, n_features)
+    take_part(entries, n, scratch.n_entries, scratch.part)
+    take_part(key_of, n, scratch.n_entries, scratch.part_keys)
+    for position in range(scratch.n_entries):
+        scratch.key_counts[scratch.part_keys[position]] += 1
+    scratch.entries, scratch.key_of = scratch.part, scratch.part_keys
+    try:
+        _sweep_moves(samples, scratch, features, n_features, 0, 0, 0, weights, 1, COARSE_THRESHOLDS, finalists,
+                     FINALISTS)
+    finally:
+        scratch.entries, scratch.key_of = entries, key_of
+        scratch.n_entries = n
+    memset(scratch.key_counts, 0, scratch.n_keys * sizeof(int32_t))
+    for position in range(n):
+        scratch.key_counts[key_of[position]] += 1
+    promising[0] = tree.nodes[node].feature
+    for position in range(FINALISTS):
+        if finalists[position].feature >= 0 and finalists[position].feature != promising[0]:
+            promising[n_promising] = finalists[position].feature
+            n_promising += 1
+    return _sweep_moves(samples, scratch, promising, n_promising, start_correct, start_stable, start_robust, weights,
+                        min_leaf, MAX_THRESHOLDS, best, 1)

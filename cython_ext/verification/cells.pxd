@@ -10,7 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
 from common.buffer cimport reserve
-from verification.leaf_sets cimport Constraint, LeafSets, Reached, cut_leaves
+from common.node cimport is_missing
+from verification.leaf_sets cimport ALL_CELLS, NO_CELL, Constraint, LeafSets, Reached, cut_leaves
 
 
 # The intersection of the chosen leaves, and candidates for cuts that separate other leaves from it.
@@ -26,6 +27,7 @@ cdef struct CommonRange:
     int64_t stamp
     int32_t low
     int32_t high
+    bint is_missing         # samples without a value are in the intersection too
     int64_t cut_stamp
     int32_t first_cut
     int32_t last_cut
@@ -36,11 +38,15 @@ cdef struct Intersection:
     CellCut* cuts           # candidates
     size_t cut_capacity
     int32_t n_cuts
+    int32_t n_features      # of samples, without those that tell which ones are missing
+    bint has_missing
 
 
-cdef inline int reserve_intersection(Intersection* intersection, int32_t n_features) except -1 nogil:
+cdef inline int reserve_intersection(Intersection* intersection, int32_t n_features,
+                                     bint has_missing) except -1 nogil:
     """Allocate the buffers whose size depends on the forest alone."""
-    intersection.ranges = <CommonRange*> calloc(n_features + 1, sizeof(CommonRange))
+    intersection.n_features, intersection.has_missing = n_features, has_missing
+    intersection.ranges = <CommonRange*> calloc(n_features * (1 + has_missing) + 1, sizeof(CommonRange))
     if intersection.ranges == NULL:
         with gil:
             raise MemoryError()
@@ -67,7 +73,8 @@ cdef inline bint intersects(Intersection* intersection, Reached* reached, int32_
         constraint = &reached.constraints[d]
         known = &intersection.ranges[constraint.feature]
         if known.stamp == intersection.stamp and (constraint.low > known.high or constraint.high < known.low):
-            return False
+            if not (constraint.is_missing and known.is_missing):
+                return False
     return True
 
 
@@ -85,9 +92,12 @@ cdef inline void intersect_with(Intersection* intersection, Reached* reached, in
             known.stamp = intersection.stamp
             known.low = max(low[f], constraint.low)
             known.high = min(high[f], constraint.high)
+            # Only leaves of boxes with missing values have such constraints.
+            known.is_missing = constraint.is_missing and high[intersection.n_features + f] == 1
         else:
             known.low = max(known.low, constraint.low)
             known.high = min(known.high, constraint.high)
+            known.is_missing &= constraint.is_missing
 
 
 cdef inline int propose(Intersection* intersection, int32_t feature, int32_t cut) except -1 nogil:
@@ -106,9 +116,10 @@ cdef inline int propose(Intersection* intersection, int32_t feature, int32_t cut
     return 0
 
 
-cdef inline int propose_between(Intersection* intersection, Reached* reached, int32_t leaf) except -1 nogil:
-    """Candidates for cuts between the intersection and a leaf that does not intersect it."""
-    cdef int32_t d
+cdef inline int propose_between(Intersection* intersection, Reached* reached, int32_t leaf, const int32_t* low,
+                                const int32_t* high) except -1 nogil:
+    """Candidates for cuts of the box low..high between the intersection and a leaf that does not intersect it."""
+    cdef int32_t d, f
     cdef Constraint* constraint
     cdef CommonRange* known
     for d in range(reached.constraint_start[leaf], reached.constraint_start[leaf + 1]):
@@ -116,6 +127,13 @@ cdef inline int propose_between(Intersection* intersection, Reached* reached, in
         known = &intersection.ranges[constraint.feature]
         if known.stamp != intersection.stamp:
             continue
+        if intersection.has_missing and (constraint.low > known.high or constraint.high < known.low):
+            f = intersection.n_features + constraint.feature
+            if constraint.is_missing and known.is_missing:
+                continue
+            if low[f] < high[f]:
+                propose(intersection, f, 0)
+                continue
         if constraint.low > known.high:
             propose(intersection, constraint.feature, known.high)
             propose(intersection, constraint.feature, constraint.low - 1)
@@ -133,12 +151,13 @@ cdef struct SavedCells:
 
 cdef struct CellBox:
     int32_t n_features
+    bint has_missing            # features are or may be missing, and there are features that tell which
     int32_t n_groups
     int32_t n_members
     const int32_t* members      # of all groups
     const int32_t* group_starts
     # By feature.
-    int32_t* cells              # buffer of the six arrays of cells and of group_of
+    int32_t* cells              # buffer of the seven arrays of cells and of group_of
     int32_t* group_of
     int32_t* merged_low         # of members of groups: the cell of 0
     int32_t* merged_high        # and the one that 1 would be in by its thresholds
@@ -146,8 +165,10 @@ cdef struct CellBox:
     int32_t* row_high
     int32_t* low                # of what is left
     int32_t* high
-    double* lower               # bounds of the whole box
+    int32_t* values             # of features that may be missing, two numbers for each, see leaf_sets.pxd
+    double* lower               # bounds of the whole box; NaN if the feature is or may be missing
     double* upper
+    double* table               # bounds of values of features that may be missing, two numbers for each; or NULL
     # By group: whether a member that no tree tests may be 1, and whether it is decided which member is 1.
     uint8_t* is_free
     uint8_t* is_decided
@@ -156,16 +177,17 @@ cdef struct CellBox:
     size_t n_saved
 
 
-cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, const int32_t* members,
+cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, bint has_missing, const int32_t* members,
                               const int32_t* group_starts, int32_t n_groups) except -1 nogil:
     """Allocate the buffers whose size depends on the forest alone."""
     cdef int32_t group, place, f
-    cdef size_t n = max(n_features, 1)
+    cdef size_t n = max(n_features, 1) * (1 + <size_t> has_missing)
+    box.has_missing = has_missing
     box.n_features, box.n_groups = n_features, n_groups
     box.members, box.group_starts = members, group_starts
     box.n_members = group_starts[n_groups]
-    box.cells = <int32_t*> calloc(7 * n, sizeof(int32_t))
-    box.lower = <double*> calloc(2 * n, sizeof(double))
+    box.cells = <int32_t*> calloc(8 * n, sizeof(int32_t))
+    box.lower = <double*> calloc(3 * n, sizeof(double))
     box.is_free = <uint8_t*> calloc(2 * (<size_t> n_groups + 1), sizeof(uint8_t))
     if box.cells == NULL or box.lower == NULL or box.is_free == NULL:
         with gil:
@@ -173,9 +195,11 @@ cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, const int32_t
     box.group_of, box.merged_low, box.merged_high = box.cells, box.cells + n, box.cells + 2 * n
     box.row_low, box.row_high = box.cells + 3 * n, box.cells + 4 * n
     box.low, box.high = box.cells + 5 * n, box.cells + 6 * n
+    box.values = box.cells + 7 * n
     box.upper = box.lower + n
+    box.table = box.lower + 2 * n if has_missing else NULL
     box.is_decided = box.is_free + n_groups + 1
-    for f in range(n_features):
+    for f in range(<int32_t> n):
         box.group_of[f] = -1
     for group in range(n_groups):
         for place in range(group_starts[group], group_starts[group + 1]):
@@ -202,6 +226,32 @@ cdef inline int32_t _cell(const double* thresholds, int32_t n_thresholds, double
     return first
 
 
+cdef inline bint _set_missing_cells(CellBox* box, int32_t f, const double* own, int32_t n_thresholds) noexcept nogil:
+    """Find the cells of a feature that is or may be missing; False for other features."""
+    cdef int32_t presence = box.n_features + f
+    box.row_low[presence] = box.row_high[presence] = 0
+    if not is_missing(box.lower[f]):
+        return False
+    box.row_high[presence] = 1
+    if is_missing(box.table[2 * f]):
+        box.row_low[f], box.row_high[f] = ALL_CELLS, NO_CELL
+        box.row_low[presence] = 1
+    else:
+        box.row_low[f] = _cell(own, n_thresholds, box.table[2 * f])
+        box.row_high[f] = _cell(own, n_thresholds, box.table[2 * f + 1])
+    return True
+
+
+cdef inline void open_cells(CellBox* box) noexcept nogil:
+    """Give features that are or may be missing the cells with which a walk starts; see leaf_sets.pxd."""
+    cdef int32_t f
+    reset_cells(box)
+    for f in range(box.n_features):
+        if box.row_high[box.n_features + f] == 1:
+            box.values[2 * f], box.values[2 * f + 1] = box.row_low[f], box.row_high[f]
+            box.low[f], box.high[f] = NO_CELL, ALL_CELLS
+
+
 cdef inline void set_cells(CellBox* box, const double* thresholds, const int32_t* starts) noexcept nogil:
     """Find the cells of the box."""
     cdef int32_t f, n_thresholds, zero
@@ -211,6 +261,9 @@ cdef inline void set_cells(CellBox* box, const double* thresholds, const int32_t
         if n_thresholds == 0:
             continue
         own = thresholds + starts[f]
+        if box.has_missing:
+            if _set_missing_cells(box, f, own, n_thresholds):
+                continue
         if box.group_of[f] < 0:
             box.row_low[f] = _cell(own, n_thresholds, box.lower[f])
             box.row_high[f] = _cell(own, n_thresholds, box.upper[f])
@@ -225,7 +278,7 @@ cdef inline void set_cells(CellBox* box, const double* thresholds, const int32_t
 cdef inline void reset_cells(CellBox* box) noexcept nogil:
     """Restore the whole box."""
     cdef int32_t f
-    for f in range(box.n_features):
+    for f in range(box.n_features * (1 + box.has_missing)):
         box.low[f] = box.row_low[f]
         box.high[f] = box.row_high[f]
     box.n_saved = 0

@@ -11,6 +11,10 @@ each pair:
   between them removes one of them on either side. The cut that lowers the bounds most is made, and the side with the
   higher bound is searched first. When all best leaves have a point in common, the bound is attained: a witness.
 
+Most rows are decided by a few such steps. For the others there are two stronger tools. A local search (local_search.pxd)
+looks for a witness. If there is none, messages between trees (dual_bound.pxd) lower the bound of the whole box, usually
+by far, and the box is divided into parts until the bound decides each of them.
+
 Scores are whole numbers: exact, or within `error` of the exact ones. Where rounding could matter, the `referee`
 decides, a Python function that knows the exact scores. Budgets, clocks and threads are left to
 metasilvae.verification.forest.
@@ -19,18 +23,27 @@ metasilvae.verification.forest.
 import numpy as np
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.math cimport NAN
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 from common.box cimport lower_bound, upper_bound
 from common.buffer cimport reserve
 from common.descent cimport descend_together, next_leaf
-from common.node cimport Node
+from common.node cimport Node, is_missing
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, UNDECIDED
 from verification.cells cimport (
     CellBox, CellCut, CommonRange, Intersection, SavedCells, apply_cut, begin_intersection, free_cell_box,
-    free_intersection, intersect_with, intersects, mark_unseen_members, propose_between, propose_group_cuts,
-    reserve_cell_box, reserve_intersection, reset_cells, restrict_group, set_cells, undo_narrowing,
+    free_intersection, intersect_with, intersects, mark_unseen_members, open_cells, propose_between,
+    propose_group_cuts, reserve_cell_box, reserve_intersection, reset_cells, restrict_group, set_cells, undo_narrowing,
+)
+from verification.dual_bound cimport (
+    CutBounds, DualBound, MAX_PROBES, SWEEPS_PER_PROBE, begin_dual_bound, decode_point, free_dual_bound,
+    narrow_to_remaining, propose_cut, remove_side, restore_messages, save_messages, set_values, sweep,
+)
+from verification.local_search cimport (
+    Forest, LocalSearch, free_local_search, leaf_of_point, list_free_features, reserve_local_search, search_locally,
 )
 from verification.leaf_sets cimport (
     LeafSets, Reached, bound_after, collect_reached, first_bit, free_leaf_sets, free_reached, make_masks, rank_leaves,
@@ -74,13 +87,13 @@ cdef inline int32_t list_pairs(const uint8_t* is_expected, int32_t n_labels, Lab
 
 cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* nodes, const int32_t* starts,
                                 int32_t n_trees, const int64_t* scores, int32_t n_labels, const double* lower,
-                                const double* upper, int32_t* waiting) noexcept nogil:
+                                const double* upper, const double* values, int32_t* waiting) noexcept nogil:
     """Add up the best margins of all trees in a box.
 
     Parameters
     ----------
     starts : for each tree the root, or where `descend_together` ended
-    lower, upper : bounds of the box, by feature
+    lower, upper, values : bounds of the box, by feature; see box.pxd
     waiting : buffer for one node at each depth
     """
     cdef int32_t tree, node, i
@@ -93,7 +106,7 @@ cdef inline void bound_pairs(LabelPair* pairs, int32_t n_pairs, const Node* node
         top = 1
         is_first = True
         while top > 0:
-            node = next_leaf(nodes, lower, upper, waiting, &top)
+            node = next_leaf(nodes, lower, upper, values, waiting, &top)
             leaf_scores = &scores[<size_t> nodes[node].leaf * n_labels]
             for i in range(n_pairs):
                 margin = leaf_scores[pairs[i].ahead] - leaf_scores[pairs[i].behind]
@@ -151,7 +164,7 @@ cdef inline int32_t first_intersecting(LeafSets* sets, Reached* reached, Interse
     return place
 
 
-cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection,
+cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersection* intersection, const CellBox* box,
                                      int32_t tree) except -1 nogil:
     """Propose cuts between the best leaves of a tree, none of which intersects, and those chosen so far."""
     cdef int32_t word, start = sets.word_start[tree], place
@@ -163,9 +176,17 @@ cdef inline int propose_between_best(LeafSets* sets, Reached* reached, Intersect
             place = reached.tree_start[tree] + 64 * (word - start) + first_bit(left)
             if sets.ranked[place].margin < best or intersection.n_cuts >= MAX_CANDIDATES:
                 return 0
-            propose_between(intersection, reached, sets.ranked[place].leaf)
+            propose_between(intersection, reached, sets.ranked[place].leaf, box.low, box.high)
             left &= left - 1
     return 0
+
+
+cdef enum:
+    # Random changes of a local search.
+    N_RESTARTS = 16
+    # Sweeps over the messages in the whole box, and in parts of it.
+    SWEEPS = 24
+    SWEEPS_AGAIN = 4
 
 
 cdef enum Choice:
@@ -199,10 +220,15 @@ cdef class ForestSearch:
     error : how far a score may be from the exact one, in its unit
     members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
     low_center, high_center, radius_down, radius_up, minimum, maximum : the boxes, as in reach.pyx
+    droppable : for each row and feature whether the value may become missing; no rows if none may
+    has_missing : whether some centers may be missing values, or values may become missing
     predictions : number of the label set that is expected for each row
     is_member : for each label set and label whether the label belongs to it
     referee : function (ahead, behind, is_strict, lists of leaves), called where rounding could matter; returns for each
         list, in their order, the leaf with the exact largest margin, or None if these margins add up to too little
+    steps_before_local : a first local search for a witness is made after so many steps of a row, and others whenever
+        the number of steps has doubled
+    steps_before_division : steps in the box of a row before its bound is tightened and the box is divided
     """
 
     cdef const Node[::1] nodes
@@ -217,6 +243,8 @@ cdef class ForestSearch:
     cdef const int32_t[::1] group_starts
     cdef const double[:, ::1] low_center, high_center
     cdef const double[::1] radius_down, radius_up, minimum, maximum
+    cdef const uint8_t[:, :] droppable
+    cdef bint has_missing, row_has_missing
     cdef const int32_t[::1] predictions
     cdef const uint8_t[:, ::1] is_member
     cdef object referee
@@ -229,6 +257,22 @@ cdef class ForestSearch:
     cdef Reached reached
     cdef LeafSets sets
     cdef Intersection intersection
+    cdef LocalSearch local
+    # Leaves of the point that the local search found, in the model's numbering.
+    cdef int32_t[::1] found_leaves
+    cdef bint is_found_locally, is_local_tried
+    cdef int64_t next_local
+    cdef DualBound dual
+    # Parts of the box that wait: whether each cell is removed.
+    cdef char* parts
+    cdef size_t part_capacity, n_parts
+    cdef int32_t* part_depths
+    cdef size_t depth_capacity
+    # The lowest and the highest cell of each feature in the box of the row, while it is divided.
+    cdef int32_t* whole
+    cdef size_t whole_capacity
+    cdef bint is_divided
+    cdef int64_t box_limit
     cdef LabelPair* pairs
     cdef size_t pair_capacity
     cdef int32_t n_pairs, pair
@@ -237,6 +281,7 @@ cdef class ForestSearch:
     cdef size_t branch_capacity, n_branches
     cdef int64_t slack, least
     cdef readonly int64_t n_steps
+    cdef int64_t steps_before_local, steps_before_division
 
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t max_depth,
                   const double[::1] thresholds, const int32_t[::1] threshold_starts, const int32_t[::1] node_cuts,
@@ -245,7 +290,9 @@ cdef class ForestSearch:
                   const double[:, ::1] low_center, const double[:, ::1] high_center,
                   const double[::1] radius_down, const double[::1] radius_up,
                   const double[::1] minimum, const double[::1] maximum,
-                  const int32_t[::1] predictions, const uint8_t[:, ::1] is_member, referee):
+                  const uint8_t[:, :] droppable, bint has_missing,
+                  const int32_t[::1] predictions, const uint8_t[:, ::1] is_member, referee,
+                  int64_t steps_before_local, int64_t steps_before_division):
         self.nodes, self.roots = nodes, roots
         self.thresholds, self.threshold_starts, self.node_cuts = thresholds, threshold_starts, node_cuts
         self.scores, self.error, self.referee = scores, error, referee
@@ -253,6 +300,7 @@ cdef class ForestSearch:
         self.low_center, self.high_center = low_center, high_center
         self.radius_down, self.radius_up = radius_down, radius_up
         self.minimum, self.maximum = minimum, maximum
+        self.droppable, self.has_missing = droppable, has_missing
         self.predictions, self.is_member = predictions, is_member
         self.n_features = <int32_t> threshold_starts.shape[0] - 1
         self.n_labels = <int32_t> scores.shape[1]
@@ -261,17 +309,25 @@ cdef class ForestSearch:
         self.order = np.arange(self.n_trees, dtype=np.int32)
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
         self.slack = 2 * error * self.n_trees
-        reserve_cell_box(&self.box, self.n_features, &members[0] if members.shape[0] else NULL, &group_starts[0],
-                      <int32_t> group_starts.shape[0] - 1)
+        self.steps_before_local, self.steps_before_division = steps_before_local, steps_before_division
+        reserve_cell_box(&self.box, self.n_features, has_missing, &members[0] if members.shape[0] else NULL,
+                         &group_starts[0], <int32_t> group_starts.shape[0] - 1)
         reserve_reached(&self.reached, self.n_trees, self.n_features, <int32_t> max_depth)
-        reserve_leaf_sets(&self.sets, self.n_trees, self.n_features)
-        reserve_intersection(&self.intersection, self.n_features)
+        reserve_leaf_sets(&self.sets, self.n_trees, self.n_features * (1 + has_missing))
+        reserve_intersection(&self.intersection, self.n_features, has_missing)
+        reserve_local_search(&self.local, self.n_features, <int32_t> max_depth)
+        self.found_leaves = np.zeros(self.n_trees, dtype=np.int32)
 
     def __dealloc__(self):
         free_cell_box(&self.box)
         free_reached(&self.reached)
         free_leaf_sets(&self.sets)
         free_intersection(&self.intersection)
+        free_local_search(&self.local)
+        free_dual_bound(&self.dual)
+        free(self.parts)
+        free(self.part_depths)
+        free(self.whole)
         free(self.pairs)
         free(self.branches)
 
@@ -310,17 +366,25 @@ cdef class ForestSearch:
     cdef void _fill_witness(self, int32_t[::1] leaves) noexcept nogil:
         cdef int32_t tree
         for tree in range(self.n_trees):
-            leaves[tree] = self.reached.leaf[self.sets.ranked[self.choice[tree]].leaf]
+            if self.is_found_locally:
+                leaves[tree] = self.found_leaves[tree]
+            else:
+                leaves[tree] = self.reached.leaf[self.sets.ranked[self.choice[tree]].leaf]
 
     cdef int _begin(self, Py_ssize_t row) except -1 nogil:
         cdef int32_t f
         for f in range(self.n_features):
             self.box.lower[f] = lower_bound(self.low_center[row, f], self.radius_down[f], self.minimum[f])
             self.box.upper[f] = upper_bound(self.high_center[row, f], self.radius_up[f], self.maximum[f])
+        self.row_has_missing = self.has_missing and self._allow_missing(row)
         self.n_steps = 0
         self.pair = -1
         self.n_pairs = 0
-        self.is_running = self.has_entries = False
+        self.is_running = self.has_entries = self.is_found_locally = False
+        # The local search does not know missing values.
+        self.next_local = INT64_MAX if self.row_has_missing else self.steps_before_local
+        self.is_local_tried = False
+        self.local.random = 0
         for f in range(self.box.n_groups):
             if not restrict_group(&self.box, f):
                 self.n_pairs = -1
@@ -329,9 +393,9 @@ cdef class ForestSearch:
         if self.n_pairs == 0:
             return 0
         set_cells(&self.box, &self.thresholds[0] if self.thresholds.shape[0] else NULL, &self.threshold_starts[0])
-        collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
-                        self.box.merged_low, self.box.merged_high, self.box.row_low, self.box.row_high)
-        reserve_for_leaves(&self.sets, &self.reached)
+        self.n_parts = 0
+        self.is_divided = False
+        self._collect()
         if self.box.n_groups > 0:
             set_entries(&self.sets, &self.reached)
             self.has_entries = True
@@ -340,21 +404,183 @@ cdef class ForestSearch:
             self.order[f] = f
         return 0
 
+    cdef bint _allow_missing(self, Py_ssize_t row) noexcept nogil:
+        """Set the bounds of features that are or may become missing, see box.pxd; returns whether there are some."""
+        cdef int32_t f
+        cdef bint has_some = False
+        for f in range(self.n_features):
+            self.box.table[2 * f], self.box.table[2 * f + 1] = self.box.lower[f], self.box.upper[f]
+            if self.droppable.shape[0] > 0 and self.droppable[row, f]:
+                self.box.lower[f] = self.box.upper[f] = NAN
+            has_some |= is_missing(self.box.lower[f])
+        return has_some
+
+    cdef int _collect(self) except -1 nogil:
+        """Collect the leaves that the box reaches."""
+        if self.row_has_missing:
+            open_cells(&self.box)
+            collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
+                            self.box.merged_low, self.box.merged_high, self.box.low, self.box.high, self.box.values,
+                            self.n_features)
+        else:
+            collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
+                            self.box.merged_low, self.box.merged_high, self.box.row_low, self.box.row_high, NULL,
+                            self.n_features)
+        reserve_for_leaves(&self.sets, &self.reached)
+        self.has_entries = False
+        return 0
+
     cdef int _advance(self, int64_t max_steps) except -1 nogil:
         cdef int64_t stop = self.n_steps + max_steps
         if self.n_pairs < 0:
             return INADMISSIBLE
         while True:
+            if not self.is_running and self.n_parts > 0:
+                if self.n_steps >= stop:
+                    return UNDECIDED
+                if self._search_part():
+                    return FOUND
+                continue
             if not self.is_running:
                 self.pair += 1
                 if self.pair >= self.n_pairs:
                     self.pair = self.n_pairs
                     return ABSENT
+                if self.is_divided:
+                    self.is_divided = False
+                    memcpy(self.box.row_low, self.whole, self.n_features * sizeof(int32_t))
+                    memcpy(self.box.row_high, self.whole + self.n_features, self.n_features * sizeof(int32_t))
+                    self._collect()
                 self._begin_pair()
-            if self._search(stop):
+            if self._search(min(stop, self.box_limit)):
                 return FOUND
             if self.is_running:
-                return UNDECIDED
+                if self.n_steps >= stop:
+                    return UNDECIDED
+                self._divide()
+
+    # Parts of a box, with the bound by messages.
+
+    cdef int _divide(self) except -1 nogil:
+        """Give up the search in the whole box, after many steps, for one with a tighter bound in parts of the box."""
+        self.box_limit = INT64_MAX
+        if not self.has_entries:
+            set_entries(&self.sets, &self.reached)
+            self.has_entries = True
+        if not begin_dual_bound(&self.dual, &self.sets, &self.reached, self.least):
+            return 0
+        self.is_running = False
+        reserve(<void**> &self.whole, &self.whole_capacity, 2 * <size_t> self.n_features + 1, sizeof(int32_t))
+        memcpy(self.whole, self.box.row_low, self.n_features * sizeof(int32_t))
+        memcpy(self.whole + self.n_features, self.box.row_high, self.n_features * sizeof(int32_t))
+        self._push_part(0)
+        return 0
+
+    cdef int _push_part(self, int32_t depth) except -1 nogil:
+        """Keep the cells that remain for later."""
+        reserve(<void**> &self.part_depths, &self.depth_capacity, self.n_parts + 1, sizeof(int32_t))
+        self.part_depths[self.n_parts] = depth
+        reserve(<void**> &self.parts, &self.part_capacity, (self.n_parts + 1) * <size_t> self.dual.n_cells + 1,
+                sizeof(char))
+        memcpy(self.parts + self.n_parts * self.dual.n_cells, self.dual.is_removed, self.dual.n_cells)
+        self.n_parts += 1
+        return 0
+
+    cdef bint _search_part(self) except -1 nogil:
+        """Bound the last part, and divide it in two if that does not decide it; returns whether there is a witness."""
+        cdef int32_t i, depth, n_sweeps
+        cdef CutBounds cut
+        cdef bint is_left_first
+        self.n_parts -= 1
+        depth = self.part_depths[self.n_parts]
+        n_sweeps = SWEEPS if depth == 0 else SWEEPS_AGAIN
+        if depth > 0:
+            restore_messages(&self.dual, depth - 1)
+        memcpy(self.dual.is_removed, self.parts + self.n_parts * self.dual.n_cells, self.dual.n_cells)
+        self.dual.bound = set_values(&self.dual)
+        if self.dual.bound < self.dual.least:
+            return False
+        for i in range(n_sweeps):
+            self.n_steps += 1
+            if not sweep(&self.dual, i + 2 < n_sweeps):
+                return False
+        if depth == 0:
+            decode_point(&self.dual, self.box.row_low, self.box.row_high, self.local.point)
+            if self._climb(&self.pairs[self.pair]):
+                return True
+        save_messages(&self.dual, depth)
+        cut = self._choose_cut(depth)
+        if cut.feature < 0:
+            # One cell of each feature remains: the plain search decides it.
+            self.is_divided = True
+            memcpy(self.box.row_low, self.whole, self.n_features * sizeof(int32_t))
+            memcpy(self.box.row_high, self.whole + self.n_features, self.n_features * sizeof(int32_t))
+            narrow_to_remaining(&self.dual, self.box.row_low, self.box.row_high)
+            self._collect()
+            self._begin_pair()
+            self.box_limit = INT64_MAX
+            return False
+        is_left_first = cut.left > cut.right
+        self._push_side(cut, not is_left_first, depth + 1)
+        self._push_side(cut, is_left_first, depth + 1)
+        return False
+
+    cdef CutBounds _choose_cut(self, int32_t depth) noexcept nogil:
+        """Try both sides of the most promising cuts; returns the one after which the bounds are lowest."""
+        cdef CutBounds best[MAX_PROBES]
+        cdef CutBounds cut
+        cdef int32_t f, i, n_cuts = 0
+        cdef double unit = 1.0 + <double> (self.dual.bound - self.dual.least) / 64.0
+        cdef int64_t bound = self.dual.bound
+        for f in range(self.n_features):
+            cut = propose_cut(&self.dual, f)
+            if cut.feature < 0:
+                continue
+            i = n_cuts if n_cuts < MAX_PROBES else MAX_PROBES - 1
+            if n_cuts == MAX_PROBES and cut.score <= best[i].score:
+                continue
+            while i > 0 and best[i - 1].score < cut.score:
+                best[i] = best[i - 1]
+                i -= 1
+            best[i] = cut
+            if n_cuts < MAX_PROBES:
+                n_cuts += 1
+        if n_cuts == 0:
+            return CutBounds(-1, 0, 0, 0, 0.0)
+        memcpy(self.dual.kept_removed, self.dual.is_removed, self.dual.n_cells)
+        cut = best[0]
+        cut.score = -1.0
+        for i in range(n_cuts):
+            best[i].left = self._probe(best[i], True, depth)
+            best[i].right = self._probe(best[i], False, depth)
+            best[i].score = (<double> (bound - best[i].left) + unit) * (<double> (bound - best[i].right) + unit)
+            if best[i].score > cut.score:
+                cut = best[i]
+            if best[i].left < self.dual.least or best[i].right < self.dual.least:
+                cut = best[i]
+                break
+        memcpy(self.dual.is_removed, self.dual.kept_removed, self.dual.n_cells)
+        return cut
+
+    cdef int64_t _probe(self, CutBounds cut, bint is_left, int32_t depth) noexcept nogil:
+        """The bound on one side of a cut after some sweeps."""
+        cdef int32_t i
+        restore_messages(&self.dual, depth)
+        memcpy(self.dual.is_removed, self.dual.kept_removed, self.dual.n_cells)
+        remove_side(&self.dual, cut, is_left)
+        self.dual.bound = set_values(&self.dual)
+        for i in range(SWEEPS_PER_PROBE):
+            if self.dual.bound < self.dual.least or not sweep(&self.dual, i + 1 < SWEEPS_PER_PROBE):
+                return self.dual.least - 1
+            self.n_steps += 1
+        return self.dual.bound
+
+    cdef int _push_side(self, CutBounds cut, bint is_left, int32_t depth) except -1 nogil:
+        if (cut.left if is_left else cut.right) < self.dual.least:
+            return 0
+        memcpy(self.dual.is_removed, self.dual.kept_removed, self.dual.n_cells)
+        remove_side(&self.dual, cut, is_left)
+        return self._push_part(depth)
 
     # Label pairs.
 
@@ -362,10 +588,11 @@ cdef class ForestSearch:
         """All pairs that the sum of the best margins does not decide, the most promising first."""
         reserve(<void**> &self.pairs, &self.pair_capacity, 2 * <size_t> self.n_labels, sizeof(LabelPair))
         self.n_pairs = list_pairs(&self.is_member[self.predictions[row], 0], self.n_labels, self.pairs)
-        descend_together(&self.nodes[0], &self.roots[0], self.n_trees, self.box.lower, self.box.upper,
+        descend_together(&self.nodes[0], &self.roots[0], self.n_trees, self.box.lower, self.box.upper, self.box.table,
                          &self.starts[0])
         bound_pairs(self.pairs, self.n_pairs, &self.nodes[0], &self.starts[0], self.n_trees,
-                       &self.scores[0, 0], self.n_labels, self.box.lower, self.box.upper, &self.waiting[0])
+                       &self.scores[0, 0], self.n_labels, self.box.lower, self.box.upper, self.box.table,
+                       &self.waiting[0])
         self.n_pairs = keep_open_pairs(self.pairs, self.n_pairs, self._least(False), self._least(True))
         return 0
 
@@ -379,6 +606,9 @@ cdef class ForestSearch:
         self.has_masks = False
         reset_cells(&self.box)
         self.least = self._least(pair.is_strict)
+        # One-hot groups tie features together, which messages do not know, and neither do they know missing values.
+        self.box_limit = (INT64_MAX if self.box.n_groups or self.row_has_missing
+                          else self.n_steps + self.steps_before_division)
         self.n_branches = 0
         self.is_running = True
         return 0
@@ -393,6 +623,8 @@ cdef class ForestSearch:
             choice = self._choose_leaves() if self.sets.bound >= self.least else HOPELESS
             if choice == WITNESS:
                 return True
+            if choice == CUTTABLE and self.n_steps >= self.next_local and self._search_locally():
+                return True
             if choice == CUTTABLE and self._branch():
                 continue
             while True:
@@ -402,6 +634,42 @@ cdef class ForestSearch:
                 if self._backtrack():
                     break
         return False
+
+    cdef bint _search_locally(self) except -1 nogil:
+        """Look for a witness near the intersection of the chosen leaves, the first time for all remaining pairs."""
+        cdef int32_t f, i, last = self.pair + 1 if self.is_local_tried else self.n_pairs
+        self.is_local_tried = True
+        self.next_local = 2 * self.n_steps
+        for i in range(self.pair, last):
+            for f in range(self.n_features):
+                if self.intersection.ranges[f].stamp == self.intersection.stamp:
+                    self.local.point[f] = self.intersection.ranges[f].low
+                else:
+                    self.local.point[f] = self.box.low[f]
+            if self._climb(&self.pairs[i]):
+                return True
+        return False
+
+    cdef bint _climb(self, const LabelPair* pair) except -1 nogil:
+        """Look for a witness of a label pair by a local search from its point."""
+        cdef int32_t tree
+        cdef int64_t enough = self.slack + 1 if self.error else self._least(pair.is_strict)
+        cdef Forest forest = Forest(
+            &self.nodes[0], &self.starts[0], &self.node_cuts[0], &self.scores[0, 0], self.n_trees, self.n_labels)
+        if self.box.n_groups > 0:
+            # Points must satisfy one-hot groups, which line searches do not know.
+            return False
+        if not self.has_entries:
+            set_entries(&self.sets, &self.reached)
+            self.has_entries = True
+        list_free_features(&self.local, &self.box, &self.sets)
+        if not search_locally(&self.local, &forest, &self.box, &self.sets, pair.ahead, pair.behind, enough,
+                              N_RESTARTS):
+            return False
+        for tree in range(self.n_trees):
+            self.found_leaves[tree] = leaf_of_point(&forest, &self.box, self.local.point, tree)
+        self.is_found_locally = True
+        return True
 
     cdef bint _backtrack(self) noexcept nogil:
         """Go to the other side of the last cut; False if nothing remains there."""
@@ -422,7 +690,7 @@ cdef class ForestSearch:
             place = first_intersecting(&self.sets, &self.reached, &self.intersection, tree)
             loss = self.sets.ranked[self.sets.best[tree]].margin - self.sets.ranked[place].margin
             if loss > 0 and self.intersection.n_cuts < MAX_CANDIDATES:
-                propose_between_best(&self.sets, &self.reached, &self.intersection, tree)
+                propose_between_best(&self.sets, &self.reached, &self.intersection, &self.box, tree)
             if loss > largest_loss:
                 largest_loss = loss
                 worst = i
@@ -452,7 +720,7 @@ cdef class ForestSearch:
             if intersects(&self.intersection, &self.reached, leaf):
                 intersect_with(&self.intersection, &self.reached, leaf, self.box.low, self.box.high)
             else:
-                propose_between(&self.intersection, &self.reached, leaf)
+                propose_between(&self.intersection, &self.reached, leaf, self.box.low, self.box.high)
         return CUTTABLE if self.intersection.n_cuts or propose_group_cuts(&self.box, &self.intersection) else WITNESS
 
     cdef int _ask_referee(self) except -1 with gil:
@@ -490,7 +758,7 @@ cdef class ForestSearch:
             if not self.has_entries:
                 set_entries(&self.sets, &self.reached)
                 self.has_entries = True
-            make_masks(&self.sets, &self.reached, self.box.row_low, self.box.row_high)
+            make_masks(&self.sets, &self.reached, self.box.row_low, self.box.row_high, self.n_features)
             self.has_masks = True
         unit = 1.0 + <double> (self.sets.bound - self.least) / 64.0
         reserve(<void**> &self.box.saved, &self.box.saved_capacity,

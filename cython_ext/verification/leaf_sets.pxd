@@ -13,8 +13,9 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memset
 
+from common.box cimport as_droppable
 from common.buffer cimport reserve
-from common.node cimport Node
+from common.node cimport Node, missing_goes_left
 
 
 # The leaves of each tree that a box reaches, and the constraints that each of them puts on a sample.
@@ -22,17 +23,27 @@ from common.node cimport Node
 # Values are replaced by cells: the thresholds of a feature divide the line into cells, and all values of one cell go
 # the same way in every tree. Cell i of a feature holds the values above its threshold i-1 and not above its threshold
 # i; a sample goes to the left of threshold i iff its cell is i or less.
+#
+# A feature that is or may be missing has cells from NO_CELL to ALL_CELLS, which reach both sides of every test; the
+# cells of its values are in a table, from ALL_CELLS to NO_CELL if it has none. Whether feature f is missing is a feature of its own,
+# with number n_features + f, cell 0 (it has a value) and cell 1 (it is missing). As long as both are possible the box is
+# cut there only, never between values of f.
+
+cdef enum:
+    NO_CELL = -1
+    ALL_CELLS = 0x7fffffff
 
 cdef struct Constraint:
-    # A leaf is reached by cells low..high of a feature.
+    # A leaf is reached by cells low..high of a feature, and by samples without a value if is_missing.
     int32_t feature
     int32_t low
     int32_t high
+    int32_t is_missing
 
 cdef struct CellVisit:
     # The same as common.box.BoxVisit for a box of cells.
     int32_t node            # to visit next, or -1: only restore the cells
-    int32_t feature         # whose cells are set first, -1 for none
+    int32_t feature         # whose cells are set first, -1 for none, as_droppable(feature) if it may be missing
     int32_t low
     int32_t high
 
@@ -91,9 +102,9 @@ cdef inline int reserve_reached(Reached* reached, int32_t n_trees, int32_t n_fea
     return 0
 
 
-cdef inline int _add_leaf(Reached* reached, int32_t leaf, int32_t n_narrowed,
-                          const int32_t* low, const int32_t* high) except -1 nogil:
-    cdef int32_t i
+cdef inline int _add_leaf(Reached* reached, int32_t leaf, int32_t n_narrowed, const int32_t* low,
+                          const int32_t* high, const int32_t* values) except -1 nogil:
+    cdef int32_t i, f
     reserve(<void**> &reached.leaf, &reached.leaf_capacity, reached.n_leaves + 1, sizeof(int32_t))
     reserve(<void**> &reached.constraint_start, &reached.constraint_start_capacity, reached.n_leaves + 2,
             sizeof(int32_t))
@@ -102,17 +113,40 @@ cdef inline int _add_leaf(Reached* reached, int32_t leaf, int32_t n_narrowed,
     reached.leaf[reached.n_leaves] = leaf
     reached.constraint_start[reached.n_leaves] = reached.n_constraints
     for i in range(n_narrowed):
-        reached.constraints[reached.n_constraints + i] = Constraint(
-            reached.narrowed[i], low[reached.narrowed[i]], high[reached.narrowed[i]])
+        f = reached.narrowed[i]
+        if low[f] != NO_CELL:
+            reached.constraints[reached.n_constraints + i] = Constraint(f, low[f], high[f], False)
+        else:
+            reached.constraints[reached.n_constraints + i] = Constraint(f, values[2 * f], values[2 * f + 1], True)
     reached.n_constraints += n_narrowed
     reached.n_leaves += 1
     reached.constraint_start[reached.n_leaves] = reached.n_constraints
     return 0
 
 
+cdef inline bint _reaches_both(const Node* node, int32_t cut, const int32_t* values) noexcept nogil:
+    """Whether a feature that may be missing reaches both sides of a test."""
+    cdef int32_t low = values[2 * node.feature], high = values[2 * node.feature + 1]
+    return low <= high and (high > cut if missing_goes_left(node) else low <= cut)
+
+
+cdef inline CellVisit _side_of_missing(const Node* node, bint is_left, int32_t cut,
+                                       const int32_t* values) noexcept nogil:
+    """The visit of one side of a test, of which a feature that may be missing reaches both sides."""
+    cdef int32_t low = values[2 * node.feature], high = values[2 * node.feature + 1]
+    if is_left:
+        high = min(high, cut)
+    else:
+        low = max(low, cut + 1)
+    if low > high:
+        low, high = ALL_CELLS, NO_CELL
+    return CellVisit(node.left if is_left else node.right,
+                     as_droppable(node.feature) if missing_goes_left(node) == is_left else node.feature, low, high)
+
+
 cdef inline int collect_reached(Reached* reached, const Node* nodes, const int32_t* roots, int32_t n_trees,
                                 const int32_t* node_cut, const int32_t* merged_low, const int32_t* merged_high,
-                                int32_t* low, int32_t* high) except -1 nogil:
+                                int32_t* low, int32_t* high, int32_t* values, int32_t n_features) except -1 nogil:
     """Walk all trees with the box of cells low..high.
 
     Parameters
@@ -120,6 +154,7 @@ cdef inline int collect_reached(Reached* reached, const Node* nodes, const int32
     node_cut : for each split the number of its threshold among those of its feature
     merged_low, merged_high : by feature; cuts from the first to before the second count as the first one
     low, high : cells of the box; changed on the way, restored at the end
+    values : cells of the values of features that may be missing, two numbers for each; restored too
     """
     cdef CellVisit* visits = reached.visits
     cdef CellVisit visit
@@ -138,6 +173,10 @@ cdef inline int collect_reached(Reached* reached, const Node* nodes, const int32
             if visit.feature >= 0:
                 low[visit.feature] = visit.low
                 high[visit.feature] = visit.high
+            elif visit.feature < -1:
+                visit.feature = as_droppable(visit.feature)
+                low[visit.feature], high[visit.feature] = NO_CELL, ALL_CELLS
+                values[2 * visit.feature], values[2 * visit.feature + 1] = visit.low, visit.high
             if visit.node < 0:
                 reached.times[visit.feature] -= 1
                 if reached.times[visit.feature] == 0:
@@ -147,7 +186,7 @@ cdef inline int collect_reached(Reached* reached, const Node* nodes, const int32
             while True:
                 feature = nodes[node].feature
                 if feature < 0:
-                    _add_leaf(reached, nodes[node].leaf, n_narrowed, low, high)
+                    _add_leaf(reached, nodes[node].leaf, n_narrowed, low, high, values)
                     break
                 cut = node_cut[node]
                 if merged_low[feature] <= cut < merged_high[feature]:
@@ -157,13 +196,26 @@ cdef inline int collect_reached(Reached* reached, const Node* nodes, const int32
                 elif low[feature] > cut:
                     node = nodes[node].right
                 else:
-                    reserve(<void**> &reached.tests, &reached.test_capacity, reached.n_tests + 1, sizeof(int64_t))
+                    if low[feature] == NO_CELL:
+                        if not _reaches_both(&nodes[node], cut, values):
+                            # Values, if there are any, go where missing values go.
+                            node = nodes[node].left if missing_goes_left(&nodes[node]) else nodes[node].right
+                            continue
+                    reserve(<void**> &reached.tests, &reached.test_capacity, reached.n_tests + 2, sizeof(int64_t))
                     reached.tests[reached.n_tests] = as_test(feature, cut)
                     reached.n_tests += 1
                     if reached.times[feature] == 0:
                         reached.narrowed[n_narrowed] = feature
                         n_narrowed += 1
                     reached.times[feature] += 1
+                    if low[feature] == NO_CELL:
+                        reached.tests[reached.n_tests] = as_test(n_features + feature, 0)
+                        reached.n_tests += 1
+                        visits[top] = CellVisit(-1, as_droppable(feature), values[2 * feature], values[2 * feature + 1])
+                        visits[top + 1] = _side_of_missing(&nodes[node], False, cut, values)
+                        visits[top + 2] = _side_of_missing(&nodes[node], True, cut, values)
+                        top += 3
+                        break
                     visits[top] = CellVisit(-1, feature, low[feature], high[feature])
                     visits[top + 1] = CellVisit(nodes[node].right, feature, cut + 1, high[feature])
                     visits[top + 2] = CellVisit(nodes[node].left, feature, low[feature], cut)
@@ -394,15 +446,17 @@ cdef inline void rank_leaves(LeafSets* sets, Reached* reached, const int64_t* sc
             words[n_words - 1] = ((<uint64_t> 1) << ((last - first) % 64)) - 1
 
 
-cdef inline void make_masks(LeafSets* sets, Reached* reached, const int32_t* box_low,
-                            const int32_t* box_high) noexcept nogil:
+cdef inline void make_masks(LeafSets* sets, Reached* reached, const int32_t* box_low, const int32_t* box_high,
+                            int32_t n_features) noexcept nogil:
     """Compute which leaves remain on either side of every cut.
 
     Parameters
     ----------
     box_low, box_high : cells of the box at the start, by feature
+    n_features : of samples; behind these are the features that tell which ones are missing, if some may be
     """
     cdef int32_t tree, place, leaf, first, n_words, bit, rank, i, f, e, d
+    cdef bint has_missing = sets.n_features > n_features
     cdef uint64_t* mask
     cdef FeatureEntry* entry
     cdef Constraint* constraint
@@ -421,6 +475,14 @@ cdef inline void make_masks(LeafSets* sets, Reached* reached, const int32_t* box
                 constraint = &reached.constraints[d]
                 f = constraint.feature
                 entry = &sets.entries[sets.entry_of[f]]
+                if has_missing and box_low[n_features + f] < box_high[n_features + f]:
+                    # One cut: with a value on the left side, without one on the right side.
+                    mask = &sets.masks[sets.entries[sets.entry_of[n_features + f]].first_mask]
+                    if not constraint.is_missing:
+                        mask[n_words + (bit >> 6)] &= ~((<uint64_t> 1) << (bit & 63))
+                    if constraint.low > constraint.high:
+                        mask[bit >> 6] &= ~((<uint64_t> 1) << (bit & 63))
+                        continue
                 if constraint.low > box_low[f]:
                     # Lost on the left side of every cut up to the one below `low`.
                     rank = count_below(&sets.cuts[entry.first_cut], entry.n_cuts, constraint.low - 1)

@@ -7,17 +7,20 @@ radius r is, for each feature f,
 
 computed in float64 exactly like this. Products are rounded down where the feature takes whole numbers; they are 0 for
 r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there
-are groups. Forests and the check of samples are left to metasilvae.verification.radius.
+are groups. A missing value stays missing at every radius; one that is `droppable` may become missing at every radius but
+0. Forests and the check of samples are left to metasilvae.verification.radius.
 """
 
 from libc.float cimport DBL_MAX
-from libc.math cimport INFINITY, fabs, floor, nextafter
+from libc.math cimport INFINITY, NAN, fabs, floor, nextafter
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from common.box cimport BoxVisit, just_above, lower_bound, push_node, push_sides, set_bounds, upper_bound
-from common.node cimport Node, goes_left, reaches_left, reaches_right
+from common.box cimport (
+    BoxVisit, just_above, lower_bound, push_node, push_sides, push_sides_of_missing, set_bounds, upper_bound,
+)
+from common.node cimport Node, default_child, goes_left, is_missing, reaches_left, reaches_right
 
 
 # Critical radii: the smallest radius at which a box passes a test. Bounds of boxes are rounded sums (box.pxd); they are
@@ -104,6 +107,19 @@ cdef inline double radius_to_value(double center, double weight, double minimum,
     return 0.0
 
 
+cdef inline double radius_to_interval(double center, double weight_down, double weight_up, double minimum,
+                                      double maximum, bint is_whole, double low, double high) noexcept nogil:
+    """The smallest radius at which the box holds a possible value between low and high; INFINITY for NaN."""
+    cdef double radius = 0.0
+    if not low <= high:
+        return INFINITY
+    if center > high:
+        radius = critical_radius(center, weight_down, minimum, is_whole, high, True)
+    elif center < low:
+        radius = critical_radius(center, weight_up, maximum, is_whole, nextafter(low, -INFINITY), False)
+    return radius
+
+
 # Radii of rows.
 
 
@@ -138,25 +154,29 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
                         const double[::1] minimum, const double[::1] maximum, const uint8_t[::1] is_whole,
                         const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] group_of,
-                        const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, double[::1] radii):
+                        const uint8_t[:, :] droppable, const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop,
+                        double[::1] radii):
     """Write for the rows start..stop-1 the smallest radius at which a prediction other than the expected is possible.
 
     Parameters
     ----------
     members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
     group_of : group of each feature, -1 for none
+    droppable : for each row and feature whether the value may become missing; no rows if none may
     radii : receives the radii, infinite where no finite one is large enough
     """
     cdef Py_ssize_t n_features = X.shape[1]
-    # Bounds that the path sets for members of groups.
-    cdef double* low = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
+    # Bounds that the path sets for members of groups and droppable features.
+    cdef double* low = <double*> malloc(max(4 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
+    cdef double* values = low + 2 * n_features
+    cdef bint has_droppable = droppable.shape[0] > 0
     # The value of a visit is the smallest radius at which the box passes the tests above the node.
     cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
     cdef Py_ssize_t row, top, f, group
     cdef int32_t node, far
-    cdef double best, largest_better, path_radius, radius, threshold, weight, limit
-    cdef bint far_is_left
+    cdef double best, largest_better, path_radius, radius, needed, threshold, weight, limit
+    cdef bint far_is_left, is_dropped
     if low == NULL or stack == NULL:
         free(low)
         free(stack)
@@ -167,13 +187,18 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                 low[f] = -INFINITY
                 high[f] = INFINITY
             for row in range(start, stop):
+                if has_droppable:
+                    for f in range(n_features):
+                        values[2 * f], values[2 * f + 1] = -INFINITY, INFINITY
+                        low[f] = NAN if droppable[row, f] else -INFINITY
+                        high[f] = NAN if droppable[row, f] else INFINITY
                 best = INFINITY
                 largest_better = DBL_MAX    # the largest radius that would improve the best one
                 push_node(stack, 0, 0)
                 top = 1
                 while top > 0:
                     top -= 1
-                    set_bounds(&stack[top], low, high)
+                    set_bounds(&stack[top], low, high, values)
                     node = stack[top].node
                     path_radius = stack[top].value
                     if node < 0 or path_radius > largest_better:
@@ -187,12 +212,39 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                             radius = max(radius, _group_radius(
                                 members, group_starts[group], group_starts[group + 1], &X[row, 0],
                                 weight_down, weight_up, minimum, maximum, low, high))
+                        if has_droppable:
+                            for f in range(n_features):
+                                if droppable[row, f] and not is_missing(X[row, f]):
+                                    is_dropped = is_missing(low[f])
+                                    needed = radius_to_interval(
+                                        X[row, f], weight_down[f], weight_up[f], minimum[f], maximum[f], is_whole[f],
+                                        values[2 * f] if is_dropped else low[f],
+                                        values[2 * f + 1] if is_dropped else high[f])
+                                    radius = max(radius, min(needed, number_at(1)) if is_dropped else needed)
                         if radius < best:
                             best = radius
                             largest_better = nextafter(best, 0.0)
                         continue
                     threshold = nodes[node].threshold
                     if group_of[f] >= 0:
+                        push_sides(stack, top, <int32_t> f, threshold, just_above(threshold), nodes[node].left,
+                                   nodes[node].right, low, high, path_radius)
+                        top += 3
+                        continue
+                    if is_missing(X[row, f]):
+                        push_node(stack, top, default_child(&nodes[node]), path_radius)
+                        top += 1
+                        continue
+                    if has_droppable and droppable[row, f]:
+                        if is_missing(low[f]):
+                            top += push_sides_of_missing(stack, top, &nodes[node], just_above(threshold), values,
+                                                         path_radius)
+                            continue
+                        if not (low[f] <= threshold and threshold < high[f]):
+                            push_node(stack, top, nodes[node].left if high[f] <= threshold else nodes[node].right,
+                                      path_radius)
+                            top += 1
+                            continue
                         push_sides(stack, top, <int32_t> f, threshold, just_above(threshold), nodes[node].left,
                                    nodes[node].right, low, high, path_radius)
                         top += 3
@@ -217,12 +269,18 @@ def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] feature
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
                         const double[::1] minimum, const double[::1] maximum,
                         const uint8_t[::1] is_whole, Py_ssize_t row, double[::1] radii):
-    """Write for each threshold the smallest radius at which the box of the row lies on both sides of it."""
+    """Write for each threshold the smallest radius at which the box of the row lies on both sides of it.
+
+    It is infinite where the value is missing.
+    """
     cdef Py_ssize_t item, f
     cdef bint is_left
     with nogil:
         for item in range(thresholds.shape[0]):
             f = features[item]
+            if is_missing(X[row, f]):
+                radii[item] = INFINITY
+                continue
             is_left = not goes_left(X[row, f], thresholds[item])
             radii[item] = critical_radius(
                 X[row, f], weight_down[f] if is_left else weight_up[f], minimum[f] if is_left else maximum[f],

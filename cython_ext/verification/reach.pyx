@@ -5,30 +5,35 @@ leaf if and only if it passes each test on the path by itself. The box of row i 
 
     [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
 
-and must not be empty (`find_empty_box`). The search in forests is left to forest_search.pyx; what the labels that
-single trees can predict mean for a forest is left to metasilvae.ensemble_votes.
+and must not be empty (`find_empty_box`). A missing value, NaN as a center, stays missing, and goes where the split sends
+missing values; a value that is `droppable` may become missing. The search in forests is left to forest_search.pyx;
+what the labels that single trees can predict mean for a forest is left to metasilvae.training.forest_votes.
 """
 
-from libc.math cimport fabs
+from libc.math cimport INFINITY, NAN, fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from common.box cimport BoxVisit, RowBox, lower_bound, push_node, push_sides, set_bounds, upper_bound
+from common.box cimport (
+    BoxVisit, RowBox, lower_bound, push_node, push_sides, push_sides_of_missing, set_bounds, upper_bound,
+)
 from common.descent cimport first_leaf_of_row, next_leaf_of_row
-from common.node cimport Node, reaches_left, reaches_right
+from common.node cimport Node, is_missing, reaches_left, reaches_right
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
 
 
 def find_empty_box(const double[:, ::1] low_center, const double[:, ::1] high_center,
                    const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum):
-    """First (row, feature) whose interval is empty or not a number, or None."""
+    """First (row, feature) whose interval is empty, or None; missing values have no interval."""
     cdef Py_ssize_t row, f
     cdef Py_ssize_t found_row = -1, found_feature = -1
     with nogil:
         for row in range(low_center.shape[0]):
             for f in range(low_center.shape[1]):
+                if is_missing(low_center[row, f]):
+                    continue
                 if not (lower_bound(low_center[row, f], radius_down[f], minimum[f])
                         <= upper_bound(high_center[row, f], radius_up[f], maximum[f])):
                     found_row = row
@@ -50,17 +55,28 @@ cdef int32_t* _new_waiting(Py_ssize_t max_depth) except NULL:
     return waiting
 
 
+cdef inline bint _is_stable(const Node* nodes, const int32_t* leaf_predictions, int32_t expected, RowBox box,
+                            bint has_missing, int32_t* waiting) noexcept nogil:
+    """Whether every leaf that the box of a row reaches predicts as expected."""
+    cdef Py_ssize_t top = 0
+    cdef int32_t node = first_leaf_of_row(nodes, 0, box, has_missing, waiting, &top)
+    while leaf_predictions[nodes[node].leaf] == expected:
+        if top == 0:
+            return True
+        node = next_leaf_of_row(nodes, box, has_missing, waiting, &top)
+    return False
+
+
 def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
                     const double[:, ::1] low_center, const double[:, ::1] high_center,
                     const double[::1] radius_down, const double[::1] radius_up,
-                    const double[::1] minimum, const double[::1] maximum,
+                    const double[::1] minimum, const double[::1] maximum, bint has_missing,
                     const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] stability):
     """Write for the rows start..stop-1 STABLE if every leaf that the box reaches predicts as expected, else UNSTABLE.
 
-    Stops at the first leaf that predicts otherwise.
+    Stops at the first leaf that predicts otherwise. `has_missing` tells whether some centers may be missing values.
     """
-    cdef Py_ssize_t row, top
-    cdef int32_t node
+    cdef Py_ssize_t row
     cdef RowBox box
     cdef bint is_stable
     cdef int32_t* waiting = _new_waiting(max_depth)
@@ -69,13 +85,10 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
             for row in range(start, stop):
                 box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
                              &minimum[0], &maximum[0])
-                top = 0
-                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
-                while True:
-                    is_stable = leaf_predictions[nodes[node].leaf] == expected[row]
-                    if not is_stable or top == 0:
-                        break
-                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+                if has_missing:
+                    is_stable = _is_stable(&nodes[0], &leaf_predictions[0], expected[row], box, True, waiting)
+                else:
+                    is_stable = _is_stable(&nodes[0], &leaf_predictions[0], expected[row], box, False, waiting)
                 stability[row] = STABLE if is_stable else UNSTABLE
     finally:
         free(waiting)
@@ -98,15 +111,62 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                 box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
                              &minimum[0], &maximum[0])
                 top = 0
-                node = first_leaf_of_row(&nodes[0], 0, box, waiting, &top)
+                node = first_leaf_of_row(&nodes[0], 0, box, True, waiting, &top)
                 while True:
                     for label in range(n_labels):
                         reached[row, label] |= leaf_votes[nodes[node].leaf, label]
                     if top == 0:
                         break
-                    node = next_leaf_of_row(&nodes[0], box, waiting, &top)
+                    node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
     finally:
         free(waiting)
+
+
+def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const double[:, ::1] leaf_scores,
+                      Py_ssize_t max_depth,
+                      const double[:, ::1] low_center, const double[:, ::1] high_center,
+                      const double[::1] radius_down, const double[::1] radius_up,
+                      const double[::1] minimum, const double[::1] maximum,
+                      Py_ssize_t start, Py_ssize_t stop, double[:, ::1] lowest, double[:, ::1] highest):
+    """Write for the rows start..stop-1 and each label the sum over all trees of the lowest and of the highest score.
+
+    The score of a tree is that of a leaf that the box reaches. Rows come first: the box of one row stays in the cache.
+    """
+    cdef Py_ssize_t row, top, label, tree, n_labels = leaf_scores.shape[1]
+    cdef int32_t node
+    cdef RowBox box
+    cdef const double* scores
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    cdef double* least = <double*> malloc(2 * n_labels * sizeof(double))
+    cdef double* most = least + n_labels
+    if least == NULL:
+        free(waiting)
+        raise MemoryError()
+    try:
+        with nogil:
+            for row in range(start, stop):
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                for label in range(n_labels):
+                    lowest[row, label] = highest[row, label] = 0.0
+                for tree in range(roots.shape[0]):
+                    top = 0
+                    node = first_leaf_of_row(&nodes[0], roots[tree], box, True, waiting, &top)
+                    scores = &leaf_scores[nodes[node].leaf, 0]
+                    for label in range(n_labels):
+                        least[label] = most[label] = scores[label]
+                    while top > 0:
+                        node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
+                        scores = &leaf_scores[nodes[node].leaf, 0]
+                        for label in range(n_labels):
+                            least[label] = min(least[label], scores[label])
+                            most[label] = max(most[label], scores[label])
+                    for label in range(n_labels):
+                        lowest[row, label] += least[label]
+                        highest[row, label] += most[label]
+    finally:
+        free(waiting)
+        free(least)
 
 
 # One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists
@@ -145,11 +205,14 @@ cdef inline double _clamp(double value, double low, double high) noexcept nogil:
 
 cdef void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
                        const double* low, const double* high, Py_ssize_t n_features, double* point) noexcept nogil:
-    """Write the point of an admissible box that is nearest to the sample, with one-hot groups."""
+    """Write the point of an admissible box that is nearest to the sample, with one-hot groups.
+
+    A feature with NaN bounds is missing.
+    """
     cdef Py_ssize_t f, group, position
     cdef int32_t chosen, member
     for f in range(n_features):
-        point[f] = _clamp(sample[f], low[f], high[f])
+        point[f] = _clamp(sample[f], low[f], high[f]) if low[f] <= high[f] else NAN
     for group in range(group_starts.shape[0] - 1):
         chosen = -1
         for position in range(group_starts[group], group_starts[group + 1]):
@@ -163,6 +226,39 @@ cdef void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_star
             point[members[position]] = 1.0 if members[position] == chosen else 0.0
 
 
+# Values that may become missing.
+
+
+cdef bint allow_dropping(const uint8_t[:, :] droppable, Py_ssize_t row, Py_ssize_t n_features, double* low,
+                         double* high, double* values) noexcept nogil:
+    """Turn the bounds of features that are or may become missing into NaN, with their intervals in a table (box.pxd).
+
+    Parameters
+    ----------
+    droppable : for each row and feature whether the value may become missing; no rows if none may
+
+    Returns whether there are such features.
+    """
+    cdef Py_ssize_t f
+    cdef bint has_some = False
+    if droppable.shape[0] == 0:
+        return False
+    for f in range(n_features):
+        values[2 * f], values[2 * f + 1] = low[f], high[f]
+        if droppable[row, f] and not is_missing(low[f]):
+            low[f] = high[f] = NAN
+        has_some |= is_missing(low[f])
+    return has_some
+
+
+cdef inline void take_values(Py_ssize_t n_features, double* low, double* high, const double* values) noexcept nogil:
+    """Give features that may be missing the interval of their values, if there is one."""
+    cdef Py_ssize_t f
+    for f in range(n_features):
+        if is_missing(low[f]):
+            low[f], high[f] = values[2 * f], values[2 * f + 1]
+
+
 # Witnesses: points of a box with another prediction.
 
 
@@ -170,7 +266,8 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                    const double[:, ::1] low_center, const double[:, ::1] high_center,
                    const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum,
-                   const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
+                   const int32_t[::1] members, const int32_t[::1] group_starts, const uint8_t[:, :] droppable,
+                   const double[::1] right_starts,
                    const double[:, ::1] X, const int32_t[::1] expected, const int64_t[::1] rows,
                    Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] found, double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -178,23 +275,33 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
 
     Parameters
     ----------
-    members, group_starts : one-hot groups
+    members, group_starts : one-hot groups; their members are not missing
+    droppable : for each row and feature whether the value may become missing; no rows if none may
     right_starts : for each node the smallest value that its test sends to the right
     rows : the rows to search; outputs are indexed by position in this list, start..stop-1 are filled
     found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box has one-hot groups
-    points : receives the witness, nearest to the sample in the maximum norm among all leaves
-    lowers, uppers : receive the part of the box that falls into the leaf of the witness
+    points : receives the witness: as few values as possible become missing, and among these points it is the nearest to
+        the sample in the maximum norm; NaN where it has no value
+    lowers, uppers : receive the part of the box that falls into the leaf of the witness, NaN where it has no values
 
     `points`, `lowers` and `uppers` may have no rows if only `found` is wanted.
     """
     cdef Py_ssize_t n_features = X.shape[1]
     cdef bint wants_points = points.shape[0] > 0
-    cdef double* low = <double*> malloc(max(3 * n_features, 1) * sizeof(double))
+    # Bounds, the bounds in a leaf, the nearest point there, and the table of values.
+    cdef double* low = <double*> malloc(max(7 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
-    cdef double* point = low + 2 * n_features
+    cdef double* spare_low = low + 2 * n_features
+    cdef double* spare_high = low + 3 * n_features
+    cdef double* leaf_low
+    cdef double* leaf_high
+    cdef double* point = low + 4 * n_features
+    cdef double* table = low + 5 * n_features
+    cdef double* values
     cdef BoxVisit* stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
     cdef Py_ssize_t item, row, top, f
     cdef int32_t node, feature
+    cdef Py_ssize_t n_dropped, fewest
     cdef double threshold, distance, best
     cdef bint admissible
     if low == NULL or stack == NULL:
@@ -208,26 +315,34 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                 for f in range(n_features):
                     low[f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
                     high[f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
+                values = table if allow_dropping(droppable, row, n_features, low, high, table) else NULL
+                leaf_low = low if values == NULL else spare_low
+                leaf_high = high if values == NULL else spare_high
                 found[item] = INADMISSIBLE
                 best = -1.0
+                fewest = 0
                 admissible = False
                 push_node(stack, 0, 0)
                 top = 1
                 while top > 0:
                     top -= 1
-                    set_bounds(&stack[top], low, high)
+                    set_bounds(&stack[top], low, high, values)
                     node = stack[top].node
                     if node < 0:
                         continue
                     feature = nodes[node].feature
-                    if feature >= 0:
+                    while feature >= 0:
                         threshold = nodes[node].threshold
                         if not reaches_right(high[feature], threshold):
-                            push_node(stack, top, nodes[node].left)
-                            top += 1
+                            node = nodes[node].left
                         elif not reaches_left(low[feature], threshold):
-                            push_node(stack, top, nodes[node].right)
-                            top += 1
+                            node = nodes[node].right
+                        else:
+                            break
+                        feature = nodes[node].feature
+                    if feature >= 0:
+                        if is_missing(low[feature]):
+                            top += push_sides_of_missing(stack, top, &nodes[node], right_starts[node], values)
                         else:
                             push_sides(stack, top, feature, threshold, right_starts[node], nodes[node].left,
                                        nodes[node].right, low, high)
@@ -242,16 +357,26 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     found[item] = FOUND
                     if not wants_points:
                         break
-                    fill_nearest(members, group_starts, &X[row, 0], low, high, n_features, point)
+                    if values != NULL:
+                        for f in range(n_features):
+                            leaf_low[f], leaf_high[f] = low[f], high[f]
+                        take_values(n_features, leaf_low, leaf_high, values)
+                    fill_nearest(members, group_starts, &X[row, 0], leaf_low, leaf_high, n_features, point)
                     distance = 0.0
+                    n_dropped = 0
                     for f in range(n_features):
+                        # A maximum with NaN, for a missing value, is the distance so far.
                         distance = max(distance, fabs(point[f] - X[row, f]))
-                    if best < 0.0 or distance < best:
+                    if values != NULL:
+                        for f in range(n_features):
+                            n_dropped += is_missing(point[f]) and not is_missing(X[row, f])
+                    if best < 0.0 or n_dropped < fewest or (n_dropped == fewest and distance < best):
                         best = distance
+                        fewest = n_dropped
                         for f in range(n_features):
                             points[item, f] = point[f]
-                            lowers[item, f] = low[f]
-                            uppers[item, f] = high[f]
+                            lowers[item, f] = leaf_low[f]
+                            uppers[item, f] = leaf_high[f]
                 if found[item] == INADMISSIBLE and admissible:
                     found[item] = ABSENT
     finally:
@@ -278,8 +403,8 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
     right_starts : for each node the smallest value that its test sends to the right
     leaves : shape (n_samples, n_trees), leaf of each tree for each row of the data
     rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
-    points : receives the point nearest to the row, with one-hot groups
-    lowers, uppers : receive the bounds of the part
+    points : receives the point nearest to the row, with one-hot groups; NaN where it has no value
+    lowers, uppers : receive the bounds of the part; NaN where there are no values
     """
     cdef Py_ssize_t item, row, f, tree
     cdef int32_t node, parent
@@ -289,6 +414,8 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
             for f in range(X.shape[1]):
                 lowers[item, f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
                 uppers[item, f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
+                if is_missing(lowers[item, f]):
+                    lowers[item, f], uppers[item, f] = INFINITY, -INFINITY
             for tree in range(leaves.shape[1]):
                 node = leaf_nodes[leaves[row, tree]]
                 parent = parents[node]
@@ -300,5 +427,9 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
                         lowers[item, f] = max(lowers[item, f], right_starts[parent])
                     node = parent
                     parent = parents[node]
+            for f in range(X.shape[1]):
+                # The leaves have a point in common; without a common value, the feature is missing there.
+                if not lowers[item, f] <= uppers[item, f]:
+                    lowers[item, f] = uppers[item, f] = NAN
             fill_nearest(members, group_starts, &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],
                          &points[item, 0])

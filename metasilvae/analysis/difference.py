@@ -44,11 +44,29 @@ class InputBox:
     ----------
     lower, upper : float64 arrays, shape (n_features,)
         Finite; the largest float64 numbers stand for no bound.
+    may_be_missing : bool array, shape (n_features,), or None
+        Whether samples without a value belong to the domain; None means where the models take missing values.
     """
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     description: str
+    may_be_missing: NDArray[np.bool_] | None = None
+
+    def for_models(self, *models: Model) -> InputBox:
+        """The part of the domain that all models take: with missing values where all of them have directions."""
+        takes = np.all([model.takes_missing for model in models], axis=0)
+        if self.may_be_missing is not None:
+            takes &= self.may_be_missing
+        # Models that do not test a feature take its missing values too.
+        more = ", with and without missing values" if takes.any() and any(m.has_directions for m in models) else ""
+        return replace(self, may_be_missing=takes, description=self.description + more)
+
+    @property
+    def missing(self) -> NDArray[np.uint8]:
+        """Whether each feature may be missing, in the form that kernels take."""
+        assert self.may_be_missing is not None
+        return self.may_be_missing.view(np.uint8)
 
     @classmethod
     def everything(cls, n_features: int) -> InputBox:
@@ -73,10 +91,16 @@ class InputBox:
         if not dataset.n_samples:
             raise DataError(f"{dataset.source}: has no rows, which the domain needs")
         with np.errstate(over="ignore"):
-            lower = np.maximum(dataset.X.min(axis=0) - margin, -LARGEST)
-            upper = np.minimum(dataset.X.max(axis=0) + margin, LARGEST)
+            lower = np.maximum(np.fmin.reduce(dataset.X) - margin, -LARGEST)
+            upper = np.minimum(np.fmax.reduce(dataset.X) + margin, LARGEST)
         more = f", {margin:g} more on all sides" if margin else ""
-        return cls(lower, upper, f"the range of each feature in {dataset.source}{more}")
+        # A feature without any value keeps the value 0 beside its missing ones.
+        return cls(
+            np.nan_to_num(lower, nan=0.0),
+            np.nan_to_num(upper, nan=0.0),
+            f"the range of each feature in {dataset.source}{more}",
+            np.asarray(np.isnan(dataset.X).any(axis=0)),
+        )
 
 
 class DifferenceStatus(enum.Enum):
@@ -94,7 +118,8 @@ class Region:
     Attributes
     ----------
     lower, upper, point : float64 arrays, shape (n_features,)
-        Closed bounds, and a sample between them. For forests only the sample is known to have different predictions.
+        Closed bounds, and a sample between them; NaN for features that are missing in the region. For forests only the
+        sample is known to have different predictions.
     first, second : tuple of str
         Labels that the models predict.
     """
@@ -174,7 +199,7 @@ def compare_models(
             "only models of the same features can be compared"
         )
     votings = choose_voting(first, voting), choose_voting(second, voting)
-    domain = InputBox.everything(first.n_features) if domain is None else domain
+    domain = (InputBox.everything(first.n_features) if domain is None else domain).for_models(first, second)
     found = partial(ModelDifference, first, second, domain, votings=votings)
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
@@ -195,7 +220,8 @@ def compare_models(
     if first.n_trees == second.n_trees == len(equal):
         return found(DifferenceStatus.EQUAL, None, [])
     if samples is not None:
-        inside = samples[((domain.lower <= samples) & (samples <= domain.upper)).all(axis=1)]
+        is_inside = (domain.lower <= samples) & (samples <= domain.upper)
+        inside = samples[np.where(np.isnan(samples), domain.missing != 0, is_inside).all(axis=1)]
         regions += _make_regions(first, second, votings, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
@@ -230,7 +256,7 @@ def find_regions(
     first, second = models
     n_found = kernel.find_differences(
         first.nodes, int(first.roots[position]), classes[0], second.nodes, int(second.roots[position]), classes[1],
-        first.max_depth + second.max_depth, domain.lower, domain.upper, leaves, *buffer,
+        first.max_depth + second.max_depth, domain.lower, domain.upper, domain.missing, leaves, *buffer,
     )  # fmt: skip
     lowers, uppers = buffer[:, :n_found]
     return n_found, lowers, uppers
@@ -274,11 +300,14 @@ def _make_regions(
 
 
 def choose_points(lowers: NDArray[np.float64], uppers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A sample in each region: the middle, the only bound where there is one, 0 where there is none."""
+    """A sample in each region: the middle, the only bound where there is one, 0 where there is none.
+
+    A feature with NaN bounds is missing.
+    """
     has_lower, has_upper = lowers > -LARGEST, uppers < LARGEST
     middle = 0.5 * lowers + 0.5 * uppers
     points = np.where(has_lower & has_upper, middle, np.where(has_lower, lowers, np.where(has_upper, uppers, 0.0)))
-    return np.ascontiguousarray(np.clip(points, lowers, uppers))
+    return np.ascontiguousarray(np.where(np.isnan(lowers), np.nan, np.clip(points, lowers, uppers)))
 
 
 def count_unequal_rows(first: Model, second: Model, dataset: Dataset, voting: str | None, jobs: int | None) -> int:
@@ -317,7 +346,7 @@ def _search(
     search = kernel.DifferenceSearch(
         joined.nodes, joined.roots, first.n_trees, joined.max_depth,
         _find_shared(models, units, votings, equal), joined.leaf_values, is_known.astype(np.uint8), slack,
-        domain.lower, domain.upper,
+        domain.lower, domain.upper, domain.missing,
     )  # fmt: skip
     while True:
         status, reason = remaining.run(search, lambda: on_fraction(search.done))
@@ -383,4 +412,6 @@ def _find_shared(
 def _key_of(model: Model, units: NDArray[np.int64], position: int) -> Hashable:
     """A key that is equal for trees with the same tests and scores."""
     tree = replace(model, leaf_values=units).tree(position)
-    return tree.nodes["feature"].tobytes(), tree.nodes["threshold"].tobytes(), tree.leaf_values.tobytes()
+    nodes = tree.nodes
+    directions = np.where(nodes["feature"] >= 0, nodes["leaf"], 0)
+    return nodes["feature"].tobytes(), nodes["threshold"].tobytes(), directions.tobytes(), tree.leaf_values.tobytes()

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.model import Model
+from metasilvae.model import MISSING_LEFT, Model
 from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import Radii, boxes_at, find_radii, has_radii, in_common_unit
@@ -138,7 +138,9 @@ class Explanation:
         X = self.query.dataset.X
 
         def distance(row: UnstableRow) -> float:
-            return float(np.abs(row.witness.point - X[row.row]).max()) if row.radius is None else row.radius
+            # A value that is missing or became so has no distance.
+            moved = np.abs(row.witness.point - X[row.row])
+            return float(np.where(np.isnan(moved), 0.0, moved).max()) if row.radius is None else row.radius
 
         return sorted(self.rows, key=lambda row: (distance(row), row.row))[:count]
 
@@ -264,7 +266,7 @@ def _explain_rows(
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
     sets = _freeze(part, start, first, verifier, on_frozen)
     reasons = {} if radii is None else radii.reasons
-    items, model = sorted(first), query.model.feasible
+    items, model = sorted(first), query.model.without_contradictions
     crossed: dict[int, set[tuple[int, float]]] = {item: set() for item in items}
     points = np.stack([first[item].point for item in items])
     for place, node in _find_crossings(model, part.dataset.X[items], points):
@@ -285,7 +287,8 @@ def _explain_rows(
 
 def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
     """Features that a witness moves; it keeps all values that it can keep."""
-    return frozenset(map(int, np.flatnonzero(witness.point != start)))
+    is_kept = (witness.point == start) | (np.isnan(witness.point) & np.isnan(start))
+    return frozenset(map(int, np.flatnonzero(~is_kept)))
 
 
 def _freeze(
@@ -314,10 +317,13 @@ def _freeze(
                 trial[item] = grown[item], False
         part = query.subset(np.array(active))
         lower, upper = part.boxes.low_center.copy(), part.boxes.high_center.copy()
+        droppable = None if part.boxes.droppable is None else part.boxes.droppable.copy()
         for place, item in enumerate(active):
             frozen = sorted(trial[item][0])
             lower[place, frozen] = upper[place, frozen] = start[item, frozen]
-        boxes = replace(part.boxes, low_center=lower, high_center=upper)
+            if droppable is not None:
+                droppable[place, frozen] = 0
+        boxes = replace(part.boxes, low_center=lower, high_center=upper, droppable=droppable)
         outcome, witnesses = verifier.find_witnesses(replace(part, boxes=boxes))
         for witness in witnesses:
             seen[active[witness.row]].append(_moved(witness, start[active[witness.row]]))
@@ -345,8 +351,12 @@ def _find_crossings(
         nodes = model.nodes[places]
         is_split = nodes["feature"] >= 0
         items, places, nodes = items[is_split], places[is_split], nodes[is_split]
-        goes_left = points[items, nodes["feature"]] <= nodes["threshold"]
-        is_crossed = (samples[items, nodes["feature"]] <= nodes["threshold"]) != goes_left
+        left_if_missing = nodes["leaf"] == MISSING_LEFT
+        goes_left, went_left = (
+            np.where(np.isnan(values), left_if_missing, values <= nodes["threshold"])
+            for values in (points[items, nodes["feature"]], samples[items, nodes["feature"]])
+        )
+        is_crossed = goes_left != went_left
         yield from zip(items[is_crossed].tolist(), places[is_crossed].tolist(), strict=True)
         places = np.where(goes_left, nodes["left"], nodes["right"])
 
@@ -358,7 +368,7 @@ def _radii(
     boxes, X = query.boxes, query.dataset.X
     if not has_radii(query):
         return None
-    if not ((boxes.minimum <= X[rows]) & (X[rows] <= boxes.maximum)).all():
+    if ((X[rows] < boxes.minimum) | (X[rows] > boxes.maximum)).any():
         return None
     return verifier.find_radii(in_common_unit(query).subset(rows), on_searches)
 

@@ -33,7 +33,7 @@ def simplify(model: Model, domain: InputBox | None = None, *, voting: str | None
     """
     voting = choose_voting(model, voting)
     kind = "max" if model.n_trees == 1 else voting
-    domain = InputBox.everything(model.n_features) if domain is None else domain
+    domain = (InputBox.everything(model.n_features) if domain is None else domain).for_models(model)
     simple = model
     while True:
         smaller = _drop_needless_tests(simple, domain, kind)
@@ -53,11 +53,12 @@ def _drop_needless_tests(model: Model, domain: InputBox, kind: str) -> Model:
     nodes = model.nodes.copy()
     absorbed = np.empty(model.n_leaves, dtype=np.int32)
     kernel.drop_needless_tests(
-        nodes, model.parents, classes, 2 * model.max_depth, domain.lower, domain.upper,
+        nodes, model.parents, classes, 2 * model.max_depth, domain.lower, domain.upper, domain.missing,
         np.empty(model.n_nodes, dtype=np.int32), absorbed,
     )  # fmt: skip
     kept, roots = np.empty_like(nodes), np.empty_like(model.roots)
-    n_kept = structure.drop_contradictions(nodes, model.roots, model.n_features, kept, roots)
+    takes_missing = model.takes_missing.view(np.uint8)
+    n_kept, _ = structure.drop_contradictions(nodes, model.roots, takes_missing, False, kept, roots)
     kept = kept[:n_kept].copy()
     is_leaf = kept["feature"] < 0
     leaves = kept["leaf"][is_leaf]

@@ -86,7 +86,7 @@ def summarize_model(model: Model) -> ModelSummary:
         samples=samples,
         entropy=entropy,
         feature_frequencies=np.bincount(features[~is_leaf], minlength=model.n_features),
-        n_unreachable=int(is_leaf.sum() - (model.feasible.nodes["feature"] < 0).sum()),
+        n_unreachable=int(is_leaf.sum() - (model.without_contradictions.nodes["feature"] < 0).sum()),
     )
 
 

@@ -11,7 +11,7 @@ import click
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.datasets import read_dataset
-from metasilvae.formats.silva_models import read_model
+from metasilvae.interop.models import load_model
 from metasilvae.model import Model, place_features, unify_features
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules, read_attack
@@ -31,7 +31,7 @@ def _read_data(model: Model, source: str, data_options: dict[str, Any], needs_la
 def load_model_and_data(
     model: str, data: str, data_options: dict[str, Any], needs_labels: bool = True
 ) -> tuple[Model, Dataset]:
-    loaded = read_model(model)
+    loaded = load_model(model)
     return loaded, load_data_for(loaded, data, data_options, needs_labels)
 
 
@@ -42,7 +42,7 @@ def load_models_and_data(models: Sequence[str], data: str, data_options: dict[st
     as they stand, and the order is that of the data. Sparse data are as wide as the widest model; models without names
     are checked against the data when they are used.
     """
-    loaded = [read_model(model) for model in models]
+    loaded = [load_model(model) for model in models]
     dataset = _read_data(max(loaded, key=lambda model: model.n_features), data, data_options)
     if dataset.feature_names is None:
         return loaded, dataset

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +10,12 @@ import click
 from metasilvae.cli.commands import Command, option
 from metasilvae.cli.inputs import load_data_for, load_feature_names
 from metasilvae.cli.parameters import check_files, data_options, output_option, plain_option, voting_option
-from metasilvae.errors import MetasilvaeWarning, RequestError
-from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.errors import RequestError
+from metasilvae.formats.silva_models import write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
-from metasilvae.interop.imports import READERS, Imported, ImportOptions, compare_with_library, import_file
-from metasilvae.interop.imports.imported import MOST_LEVELS
+from metasilvae.interop.imports import READERS, ImportOptions, check_import, import_file
+from metasilvae.interop.imports.comparison import MAX_ROWS
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.model import NO_DESCRIPTION
 from metasilvae.output.text.models import describe_import
@@ -31,7 +31,15 @@ SILVA = "silva"
 @option("--from", "kind", type=click.Choice(list(READERS)), help="Format of SOURCE.  [default: detected]")
 @option("--check", "data", metavar="DATA", help="Compare the predictions on this data too.")
 @option("--compare/--no-compare", "is_compared", default=True, help="Compare predictions with the library of SOURCE.")
+@option(
+    "--max-rows",
+    type=click.IntRange(min=8),
+    default=MAX_ROWS,
+    help="Most rows beside thresholds to compare; of large models a random part of the thresholds is compared.",
+)
 @option("--labels", metavar="A,B,...", help="Names of the labels, in their order in SOURCE.")
+@option("--feature-names", metavar="A,B,...", help="Names of the features, in their order in SOURCE.")
+@option("--base-score", metavar="X[,X...]", help="base_score of XGBoost, for dumps, which do not hold it.")
 @option(
     "--leaves",
     type=click.Choice(["auto", "counts", "scores"]),
@@ -47,7 +55,10 @@ def import_(
     kind: str | None,
     data: str | None,
     is_compared: bool,
+    max_rows: int,
     labels: str | None,
+    feature_names: str | None,
+    base_score: str | None,
     leaves: str,
     trust: bool,
     plain: bool,
@@ -58,41 +69,54 @@ def import_(
     \b
     joblib, skops   a fitted tree, forest or boosting classifier of scikit-learn
     xgboost         JSON or UBJ
+    xgboost-dump    text or JSON of dump_model; needs --base-score and --labels, and --features N if
+                    not all features are tested
     lightgbm        text
     catboost        JSON
     onnx            a TreeEnsembleClassifier
 
     If the library is installed, its predictions are compared with those of the new model on the data of --check, on
     random rows and on rows on both sides of every threshold; if they differ, nothing is written. docs/import.md
-    describes how the models of each library are converted.
+    describes how the models of each library are converted. Other commands take SOURCE itself, too, if it needs no
+    options.
 
     \b
     Example:
       metasilvae import model.json model.silva --check test.csv
       metasilvae import forest.joblib forest.silva --trust --labels benign,malignant
+      metasilvae import dump.txt model.silva --base-score 0.5 --labels benign,malignant
     """
     check_files([source, data], [output])
-    names = None if labels is None else tuple(labels.split(","))
-    imported = import_file(source, kind, ImportOptions(names, leaves, trust))
+    imported = import_file(
+        source,
+        kind,
+        ImportOptions(
+            None if labels is None else tuple(labels.split(",")),
+            leaves,
+            trust,
+            None if feature_names is None else tuple(feature_names.split(",")),
+            data_options["n_features"],
+            None if base_score is None else _parse_numbers(base_score),
+        ),
+        check=False,
+    )
     dataset = None
     if data is not None:
         dataset = load_data_for(imported.model, data, data_options, needs_labels=False)
-    comparison = None
     if is_compared:
         with RowBar(100, phase="comparing predictions", unit="%") as bar:
-            comparison = compare_with_library(imported, None if dataset is None else dataset.X, on_fraction=bar.reach)
-    if is_compared and comparison is None:
-        warnings.warn(
-            f"{source}: not compared with its library, {_why_not_compared(imported)}", MetasilvaeWarning, stacklevel=2
-        )
+            imported = check_import(imported, None if dataset is None else dataset.X, max_rows, bar.reach)
     write_model(imported.model, output, plain=plain)
-    print_summary(describe_import(imported, comparison, output), err=output == STANDARD_STREAM)
+    print_summary(describe_import(imported, output, plain), err=output == STANDARD_STREAM)
 
 
-def _why_not_compared(imported: Imported) -> str:
-    if imported.is_too_deep:
-        return f"which could crash on trees of more than {MOST_LEVELS} levels; try predict on rows of your own"
-    return f"which is not installed; pip install 'metasilvae[{imported.extra}]'"
+def _parse_numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a number, or several with commas between them", param_hint="--base-score"
+        ) from None
 
 
 @click.command(cls=Command)
@@ -134,7 +158,7 @@ def export(
     if voting is not None and target in EXPORTERS and target != SILVA:
         raise RequestError(f"--voting has no effect on {target}, which has all trees; leave it out")
     check_files([model, data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
     if plain:
         loaded, feature_names = replace(loaded, description=NO_DESCRIPTION), None

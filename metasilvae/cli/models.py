@@ -30,12 +30,13 @@ from metasilvae.cli.parameters import (
 )
 from metasilvae.cli.progress import follow_rows
 from metasilvae.errors import MetasilvaeWarning, OutputError
-from metasilvae.formats.silva_models import read_model, write_model
+from metasilvae.formats.silva_models import write_model
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, TEMPORARY_PREFIX, commit, prepare_folder, staging, write_output
 from metasilvae.model import NO_DESCRIPTION, Model, count_leaves, join_trees, match_features
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.output.text.terminal import print_summary
-from metasilvae.prediction import check_width
+from metasilvae.prediction import check_missing, check_width
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.requirements import RequirementResult
 
@@ -65,7 +66,7 @@ def info(model: str, data: str | None, output_format: str, per_tree: bool, outpu
       metasilvae info forest.silva train.csv --per-tree --format json
     """
     check_files([model, data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
     trees = [summarize_model(loaded.tree(position)) for position in range(loaded.n_trees)] if per_tree else []
     write_output(output, SUMMARY_FORMATS[output_format](summarize_model(loaded), trees, feature_names))
@@ -160,12 +161,13 @@ def diff(
     """
     domain.check()
     check_files([first, second, data, domain.data], [output])
-    one, other = read_model(first), read_model(second)
+    one, other = load_model(first), load_model(second)
     models = one, match_features(other, one)
     dataset = None if data is None else load_data_for(models[0], data, data_options)
     unequal = None
     if dataset is not None:
         check_width(models[1], dataset)
+        check_missing(models[1], dataset)
         unequal = count_unequal_rows(*models, dataset, voting, jobs)
     within = domain.read(models[0], data_options)
     samples = None if dataset is None else dataset.X
@@ -203,7 +205,7 @@ def simplify(
     """
     domain.check()
     check_files([model, domain.data], [output])
-    loaded = read_model(model)
+    loaded = load_model(model)
     within = domain.read(loaded, data_options)
     simple = simplify_model(loaded, within, voting=voting)
     write_model(simple, output, plain=plain)
@@ -231,7 +233,7 @@ def assemble(output: str, trees: tuple[str, ...], force: bool, plain: bool) -> N
     if not force and output != STANDARD_STREAM and Path(output).is_file():
         raise OutputError(f"{output}: exists already; name the forest before its trees, or overwrite it with --force")
     check_files(trees, [output])
-    models = [read_model(tree) for tree in trees]
+    models = [load_model(tree) for tree in trees]
     if plain:
         models = [replace(model, description=NO_DESCRIPTION) for model in models]
     write_model(join_trees(models, output), output)
@@ -251,7 +253,7 @@ def disassemble(forest: str, folder: str, force: bool, plain: bool) -> None:
     Example:
       metasilvae disassemble forest.silva trees/
     """
-    model = read_model(forest)
+    model = load_model(forest)
     is_new = not Path(folder).exists()
     target = prepare_folder(folder)
     width = max(3, len(str(model.n_trees - 1)))

@@ -24,8 +24,8 @@ from metasilvae.cli.parameters import (
     voting_option,
 )
 from metasilvae.cli.progress import trace_curves
-from metasilvae.formats.silva_models import read_model
 from metasilvae.formats.training_records import read_log, read_table
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.plots.canvas import ENDINGS, PLOT_FORMATS, choose_plot_format, render
 from metasilvae.output.plots.curves import draw_archive, draw_curves
@@ -146,7 +146,7 @@ def tree(
         raise click.UsageError("--epsilon counts rows near a threshold; give DATA")
     ball = None if epsilon is None else parse_perturbation(("l_inf", epsilon))
     picture.check(model, data)
-    loaded = read_model(model)
+    loaded = load_model(model)
     if loaded.n_trees > 1 and position is None:
         raise click.UsageError(f"{loaded.source} is a forest of {loaded.n_trees} trees; choose one with --tree N")
     if (position or 0) >= loaded.n_trees:

@@ -26,7 +26,7 @@ from metasilvae.cli.parameters import (
     perturbation_options,
     voting_option,
 )
-from metasilvae.formats.silva_models import read_model
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.document import write_page
@@ -74,7 +74,7 @@ def report(
     if isinstance(chosen, BoxFile) and len(data) > 1:
         raise click.UsageError("--perturbation from-file has the boxes of one data set; give one DATA")
     check_files([model, *data, threat.attack], [output], chosen)
-    loaded = read_model(model)
+    loaded = load_model(model)
     queries = []
     for source in data:
         dataset = load_data_for(loaded, source, data_options)

@@ -36,10 +36,14 @@ class Scale:
     @classmethod
     def fit(cls, dataset: Dataset) -> Scale:
         """The scale of the ranges in a data set."""
-        return cls(dataset.X.min(axis=0), dataset.X.max(axis=0), dataset.feature_names)
+        minimum, maximum = np.fmin.reduce(dataset.X), np.fmax.reduce(dataset.X)
+        if np.isnan(minimum).any():
+            feature = dataset.feature_name(int(np.isnan(minimum).argmax()))
+            raise DataError(f"{dataset.source}: all values of {feature} are missing, so it has no range; leave it out")
+        return cls(minimum, maximum, dataset.feature_names)
 
     def apply(self, dataset: Dataset) -> Dataset:
-        """The scaled data set; values outside the fitted range are mapped outside [0, 1]."""
+        """The scaled data set; values outside the fitted range are mapped outside [0, 1], missing ones stay missing."""
         if self.feature_names and dataset.feature_names and self.feature_names != dataset.feature_names:
             return self._follow(dataset).apply(dataset)
         if dataset.n_features != len(self.minimum):
@@ -56,7 +60,7 @@ class Scale:
             X = dataset.X * factor
             X -= self.minimum * factor
             X /= width
-        if not np.isfinite(X).all():
+        if np.isinf(X).any():
             raise DataError(f"{dataset.source}: a value is too far outside the scale; is it the correct scale?")
         return dataclasses.replace(dataset, X=X)
 

@@ -4,6 +4,9 @@
 
     # metasilvae {"features": ["alcohol", "hue"], "label": "class", "voting": "max", "trained": {...}}
 
+The directions of missing values are a text under ``missing``, one letter for each split in the order of the file: L
+(left), R (right) or N (none); a number before a letter repeats it, so that ``3LR`` means LLLR.
+
 silva and its tools ignore text behind the last node, so that a file with a trailer is the same model to them. The line
 is read strictly: what is malformed or contradicts the model is refused. Unknown keys are ignored, so that files of
 newer versions can be read; what a reader must not ignore is listed under ``requires``.
@@ -11,21 +14,30 @@ newer versions can be read; what a reader must not ignore is listed under ``requ
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
 from metasilvae.io.memory import allowed_memory, describe_allowed
-from metasilvae.model import Model, ModelDescription
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, Model, ModelDescription
 from metasilvae.voting import VOTINGS
 
 MARK = "# metasilvae "
 REQUIRES = "requires"
+MISSING = "missing"
 # What this version understands among the entries of `requires`.
-UNDERSTOOD: frozenset[str] = frozenset()
+UNDERSTOOD: frozenset[str] = frozenset({MISSING})
+_LETTERS = {"L": MISSING_LEFT, "R": MISSING_RIGHT, "N": NO_DIRECTION}
+_RUN = re.compile(r"([1-9][0-9]{0,9})?([LRN])")
 # Words that programs search for in model files; inside the trailer they are written with an escape.
 _ESCAPED_WORDS = {word: f"\\u{ord(word[0]):04x}{word[1:]}" for word in ("SPLIT", "LEAF", "classifier-")}
 # Bytes of memory that JSON may take for each byte of text: small lists and strings are the worst case.
@@ -36,12 +48,13 @@ _KINDS: dict[str, tuple[type, str]] = {
     "voting": (str, "the name of a voting scheme"),
     "encoding": (dict, "an object"),
     "trained": (dict, "an object"),
+    MISSING: (str, "the directions of missing values"),
     REQUIRES: (list, "a list of names"),
 }
 
 
 def format_trailer(model: Model) -> str:
-    """The trailer of a model without line end; empty if its description is empty."""
+    """The trailer of a model without line end; empty if it has neither a description nor directions."""
     description = model.description
     content: dict[str, Any] = {
         "features": None if description.feature_names is None else list(description.feature_names),
@@ -49,6 +62,8 @@ def format_trailer(model: Model) -> str:
         "voting": description.voting,
         "encoding": description.encoding,
         "trained": description.provenance,
+        MISSING: _format_directions(model) if model.has_directions else None,
+        REQUIRES: [MISSING] if model.has_directions else None,
     }
     content = {key: value for key, value in content.items() if value is not None}
     if not content:
@@ -95,6 +110,38 @@ def parse_trailer(text: bytes, model: Model, place: str) -> ModelDescription:
     )
 
 
+def read_directions(text: bytes, model: Model) -> Model:
+    """The model with the directions of missing values that its trailer, which was read before, contains."""
+    directions = json.loads(text.decode("utf-8")).get(MISSING)
+    if directions is None:
+        return model
+    nodes = model.nodes.copy()
+    nodes["leaf"][nodes["feature"] >= 0] = _parse_directions(directions)
+    return replace(model, nodes=nodes)
+
+
+def _format_directions(model: Model) -> str:
+    letters = {direction: letter for letter, direction in _LETTERS.items()}
+    directions = model.nodes["leaf"][model.nodes["feature"] >= 0].tolist()
+    runs = ((letters[direction], sum(1 for _ in run)) for direction, run in itertools.groupby(directions))
+    return "".join(letter if length == 1 else f"{length}{letter}" for letter, length in runs)
+
+
+def _parse_directions(text: str) -> NDArray[np.int32]:
+    runs = _RUN.findall(text)
+    return np.repeat([_LETTERS[letter] for _, letter in runs], [int(length or 1) for length, _ in runs])
+
+
+def _directions_problem(text: str, model: Model) -> str | None:
+    if not re.fullmatch(rf"(?:{_RUN.pattern})*", text):
+        return f"has {shorten(text)} under {MISSING!r}, expected letters L, R and N with numbers, such as 12L3R"
+    n_found = sum(int(length or 1) for length, _ in _RUN.findall(text))
+    n_splits = int((model.nodes["feature"] >= 0).sum())
+    if n_found != n_splits:
+        return f"has {n_found} directions of missing values, the model has {n_splits} splits"
+    return None
+
+
 def names_problem(names: Sequence[Any], n_features: int) -> str | None:
     """Why names cannot be those of the features of a model, or None if they can."""
     if len(names) != n_features:
@@ -123,6 +170,10 @@ def _find_problem(content: Any, model: Model) -> str | None:
             return f"requires {shown}, which this version does not know; use a newer version of metasilvae"
     if "features" in content:
         problem = names_problem(content["features"], model.n_features)
+        if problem is not None:
+            return problem
+    if MISSING in content:
+        problem = _directions_problem(content[MISSING], model)
         if problem is not None:
             return problem
     voting = content.get("voting")

@@ -26,7 +26,7 @@ import numpy as np
 
 from metasilvae._core.parsing import model_text
 from metasilvae.errors import MetasilvaeWarning, ModelError, OutputError, at_line, shorten
-from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer
+from metasilvae.formats.model_trailer import MARK, format_trailer, parse_trailer, read_directions
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.io import storage
 from metasilvae.io.memory import MODEL_EXPANSION, allowed_memory, describe_allowed
@@ -199,7 +199,7 @@ class _Parser:
         if rest and text.startswith(MARK.encode(), start) and text[start - 1 : start] in (b"\n", b"\r"):
             end = min(place for place in (text.find(b"\n", start), text.find(b"\r", start), len(text)) if place >= 0)
             description = parse_trailer(text[start + len(MARK) : end], model, f"{self.name}:{line}")
-            model = replace(model, description=description)
+            model = read_directions(text[start + len(MARK) : end], replace(model, description=description))
             behind = text[end:]
             words = behind.split(None, 1)
             rest = words[0].decode("utf-8", "backslashreplace") if words else ""
@@ -346,7 +346,7 @@ def _count_problem(token: str) -> str:
 def format_model(model: Model, *, plain: bool = False) -> str:
     """The canonical text of a model; `read_model` gives the same model back, bit for bit.
 
-    `plain` leaves out the trailer with the description of the model.
+    `plain` leaves out the trailer with the description of the model and the directions of missing values.
     """
     check_labels(model.labels, model.source)
     if len(set(model.labels)) < model.n_labels or not model.labels:
@@ -394,10 +394,11 @@ def write_model(model: Model, path: str, *, plain: bool = False) -> None:
     """Write a model and check that the file reads back as the same model.
 
     Standard output (``-``), pipes and devices cannot be read again; their text is checked before it is written.
-    `plain` leaves out the description of the model, which stands in a line behind it.
+    `plain` leaves out the description of the model and the directions of missing values, which stand in a line behind
+    it; the model that is read back refuses missing values.
     """
     if plain:
-        model = replace(model, description=NO_DESCRIPTION)
+        model = replace(model.without_directions, description=NO_DESCRIPTION)
     text = format_model(model).encode()
     if not storage.is_file_output(path):
         _check_same(model, parse_model(text, path), path)
@@ -418,7 +419,7 @@ def same_model(one: Model, other: Model) -> bool:
     def facts(model: Model) -> tuple[object, ...]:
         nodes = model.nodes
         is_leaf = nodes["feature"] < 0
-        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right"))
+        inner = (nodes[name][~is_leaf].tobytes() for name in ("threshold", "left", "right", "leaf"))
         values = model.leaf_values[nodes["leaf"][is_leaf]].tobytes()
         structure = (model.roots.tobytes(), nodes["feature"].tobytes(), *inner, values)
         return (model.is_forest, model.n_features, model.labels, model.leaf_kind, *structure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
@@ -234,3 +235,8 @@ def check_size(source: str, n_rows: int, n_features: int) -> None:
 def shortest_decimals(numbers: np.ndarray) -> Iterator[str]:
     """Shortest decimals that read back to the same float64, whole numbers without ``.0``."""
     return (text[:-2] if text.endswith(".0") else text for text in map(repr, numbers.tolist()))
+
+
+def show_value(value: float) -> str:
+    """A value of a sample for people: the shortest decimal that reads back, or ``missing``."""
+    return "missing" if math.isnan(value) else repr(value)

@@ -43,6 +43,8 @@ class Attack:
         Where the rule of each column is written, for messages.
     feature_names : tuple of str or None
         Names of the columns; data with names are matched to them.
+    droppable : bool array, shape (n_features,), or None
+        Columns whose values may become missing; None if there are none.
     """
 
     source: str
@@ -54,6 +56,7 @@ class Attack:
     groups: OneHotGroups
     places: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
+    droppable: NDArray[np.bool_] | None = None
 
     @property
     def n_features(self) -> int:
@@ -62,7 +65,7 @@ class Attack:
     @property
     def is_idle(self) -> bool:
         """Whether no value can change."""
-        return not self.reach.any()
+        return not self.reach.any() and self.droppable is None
 
     @property
     def reach(self) -> FloatArray:
@@ -82,7 +85,10 @@ class Attack:
             )
         self._check_rows(dataset)
         radii_and_limits = (self.radius_down, self.radius_up, self.minimum, self.maximum)
-        return Boxes(dataset.X, dataset.X, *radii_and_limits, self.groups, self.domains)
+        droppable = None
+        if self.droppable is not None:
+            droppable = np.broadcast_to(self.droppable.astype(np.uint8), dataset.X.shape)
+        return Boxes(dataset.X, dataset.X, *radii_and_limits, self.groups, self.domains, droppable)
 
     def for_features(self, features: NDArray[np.int32]) -> Attack:
         """Members of an incomplete group become free columns, each 0 or 1; the omitted ones can compensate for them."""
@@ -97,6 +103,7 @@ class Attack:
             OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
             tuple(self.places[old] for old in new),
             None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
+            self.droppable[features] if self.droppable is not None and self.droppable[features].any() else None,
         )
 
     def _follow(self, names: tuple[str, ...], source: str) -> Attack:
@@ -137,7 +144,8 @@ class Attack:
                 )
         for feature in self.domains.features:
             kind = "a whole number" if feature in self.domains.whole else "among the listed values"
-            self._refuse(dataset, feature, ~self.domains.holds(feature, X[:, feature]), f"is not {kind}")
+            is_bad = ~self.domains.holds(feature, X[:, feature]) & ~np.isnan(X[:, feature])
+            self._refuse(dataset, feature, is_bad, f"is not {kind}")
         for feature in np.flatnonzero(np.isfinite(self.minimum) | np.isfinite(self.maximum)).tolist():
             low, high = self.minimum[feature], self.maximum[feature]
             is_out = (X[:, feature] < low) | (X[:, feature] > high)
@@ -183,14 +191,22 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         {feature: rule.values for feature, rule in enumerate(by_feature) if rule.values is not None},
     )
     groups = OneHotGroups.of_lists(members)
+    droppable = np.array([rule.may_be_dropped for rule in by_feature])
     places = tuple(rule.place for rule in by_feature)
-    return Attack(rules.source, down, up, minimum, maximum, domains, groups, places, dataset.feature_names)
+    dropping = droppable if droppable.any() else None
+    return Attack(rules.source, down, up, minimum, maximum, domains, groups, places, dataset.feature_names, dropping)
+
+
+def _range_of(column: FloatArray) -> tuple[float, float]:
+    """The range of the values of a column, without missing ones."""
+    values = column[~np.isnan(column)]
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
 
 
 def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
     """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
     down, up = (
-        _distance(radius, rule.reference or (float(column.min()), float(column.max())), rule.is_whole)
+        _distance(radius, rule.reference or _range_of(column), rule.is_whole)
         if isinstance(radius, Percentage)
         else radius
         for radius in (rule.down, rule.up)
@@ -225,11 +241,11 @@ def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], data
     ]
     if missing:
         first = missing[0]
-        column = dataset.X[:, first]
+        low, high = _range_of(dataset.X[:, first])
         names = list_some([dataset.feature_name(feature) for feature in missing])
         warnings.warn(
             f"{rules.source}: percentages refer to the range in {dataset.source} for {names}; to mean the same "
-            f"with other rows, write the range, range = [{float(column.min())!r}, {float(column.max())!r}] for "
+            f"with other rows, write the range, range = [{low!r}, {high!r}] for "
             f"{dataset.feature_name(first)}",
             MetasilvaeWarning,
             stacklevel=3,

@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -24,6 +24,8 @@ SECTIONS = ("default", "columns", "one-hot")
 MOVES = ("radius", "up", "down", "immutable", "values")
 LIMITS = ("min", "max", "integer", "range")
 FLAGS = ("immutable", "integer")
+# What may become of a value besides: it stays, or an attacker may drop it.
+MISSING = {"stays": False, "may appear": True}
 GROUP_KEYS = ("columns",)
 LONGEST_KEY = 100  # in messages
 _ADVICE = "`metasilvae attack template DATA` writes a file to start from"
@@ -60,6 +62,8 @@ class Rule:
         The column takes whole numbers only.
     values : tuple of float or None
         All values that the column can take, increasing; None for any.
+    may_be_dropped : bool
+        A value may become missing; a missing value stays missing in any case.
     """
 
     place: str
@@ -70,6 +74,7 @@ class Rule:
     reference: tuple[float, float] | None = None
     is_whole: bool = False
     values: tuple[float, ...] | None = None
+    may_be_dropped: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class _Reader:
     def read(self, document: dict[str, Any]) -> AttackRules:
         self._check_keys(document, SECTIONS, ())
         default = self._table(document.get("default", {}), ("default",))
-        self._check_keys(default, [key for key in (*MOVES, *LIMITS) if key != "values"], ("default",))
+        self._check_keys(default, [key for key in (*MOVES, *LIMITS, "missing") if key != "values"], ("default",))
         columns = self._table(document.get("columns", {}), ("columns",))
         rules = {
             column: self._rule(self._table(table, ("columns", column)), default, ("columns", column))
@@ -161,7 +166,17 @@ class _Reader:
         return Group(self._place(path, number), tuple(map(str, columns)))
 
     def _rule(self, own: dict[str, Any], default: dict[str, Any], path: tuple[str, ...]) -> Rule:
-        self._check_keys(own, (*MOVES, *LIMITS), path)
+        self._check_keys(own, (*MOVES, *LIMITS, "missing"), path)
+        own, default = dict(own), dict(default)
+        inherited = default.pop("missing", "stays")
+        # A column that is immutable by itself stays as it is unless it says otherwise.
+        missing = own.pop("missing", "stays" if own.get("immutable") is True else inherited)
+        if not isinstance(missing, str) or missing not in MISSING:
+            known = " or ".join(f'"{word}"' for word in MISSING)
+            raise self._fault((*path, "missing"), f"{shorten(str(missing))} is unknown; write {known}")
+        return replace(self._moves(own, default, path), may_be_dropped=MISSING[missing])
+
+    def _moves(self, own: dict[str, Any], default: dict[str, Any], path: tuple[str, ...]) -> Rule:
         table = _without_false_flags({**_inherited(_without_false_flags(own), default), **own})
         if "immutable" in table:
             self._check_flag(table, "immutable", path)

@@ -92,6 +92,8 @@ class Boxes:
     groups : OneHotGroups
     domains : FeatureDomains
         Possible values of features. Each box ends on possible values and contains at least one.
+    droppable : uint8 array, shape (n_samples, n_features), or None
+        Whether each value may become missing; None if none may. A missing value, NaN as a center, stays missing.
     """
 
     low_center: FloatArray
@@ -102,6 +104,12 @@ class Boxes:
     maximum: FloatArray
     groups: OneHotGroups = field(default_factory=OneHotGroups.none)
     domains: FeatureDomains = field(default_factory=FeatureDomains)
+    droppable: NDArray[np.uint8] | None = None
+
+    @property
+    def dropping(self) -> NDArray[np.uint8]:
+        """Which values may become missing, in the form that kernels take: no rows if none may."""
+        return np.zeros((0, len(self.minimum)), dtype=np.uint8) if self.droppable is None else self.droppable
 
     @property
     def arrays(self) -> BoxArrays:
@@ -132,7 +140,10 @@ class Boxes:
     def fingerprint(self, dataset: Dataset) -> str:
         """A digest of the boxes of a data set's samples and of what multiples of their radii would be."""
         centers = () if self.low_center is dataset.X else (self.low_center, self.high_center)
-        return fingerprint(*self.scale, *centers, self.groups.members, self.groups.starts, *self.domains.parts)
+        dropping = () if self.droppable is None else (np.ascontiguousarray(self.droppable),)
+        return fingerprint(
+            *self.scale, *centers, self.groups.members, self.groups.starts, *self.domains.parts, *dropping
+        )
 
     def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box."""
@@ -144,26 +155,37 @@ class Boxes:
         """Lower and upper corner of one box with all radii multiplied."""
         return self.with_radii_times(np.full(len(self.minimum), factor)).bounds(row)
 
-    def with_bounds(self, lower: FloatArray, upper: FloatArray) -> Boxes:
+    def with_bounds(self, lower: FloatArray, upper: FloatArray, droppable: NDArray[np.uint8] | None = None) -> Boxes:
         """The same kind of boxes with absolute bounds, one pair for each sample."""
         zero, infinite = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
-        return Boxes(lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains)
+        return Boxes(lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains, droppable)
 
     def with_radii_times(self, factors: FloatArray) -> Boxes:
-        """The same boxes with the radius of each feature multiplied; 0 times infinity is 0."""
+        """The same boxes with the radius of each feature multiplied; 0 times infinity is 0, and drops no value."""
 
         def multiply(radius: FloatArray) -> FloatArray:
             with np.errstate(over="ignore", invalid="ignore"):
                 return np.where(factors == 0, 0.0, factors * radius)
 
-        return replace(self, radius_down=multiply(self.radius_down), radius_up=multiply(self.radius_up))
+        droppable = self.droppable
+        if droppable is not None and (factors == 0).any():
+            droppable = droppable & (factors != 0)
+        return replace(
+            self,
+            radius_down=multiply(self.radius_down),
+            radius_up=multiply(self.radius_up),
+            droppable=None if droppable is None else droppable.view(np.uint8),
+        )
 
     def subset(self, rows: NDArray[np.intp]) -> Boxes:
         """The boxes of the given samples."""
         low = np.ascontiguousarray(self.low_center[rows])
         is_one = self.high_center is self.low_center
         return replace(
-            self, low_center=low, high_center=low if is_one else np.ascontiguousarray(self.high_center[rows])
+            self,
+            low_center=low,
+            high_center=low if is_one else np.ascontiguousarray(self.high_center[rows]),
+            droppable=None if self.droppable is None else self.droppable[rows],
         )
 
 

@@ -31,7 +31,7 @@ from metasilvae.verification.query import make_query
 from metasilvae.verification.verifier import verify
 
 # Samples times features that one random move may look at.
-SWEEP_BUDGET = 3e5
+SWEEP_BUDGET = 1e5
 # Counts of a tree by which the hall of fame recognizes it: correct, stable and robust samples, leaves.
 N_COUNTS = 4
 
@@ -100,6 +100,8 @@ class TreeTrainer(BaseTrainer):
         Another trainer on the same data set; if it holds out the same rows, its sorted samples are used again.
     clock : Clock or None
         The clock of the run that this one is a part of.
+    deepening : sequence of float
+        Criteria by which the first tree of `forest` is continued at its leaves, each giving another tree.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class TreeTrainer(BaseTrainer):
         forest: Model | None = None,
         like: TreeTrainer | None = None,
         clock: Clock | None = None,
+        deepening: Sequence[float] = (),
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs, clock)
         self.n_samples = self.learned.n_samples
@@ -125,7 +128,7 @@ class TreeTrainer(BaseTrainer):
         for _ in range(self._jobs):
             self._workspaces.put(kernel.Workspace(self._samples))
         parts = self._samples, self._objective, options
-        self._makers = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts)
+        self._makers = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts, deepening)
         self._best = self._with_workspace(blank(self._samples))
         self._hall_of_fame = HallOfFame(self._score, None if self.held_out is None else self._score_held_out)
         self._hall_of_fame.offer(self._best)

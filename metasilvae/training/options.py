@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from metasilvae._core.training import evolution
 from metasilvae.errors import RequestError
@@ -51,11 +51,14 @@ class Options(Protocol):
         Whether a cluster can divide one run into tasks.
     is_observable : bool
         Whether the run searches for one tree: observers see all trees of the search, and it can start from given trees.
+    count_name : str
+        Name of the option that asks for such a model; empty for a single tree.
     """
 
     kind: ClassVar[str]
     is_divisible: ClassVar[bool]
     is_observable: ClassVar[bool]
+    count_name: ClassVar[str]
 
     @property
     def tree_options(self) -> TrainingOptions:
@@ -138,6 +141,7 @@ class TrainingOptions:
     kind: ClassVar[str] = "tree"
     is_divisible: ClassVar[bool] = False
     is_observable: ClassVar[bool] = True
+    count_name: ClassVar[str] = ""
 
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
@@ -359,6 +363,7 @@ class ForestOptions:
     kind: ClassVar[str] = "forest"
     is_divisible: ClassVar[bool] = True
     is_observable: ClassVar[bool] = False
+    count_name: ClassVar[str] = "trees"
 
     tree: TrainingOptions
     n_trees: int = 50
@@ -453,3 +458,149 @@ def forest_options_for(
     searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}
     chosen_method = usual if method is None else method
     return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches)
+
+
+# Options of boosted models. The genetic search and its trees have others.
+BOOSTING_FIELDS = (
+    "fitness", "seed", "tune", "training_epsilon_factor", "robust_weight", "max_depth", "min_samples_leaf", "patience",
+    "target", "time_limit", "validation",
+)  # fmt: skip
+BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "fast": {"tune": False},
+    "best": {"learning_rate": 0.05},
+}
+# Options that the tuning of boosting chooses.
+BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance"})
+# Values of the options above in boosting, where they differ from those of a single tree.
+_BOOSTED_TREES: dict[str, Any] = {
+    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
+}  # fmt: skip
+MOST_ROUNDS = 100_000
+
+
+@dataclass(frozen=True)
+class BoostingOptions:
+    """Options of a training run for a boosted model.
+
+    Attributes
+    ----------
+    tree : TrainingOptions
+        Those of `BOOSTING_FIELDS` count. `patience` counts rounds and needs rows that `validation` holds out; `tune`
+        asks for the tuning of boosting, which chooses among metasilvae.training.boosting.CANDIDATES.
+    n_rounds : int
+        Maximum number of rounds. A round adds one tree; with more than two classes, one for each class.
+    learning_rate : float
+        Factor of the scores of each tree (shrinkage).
+    row_sample : float
+        Fraction of the rows that is drawn for each tree.
+    feature_sample : float
+        Fraction of the features that is drawn for each level of a tree; 0 chooses by their number.
+    thresholds : int
+        Maximum number of thresholds of each feature.
+    score_penalty : float
+        L2 penalty on the scores of leaves, as a number of samples.
+    tolerance : float
+        How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
+    """
+
+    kind: ClassVar[str] = "boosting"
+    is_divisible: ClassVar[bool] = False
+    is_observable: ClassVar[bool] = False
+    count_name: ClassVar[str] = "boost"
+
+    tree: TrainingOptions
+    n_rounds: int = 100
+    learning_rate: float = 0.1
+    row_sample: float = 1.0
+    feature_sample: float = 0.0
+    thresholds: int = 64
+    score_penalty: float = 1.0
+    tolerance: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
+            ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise RequestError(f"{_boosting_name(name)} is {value:g}, it must be from {low} to {high}")
+        for name in ("learning_rate", "row_sample"):
+            if not getattr(self, name):
+                raise RequestError(f"{_boosting_name(name)} is 0, it must be more than 0")
+        correct, stable, robust = self.tree.fitness.weights
+        if correct < 0 or stable + robust < 0:
+            raise RequestError(
+                "boosting needs weights that reward accuracy, and stability or robust accuracy; leave out 'boost' or "
+                "change the weights"
+            )
+
+    @property
+    def tree_options(self) -> TrainingOptions:
+        return self.tree
+
+    @property
+    def loss_weights(self) -> tuple[float, float]:
+        """Weights of the natural and of the certified part of the loss; their sum is 1."""
+        correct, stable, robust = self.tree.fitness.weights
+        moved = self.tree.robust_weight * correct
+        total = correct + stable + robust
+        return (correct - moved) / total, (stable + robust + moved) / total
+
+    def with_seed(self, seed: int) -> BoostingOptions:
+        return replace(self, tree=replace(self.tree, seed=seed))
+
+    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> NoReturn:
+        """A boosted model cannot be divided: each tree depends on those before it."""
+        raise RequestError(
+            "'shard' divides the trees of a forest or the seeds of single trees, and each tree of a boosted model "
+            "depends on those before it; leave out 'shard' or 'boost', or give each job a seed of its own"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        of_tree = self.tree.describe()
+        names = [PUBLIC_NAMES.get(name, name.replace("_", "-")) for name in BOOSTING_FIELDS if name != "seed"]
+        own = {_boosting_name(field.name): getattr(self, field.name) for field in fields(self) if field.name != "tree"}
+        return {**{name: of_tree[name] for name in names}, **own}
+
+    def features_per_level(self, n_features: int) -> int:
+        """Number of features drawn for each level of a tree."""
+        if self.feature_sample:
+            return max(1, round(self.feature_sample * n_features))
+        return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 8
+
+    def with_candidate(self, candidate: dict[str, Any]) -> BoostingOptions:
+        """The same options with other values of boosting or of its trees."""
+        own = {name: value for name, value in candidate.items() if name not in BOOSTING_FIELDS}
+        others = {name: value for name, value in candidate.items() if name in BOOSTING_FIELDS}
+        return replace(self, tree=replace(self.tree, **others), **own)
+
+
+def _boosting_name(field: str) -> str:
+    return {"n_rounds": "boost"}.get(field, field.replace("_", "-"))
+
+
+def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> BoostingOptions:
+    """Options of a boosted model by the name of a preset, with changes; a change that is None is ignored.
+
+    Setting any of `BOOSTING_TUNED` disables tuning.
+    """
+    if preset not in BOOSTING_PRESETS:
+        raise RequestError(f"preset {preset!r} is for single trees and forests; leave out 'preset' or 'boost'")
+    chosen = {name: value for name, value in changes.items() if value is not None}
+    fixed = sorted(BOOSTING_TUNED & set(chosen))
+    if fixed and chosen.get("tune"):
+        raise RequestError(f"'tune' chooses '{_boosting_name(fixed[0])}'; leave out one of them")
+    if fixed:
+        chosen["tune"] = False
+    own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
+    for name in chosen:
+        if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
+            public = PUBLIC_NAMES.get(name, name.replace("_", "-"))
+            raise RequestError(f"'{public}' is for the search for trees; leave out '{public}' or 'boost'")
+        if name not in (*own, *BOOSTING_FIELDS):
+            raise TypeError(f"no such option: {name}")
+    values = {**_BOOSTED_TREES, **BOOSTING_PRESETS[preset], **chosen}
+    tree = TrainingOptions(**{name: value for name, value in values.items() if name in BOOSTING_FIELDS})
+    return BoostingOptions(tree, n_rounds, **{name: value for name, value in values.items() if name in own})

@@ -6,6 +6,7 @@ a hall of fame; local search improves them at the end, and held-out rows choose 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,15 +101,19 @@ class HallOfFame:
 
 
 def build_tree(
-    columns: Sequence[np.ndarray], leaf_values: np.ndarray, n_features: int, labels: tuple[str, ...]
+    columns: Sequence[np.ndarray],
+    leaf_values: np.ndarray,
+    n_features: int,
+    labels: tuple[str, ...],
+    leaf_kind: LeafKind = LeafKind.COUNTS,
 ) -> Model:
-    """A model of one tree from feature, threshold, left and right of its nodes, and the class counts of its leaves."""
+    """A model of one tree from feature, threshold, left and right of its nodes, and the values of its leaves."""
     is_leaf = columns[0] < 0
     nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
     for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
         nodes[name] = column
     nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, LeafKind.COUNTS, n_features, labels)
+    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, leaf_kind, n_features, labels)
 
 
 def as_model(tree: Any, dataset: Dataset) -> Model:
@@ -137,6 +142,10 @@ def count_again(model: Model, dataset: Dataset) -> Model:
 FIRST_SPLITS = 8
 # With many samples the largest trees take long to grow; trees of this size come before them.
 MEDIUM_SPLITS = 64
+# Growth of a large tree ends when so many times the splits do not make a better tree.
+STAGE_FACTOR = 4
+# Splits by which a leaf of a given tree is continued.
+DEEPENING_SPLITS = 16
 # Makes a tree in the workspace of a thread.
 TreeMaker = Callable[[Any], Any]
 
@@ -165,21 +174,76 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
     if not options.greedy:
         return [blank(samples)]
     plan = plan_sizes(samples.n_samples, options)
-    return [partial(_grow, samples, objective, options.impurity, blend, size) for blend, size in plan]
+    grower = {blend: Grower(samples, objective, options.impurity, blend) for blend in options.blends}
+    last = {blend: max(number for number, (other, _) in enumerate(plan) if other == blend) for blend in grower}
+    return [
+        partial(grower[blend].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[blend])
+        for number, (blend, size) in enumerate(plan)
+    ]
 
 
-def _grow(samples: Any, objective: Any, impurity: str, blend: float, n_splits: int, workspace: Any) -> Any:
-    tree = kernel.Individual(samples).become_leaf(workspace)
-    if n_splits > 0:
-        tree.grow(0, objective, workspace, by_score=False, reach=blend, impurity=impurity, n_splits=n_splits)
-    tree.trim(objective, workspace)
-    return tree
+class Grower:
+    """Grows trees of several sizes by one criterion; a larger tree continues the growth of a smaller one.
+
+    Parameters
+    ----------
+    samples, objective
+        Of the kernels.
+    impurity : str
+    blend : float
+        Weight of the impurity of reach sets.
+    """
+
+    def __init__(self, samples: Any, objective: Any, impurity: str, blend: float) -> None:
+        self._samples = samples
+        self._objective = objective
+        self._impurity = impurity
+        self._blend = blend
+        self._growth: Any = None
+        self._lock = threading.Lock()
+
+    def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
+        """A trimmed tree of up to n_splits splits.
+
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last`: no tree is
+        taken later.
+        """
+        with self._lock:
+            if self._growth is None:
+                self._growth = kernel.GreedyGrowth(
+                    self._samples, self._objective, workspace, reach=self._blend, impurity=self._impurity
+                )
+            size = min(n_splits, MEDIUM_SPLITS) if may_stop else n_splits
+            best = self._take(size, workspace)
+            while size < n_splits:
+                size = min(STAGE_FACTOR * size, n_splits)
+                larger = self._take(size, workspace)
+                if larger.fitness(self._objective) <= best.fitness(self._objective):
+                    break
+                best = larger
+            if is_last:
+                self._growth = None
+            return best
+
+    def _take(self, n_splits: int, workspace: Any) -> Any:
+        self._growth.extend(n_splits, workspace)
+        tree = self._growth.take(n_splits, workspace)
+        tree.trim(self._objective, workspace)
+        return tree
 
 
 def take_trees(
-    forest: Model, dataset: Dataset, samples: Any, objective: Any, options: TrainingOptions
+    forest: Model,
+    dataset: Dataset,
+    samples: Any,
+    objective: Any,
+    options: TrainingOptions,
+    deepening: Sequence[float] = (),
 ) -> list[TreeMaker]:
-    """Makers of the trees of a forest, with class counts of the samples; trees with too many leaves are ignored."""
+    """Makers of the trees of a forest, with class counts of the samples; trees with too many leaves are ignored.
+
+    For each criterion in `deepening` the first tree is also continued at its leaves.
+    """
     if forest.n_features != dataset.n_features:
         raise ModelError(
             f"{forest.source}: its trees have {forest.n_features} features, {dataset.source} has {dataset.n_features}; "
@@ -196,4 +260,11 @@ def take_trees(
             f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise --max-leaves or "
             "start from smaller trees"
         )
-    return [partial(as_individual, tree, samples, objective) for tree in small]
+    makers = [partial(as_individual, tree, samples, objective) for tree in small]
+    return [*makers, *(partial(_deepen, makers[0], objective, options.impurity, blend) for blend in deepening)]
+
+
+def _deepen(make: TreeMaker, objective: Any, impurity: str, blend: float, workspace: Any) -> Any:
+    tree = make(workspace)
+    tree.trim(objective, workspace)
+    return tree.deepen(DEEPENING_SPLITS, objective, workspace, reach=blend, impurity=impurity)

@@ -57,7 +57,7 @@ class StopReason(enum.Enum):
         """The reason as a phrase for users; `options` are those of the trees."""
         found = {
             StopReason.ITERATIONS: f"reached the limit of {options.generations} generations",
-            StopReason.PATIENCE: f"no improvement in {options.patience} generations",
+            StopReason.PATIENCE: f"no improvement in {options.patience} {'rounds' if is_forest else 'generations'}",
             StopReason.TARGET: f"reached the target phi {options.target:g}",
             StopReason.TIME_LIMIT: "reached the time limit",
             StopReason.INTERRUPTED: "interrupted",
@@ -69,14 +69,17 @@ class StopReason(enum.Enum):
 
 # Phases of training runs, with the unit of their steps. The phases of a tree are "initial population", "generation" and
 # "local search". Tuning adds "initial tree", which is there for users who stop early, and "tuning" before them. After
-# these two, the steps of a forest are of the phase "tree".
+# these two, the steps of a forest are of the phase "tree"; those of a boosted model are of the phase "round". With very
+# many samples all these phases except "tree" and "round" run on a part of the samples first, reported as "sample".
 PHASES = {
+    "sample": "step",
     "initial tree": "step",
     "tuning": "trial",
     "initial population": "tree",
     "generation": "generation",
     "local search": "pass",
     "tree": "tree",
+    "round": "round",
 }
 
 

@@ -28,8 +28,10 @@ from metasilvae.io.storage import STANDARD_STREAM, check_outputs, is_file_output
 from metasilvae.model import Model, join_trees, place_features
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align_names, find_columns
+from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
+from metasilvae.training.large import make_single_tree_trainer
 from metasilvae.training.logs import ProgressLog, find_end
 from metasilvae.training.options import Options
 from metasilvae.training.pareto import TreeCollector, TreeMetrics, check_folder, write_archive
@@ -51,7 +53,6 @@ from metasilvae.training.results import (
     score_result,
     tabulate,
 )
-from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.shards import Shard
 
@@ -59,7 +60,11 @@ from metasilvae.verification.shards import Shard
 REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
 # Makes the trainer for each kind of options.
-TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_tree_trainer, "forest": ForestTrainer}
+TRAINERS: dict[str, Callable[..., Trainer]] = {
+    "tree": make_single_tree_trainer,
+    "forest": ForestTrainer,
+    "boosting": BoostingTrainer,
+}
 
 
 def make_trainer(
@@ -158,7 +163,8 @@ class TrainingRequest:
         if self.scheduler is not None and self.log is not None:
             raise RequestError("'log' follows a training in this process; leave out 'log' or 'scheduler'")
         if self.start is not None and not self.options.is_observable:
-            raise RequestError("'start' is for the search for one tree; leave out 'start' or 'trees'")
+            name = self.options.count_name
+            raise RequestError(f"'start' is for the search for one tree; leave out 'start' or '{name}'")
         files = self.checkpoint_files
         named = [self.output, self.log, *self.other_outputs, *files.outputs]
         outputs = [path for path in named if path is not None]
@@ -177,7 +183,7 @@ class TrainingRequest:
         others = {"seeds": self.seeds, "shard": self.shard, "scheduler": self.scheduler}
         clashes = [name for name, value in others.items() if value is not None]
         if clashes or not self.options.is_observable:
-            name = (clashes or ["trees"])[0]
+            name = (clashes or [self.options.count_name])[0]
             raise RequestError(
                 f"'pareto' keeps the trees of one run for one tree in this process; leave out 'pareto' or '{name}'"
             )

@@ -29,6 +29,10 @@ from metasilvae.voting import VOTINGS, Scores
 ROWS_PER_CHUNK = 64
 # Steps for each row of a chunk.
 QUICK_STEPS = 16
+# Steps of a row before the first local search for a witness, and before the bound is tightened by messages between
+# trees; what they cost pays for hard rows only (scripts/bench_hard_forests.py).
+STEPS_BEFORE_LOCAL = 8
+STEPS_BEFORE_DIVISION = 64
 
 
 class ForestTables:
@@ -48,13 +52,22 @@ class ForestTables:
         self._scores = VOTINGS[query.voting].score(query.searched)
         self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
-    def make_search(self, boxes: BoxArrays, prediction_ids: NDArray[np.int32]) -> forest_search.ForestSearch:
-        """A search for other predictions than the given ones in the given boxes; each thread needs its own."""
+    def make_search(
+        self, boxes: BoxArrays, dropping: NDArray[np.uint8], prediction_ids: NDArray[np.int32]
+    ) -> forest_search.ForestSearch:
+        """A search for other predictions than the given ones in the given boxes; each thread needs its own.
+
+        Parameters
+        ----------
+        dropping : uint8 array, shape (n_samples, n_features)
+            Whether values may become missing; without rows if none may.
+        """
         model, groups = self._query.searched, self._query.groups
         return forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, self.thresholds, self.starts, self._numbers,
-            self._scores.units, self._scores.error, groups.members, groups.starts, *boxes, prediction_ids,
-            self._is_member, Referee(self._scores),
+            self._scores.units, self._scores.error, groups.members, groups.starts, *boxes, dropping,
+            self._query.has_missing, prediction_ids, self._is_member, Referee(self._scores),
+            STEPS_BEFORE_LOCAL, STEPS_BEFORE_DIVISION,
         )  # fmt: skip
 
 
@@ -133,7 +146,7 @@ def decide_rows(
     numbers = itertools.count()
 
     def work() -> None:
-        search = tables.make_search(query.boxes.arrays, predictions.ids)
+        search = tables.make_search(query.boxes.arrays, query.boxes.dropping, predictions.ids)
         for first in map(ROWS_PER_CHUNK.__mul__, numbers):
             if first >= n_samples:
                 return

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import RequestError
+from metasilvae.errors import ModelError, PerturbationError, RequestError
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups, Perturbation
 from metasilvae.prediction import align, match_labels, predict
@@ -28,10 +28,19 @@ class VerificationQuery:
     groups: OneHotGroups
     voting: str
 
+    @property
+    def has_missing(self) -> bool:
+        """Whether values are missing or may become so."""
+        return self.dataset.has_missing or self.boxes.droppable is not None
+
     @cached_property
     def searched(self) -> Model:
-        """The model as kernels search it: thresholds on values that features can take, no contradictory branches."""
-        return self.boxes.domains.restrict(self.model).feasible
+        """The model as kernels search it: thresholds on values that features can take, no contradictory branches.
+
+        Where no value is or may become missing, branches that only missing values take are left out.
+        """
+        model = self.model if self.has_missing else self.model.without_directions
+        return self.boxes.domains.restrict(model).feasible
 
     def classify(self, jobs: int | None) -> tuple[PredictionTable, NDArray[np.bool_]]:
         """The prediction for each unperturbed sample, and whether it is correct."""
@@ -68,4 +77,27 @@ def make_query(
     if tiers is not None and boxes.groups.n_groups:
         raise RequestError(f"{perturbation.describe()} has one-hot groups of its own; leave the tiers out")
     groups = boxes.groups if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features)
+    _check_dropping(model, dataset, boxes)
+    if dataset.has_missing and np.isnan(dataset.X[:, groups.members]).any():
+        row, place = np.argwhere(np.isnan(dataset.X[:, groups.members]))[0]
+        raise PerturbationError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}: "
+            f"{dataset.feature_name(int(groups.members[place]))} is missing and belongs to a one-hot group; give "
+            "missing values a column of their own in the group, or leave the group out"
+        )
     return VerificationQuery(model, dataset, match_labels(model, dataset), boxes, groups, choose_voting(model, voting))
+
+
+def _check_dropping(model: Model, dataset: Dataset, boxes: Boxes) -> None:
+    """Refuse an attacker who drops values that the model has no direction for."""
+    if boxes.droppable is None:
+        return
+    is_refused = np.array(boxes.droppable.any(axis=0))
+    n_shared = min(model.n_features, dataset.n_features)
+    is_refused[:n_shared] &= ~model.takes_missing[:n_shared]
+    if is_refused.any():
+        feature = dataset.feature_name(int(np.argmax(is_refused)))
+        raise ModelError(
+            f"{model.source} does not say where missing values of {feature} go, and the attack lets them appear; "
+            'write missing = "stays" for this column, or train on rows with missing values'
+        )

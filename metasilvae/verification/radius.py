@@ -120,7 +120,7 @@ def _find_tree_radii(query: VerificationQuery, predictions: PredictionTable, job
     def fill(first: int, last: int) -> None:
         kernel.fill_breaking_radii(
             tree.nodes, tree.leaf_predictions.ids, tree.max_depth, X, *query.boxes.scale,
-            groups.members, groups.starts, group_of, predictions.ids, first, last, breaking,
+            groups.members, groups.starts, group_of, query.boxes.dropping, predictions.ids, first, last, breaking,
         )  # fmt: skip
 
     over_rows(fill, len(X), jobs)
@@ -196,7 +196,9 @@ class _RadiusSearch:
         self.reason: str | None = None
         zero, infinite = np.zeros(n_features), np.full(n_features, np.inf)
         boxes = (self.lower, self.upper, zero, zero, -infinite, infinite)
-        self.forest = tables.make_search(boxes, self.expected)
+        has_droppable = query.boxes.droppable is not None
+        self.dropping = np.zeros((1 if has_droppable else 0, n_features), dtype=np.uint8)
+        self.forest = tables.make_search(boxes, self.dropping, self.expected)
 
     def search(self, row: int, remaining: RemainingBudget) -> None:
         """Find the smallest critical radius of a row at which it is unstable, or bounds for it."""
@@ -241,11 +243,15 @@ class _RadiusSearch:
         n_thresholds = len(self.thresholds)
         kernel.fill_critical_radii(self.thresholds, self.features, X, *self.scale, row, radii[:n_thresholds])
         kernel.fill_member_radii(members, X, *self.scale[:4], row, radii[n_thresholds:])
-        return np.unique(radii[np.isfinite(radii)])
+        # Values may become missing at every radius but 0.
+        smallest = [np.nextafter(0.0, 1.0)] if len(self.dropping) else []
+        return np.unique([*radii[np.isfinite(radii)], *smallest])
 
     def _decide(self, row: int, radius: float, remaining: RemainingBudget) -> bool | None:
         """Whether a row is stable at a radius; None if that takes too much of the remaining budget."""
         self.lower[0], self.upper[0] = self.query.boxes.bounds_times(row, radius)
+        if self.query.boxes.droppable is not None:
+            self.dropping[0] = self.query.boxes.droppable[row] if radius > 0 else 0
         self.expected[0] = self.predictions.ids[row]
         self.forest.begin(0)
         part = remaining.half()
@@ -259,8 +265,8 @@ class _RadiusSearch:
         return bool(status == SearchStatus.ABSENT)
 
     def _radius_of_witness(self, row: int) -> float:
-        if self.query.groups.n_groups:
-            # Where the leaves intersect, a point may need more to have one-hot groups.
+        if self.query.groups.n_groups or self.query.boxes.droppable is not None:
+            # Where the leaves intersect, a point may need more to have one-hot groups, or less by dropping values.
             return np.inf
         forest = self.query.searched
         radius: float = kernel.find_radius_of_leaves(
@@ -291,7 +297,10 @@ def boxes_at(query: VerificationQuery, rows: NDArray[np.intp], radii: NDArray[np
     """The boxes of some rows, each with its own radius."""
     bounds = [query.boxes.bounds_times(row, radius) for row, radius in zip(rows, radii.tolist(), strict=True)]
     lower, upper = (np.array([pair[side] for pair in bounds]) for side in (0, 1))
-    return query.boxes.with_bounds(lower, upper)
+    droppable = None
+    if query.boxes.droppable is not None:
+        droppable = (query.boxes.droppable[rows] & (radii > 0)[:, np.newaxis]).astype(np.uint8)
+    return query.boxes.with_bounds(lower, upper, droppable)
 
 
 def has_radii(query: VerificationQuery) -> bool:

@@ -71,7 +71,7 @@ def verify(
 
 def _check_tree(query: VerificationQuery, predictions: PredictionTable, jobs: int | None) -> NDArray[np.uint8]:
     tree, n_samples = query.searched, query.dataset.n_samples
-    if query.groups.n_groups:
+    if query.groups.n_groups or query.boxes.droppable is not None:
         rows = np.arange(n_samples, dtype=np.int64)
         found = _search_tree(query, predictions, rows, np.empty((3, 0, query.dataset.n_features)), jobs)
         _refuse_inadmissible(query, rows[found == SearchStatus.INADMISSIBLE])
@@ -80,8 +80,8 @@ def _check_tree(query: VerificationQuery, predictions: PredictionTable, jobs: in
 
     def check(first: int, last: int) -> None:
         reach.check_stability(
-            tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays, predictions.ids,
-            first, last, stability,
+            tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays, query.dataset.has_missing,
+            predictions.ids, first, last, stability,
         )  # fmt: skip
 
     over_rows(check, n_samples, jobs)
@@ -104,10 +104,12 @@ class Witness:
     ----------
     row : int
     point : float64 array, shape (n_features,)
-        Inside the box of the row. For a tree it is as near to the sample as possible in the maximum norm, for a
-        forest as near as the leaves that were found allow.
+        Inside the box of the row, NaN where a value is missing or became so. For a tree it drops as few values as
+        possible and is as near to the sample as possible in the maximum norm, for a forest as near as the leaves that
+        were found allow.
     lower, upper : float64 arrays, shape (n_features,)
-        The part of the row's box in which every sample reaches the same leaves and so gets this other prediction.
+        The part of the row's box in which every sample reaches the same leaves and so gets this other prediction; NaN
+        where the value is missing.
     prediction, perturbed_prediction : tuple of int
         Label sets for the sample and for the point.
     """
@@ -143,10 +145,13 @@ def find_witnesses(query: VerificationQuery, outcome: Outcome, jobs: int | None 
 def _is_allowed(query: VerificationQuery, row: int, point: NDArray[np.float64]) -> bool:
     """Whether the perturbation can turn a row into a point."""
     lower, upper = query.boxes.bounds(row)
-    domains = query.boxes.domains
+    domains, is_missing = query.boxes.domains, np.isnan(point)
+    may_be_missing = np.isnan(lower)
+    if query.boxes.droppable is not None:
+        may_be_missing |= query.boxes.droppable[row] != 0
     return (
-        bool((lower <= point).all() and (point <= upper).all())
-        and all(domains.holds(feature, point[[feature]]).all() for feature in domains.features)
+        bool(np.where(is_missing, may_be_missing, (lower <= point) & (point <= upper)).all())
+        and all(domains.holds(f, point[[f]]).all() for f in domains.features if not is_missing[f])
         and all(sorted(point[group]) == [0] * (len(group) - 1) + [1] for group in query.groups.lists)
     )
 
@@ -165,7 +170,7 @@ def _search_tree(
     def search(first: int, last: int) -> None:
         reach.find_witnesses(
             tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays,
-            query.groups.members, query.groups.starts, right_starts,
+            query.groups.members, query.groups.starts, query.boxes.dropping, right_starts,
             query.dataset.X, predictions.ids, rows, first, last, found, *regions,
         )  # fmt: skip
 

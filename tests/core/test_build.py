@@ -24,14 +24,14 @@ def test_a_debug_build_checks_bounds() -> None:
     tree = make_model([(0, 0.5, [1, 0], [0, 1])], 1)
     X = np.zeros((3, 1))
     with pytest.raises(IndexError):
-        predict.fill_leaves(tree.nodes, tree.roots, X, 0, 3, np.empty((2, 1), dtype=np.int32))
+        predict.fill_leaves(tree.nodes, tree.roots, X, False, 0, 3, np.empty((2, 1), dtype=np.int32))
     with pytest.raises(IndexError):
-        predict.fill_leaves(tree.nodes, tree.roots, X[:2], 0, 3, np.empty((3, 1), dtype=np.int32))
+        predict.fill_leaves(tree.nodes, tree.roots, X[:2], False, 0, 3, np.empty((3, 1), dtype=np.int32))
     bounds = [X, X, *[np.zeros(1)] * 2, np.full(1, -np.inf), np.full(1, np.inf)]
     expected = np.zeros(3, dtype=np.int32)
     with pytest.raises(IndexError):
         reach.check_stability(
-            tree.nodes, tree.leaf_predictions.ids, 1, *bounds, expected, 0, 3, np.empty(2, dtype=np.uint8)
+            tree.nodes, tree.leaf_predictions.ids, 1, *bounds, False, expected, 0, 3, np.empty(2, dtype=np.uint8)
         )
 
 
@@ -39,7 +39,7 @@ def test_kernels_refuse_arrays_of_another_type() -> None:
     tree = make_model([[1, 0]], 1)
     with pytest.raises(ValueError, match="Buffer dtype mismatch"):
         predict.fill_leaves(
-            tree.nodes, tree.roots, np.zeros((1, 1), np.float32), 0, 1, np.empty((1, 1), dtype=np.int32)
+            tree.nodes, tree.roots, np.zeros((1, 1), np.float32), False, 0, 1, np.empty((1, 1), dtype=np.int32)
         )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import warnings
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import make_model, models
+from support.oracles import make_model, models, with_directions
 
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.silva_models import format_model, parse_model, read_model, same_model, write_model
@@ -231,3 +232,35 @@ def test_plain_models_have_no_trailer(tmp_path) -> None:
     path = str(tmp_path / "m.silva")
     write_model(describe(model, feature_names=("x",)), path, plain=True)
     assert read_model(path).description == NO_DESCRIPTION
+
+
+# Missing values
+
+
+@settings(max_examples=100)
+@given(models(max_trees=3), st.randoms(use_true_random=False))
+def test_directions_are_kept(model: Model, rng: random.Random) -> None:
+    model = with_directions(model, rng)
+    text = format_model(model)
+    assert ('"requires": ["missing"]' in text) == model.has_directions == (model.n_nodes > model.n_leaves)
+    assert same_model(parse_model(text.encode()), model)
+    plain = parse_model(format_model(model, plain=True).encode())
+    assert not plain.has_directions
+    assert same_model(plain, model.without_directions)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('"LRL"', "has 3 directions of missing values, the model has 2 splits"),
+        ('"99999999999L"', "expected letters L, R and N"),
+        ('"2X"', "expected letters L, R and N"),
+        ('"0LLR"', "expected letters L, R and N"),
+        ("3", "expected the directions of missing values"),
+    ],
+)
+def test_broken_directions_are_refused(written: str, message: str) -> None:
+    model = make_model([(0, 1.0, [1, 0], (1, 1.0, [0, 1], [1, 0]))], kind=LeafKind.COUNTS)
+    text = format_model(model) + f'# metasilvae {{"missing": {written}, "requires": ["missing"]}}\n'
+    with pytest.raises(ModelError, match=message):
+        parse_model(text.encode(), "m.silva")

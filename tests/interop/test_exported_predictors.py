@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import json
 import math
 import random
 import shutil
@@ -17,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.command import run
-from support.oracles import make_model, models, points, random_model
+from support.oracles import make_model, models, points, random_model, with_directions
 
 from metasilvae.errors import ModelError
 from metasilvae.formats.silva_models import write_model
-from metasilvae.interop.exports import PREDICTOR_EXPORTERS
+from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
 from metasilvae.interop.exports.leaves import whole_weights
 from metasilvae.interop.imports import compare_with_library, import_estimator, import_file
 from metasilvae.interop.imports.comparison import rows_beside_thresholds
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model
 from metasilvae.prediction import predict
 from metasilvae.voting import VOTINGS
 
@@ -340,8 +341,8 @@ def test_scikit_learn_keeps_counts() -> None:
     for model in SAMPLES[:4]:
         imported = import_estimator(load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "average")))
         # Counts come back as they were, labels were in order already.
-        assert imported.model.leaf_values[imported.model.nodes["leaf"]].tolist() == (
-            model.leaf_values[model.nodes["leaf"]].tolist()
+        assert imported.model.leaf_values[imported.model.leaf_nodes.argsort()].tolist() == (
+            model.leaf_values[model.leaf_nodes.argsort()].tolist()
         )
 
 
@@ -416,3 +417,89 @@ def test_binary_output(tmp_path: Path) -> None:
     write_model(SAMPLES[0], path)
     run("export", path, "--to", "onnx", "--output", output)
     assert output.read_bytes() == PREDICTOR_EXPORTERS["onnx"](SAMPLES[0], None, "max")
+
+
+# Missing values
+
+
+def models_with_directions() -> list[Model]:
+    rng = random.Random(12)
+    found = [random_model(rng, n_trees, 12, 3) for n_trees in (1, 2, 5)]
+    found += [score_model(rng, 2), score_model(rng, 3)]
+    return [with_directions(model, rng) for model in found]
+
+
+def rows_with_missing(model: Model) -> np.ndarray:
+    X = rows_for(model)
+    rng = np.random.default_rng(5)
+    X[rng.random(X.shape) < 0.4] = math.nan
+    return X
+
+
+DIRECTED = models_with_directions()
+DIRECTED_CASES = [(model, voting) for model in DIRECTED for voting in votings_of(model)]
+DIRECTED_IDS = [f"{number} {voting}" for number, (_, voting) in enumerate(DIRECTED_CASES)]
+
+
+@pytest.mark.parametrize(("model", "voting"), DIRECTED_CASES, ids=DIRECTED_IDS)
+def test_python_source_with_missing_values(model: Model, voting: str) -> None:
+    X = rows_with_missing(model)
+    module = run_python(PREDICTOR_EXPORTERS["python"](model, None, voting))
+    assert [module["predict"](row) for row in X.tolist()] == predictions(model, X, voting)
+    with pytest.raises(ValueError, match="inf is not a finite number"):
+        module["predict"]([math.inf] * model.n_features)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("model", "voting"), DIRECTED_CASES, ids=DIRECTED_IDS)
+def test_c_source_with_missing_values(model: Model, voting: str, tmp_path: Path) -> None:
+    X = rows_with_missing(model)
+    library = compile_c(PREDICTOR_EXPORTERS["c"](model, None, voting), tmp_path)
+    assert ask_c(library, model, X) == predictions(model, X, voting)
+
+
+@pytest.mark.parametrize("target", ["onnx", "onnx-double"])
+@pytest.mark.parametrize(("model", "voting"), DIRECTED_CASES, ids=DIRECTED_IDS)
+def test_onnx_with_missing_values(model: Model, voting: str, target: str) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed (extra: onnx)")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    X = np.clip(rows_with_missing(model), -3e38, 3e38)
+    X = X if target == "onnx-double" else X.astype(np.float32)
+    found = ask_onnx(PREDICTOR_EXPORTERS[target](model, None, voting), X)
+    expected = predictions(model, X.astype(np.float64), voting)
+    n_wrong = sum(label not in labels for label, labels in zip(found, expected, strict=True))
+    assert n_wrong == 0 if voting == "max" or model.n_trees == 1 else n_wrong <= len(X) // 100
+
+
+@pytest.mark.parametrize(("model", "voting"), [case for case in DIRECTED_CASES if case[1] != "softargmax"])
+def test_scikit_learn_with_missing_values(model: Model, voting: str) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
+    fitted: Any = load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, voting))
+    X = np.clip(rows_with_missing(model), -3e38, 3e38).astype(np.float32)
+    expected = predictions(model, X, voting)
+    n_wrong = sum(label not in labels for label, labels in zip(fitted.predict(X).tolist(), expected, strict=True))
+    assert n_wrong == 0 if voting == "max" or model.n_trees == 1 else n_wrong <= len(X) // 100
+
+
+def test_what_cannot_take_missing_values_is_refused() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
+    with pytest.raises(ModelError, match="takes missing values, a GradientBoostingClassifier does not"):
+        PREDICTOR_EXPORTERS["joblib"](DIRECTED[-1], None, "softargmax")
+    partly = make_model([(0, 1.0, [1, 0], (1, 1.0, [0, 1], [1, 0]))])
+    partly.nodes["leaf"][0] = MISSING_LEFT
+    for target in PREDICTOR_EXPORTERS:
+        with pytest.raises(ModelError, match="has directions for missing values, but not for feature 1"):
+            PREDICTOR_EXPORTERS[target](partly, None, "max")
+
+
+def test_documents_with_missing_values() -> None:
+    model = make_model([(0, 1.0, [1, 0], (1, 1.0, [0, 1], [1, 0]))])
+    model.nodes["leaf"][[0, 2]] = MISSING_LEFT, MISSING_RIGHT
+    nodes = json.loads(EXPORTERS["json"](model, None))["trees"][0]
+    assert [node.get("missing") for node in nodes] == ["left", None, "right", None, None]
+    text = EXPORTERS["text"](model, ["a", "b"])
+    assert "a <= 1 or missing\n" in text
+    assert "b > 1 or missing\n" in text
+    dot = EXPORTERS["dot"](model, None)
+    assert 'n0 -> n1 [label="yes or missing"];' in dot
+    assert 'n2 -> n4 [label="no or missing"];' in dot

@@ -6,6 +6,7 @@ import contextlib
 import json
 import struct
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,15 +14,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.boosted_models import CATBOOST, LIGHTGBM, xgboost_document
+from support.boosted_models import CATBOOST, DUMP, JSON_DUMP, LIGHTGBM, xgboost_document
 
-from metasilvae.errors import ModelError
+from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.silva_models import format_model, parse_model, same_model
 from metasilvae.interop.imports import Imported, ImportOptions, compare_with_library, import_file, import_object
 from metasilvae.interop.imports.catboost import read_catboost
 from metasilvae.interop.imports.documents import load_ubjson
 from metasilvae.interop.imports.lightgbm import read_lightgbm
 from metasilvae.interop.imports.xgboost import read_xgboost
+from metasilvae.interop.imports.xgboost_dumps import read_xgboost_dump
 
 Reader = Callable[[bytes, str, ImportOptions], Imported]
 
@@ -55,7 +57,11 @@ FILES: dict[str, tuple[Reader, bytes]] = {
     "ubjson": (read_xgboost, ubjson(json.loads(xgboost_document()))),
     "lightgbm": (read_lightgbm, LIGHTGBM.encode()),
     "catboost": (read_catboost, json.dumps(CATBOOST).encode()),
+    "text dump": (read_xgboost_dump, DUMP.encode()),
+    "json dump": (read_xgboost_dump, JSON_DUMP.encode()),
 }
+OPTIONS = {"text dump": ImportOptions(("no", "yes"), base_score=(0.5,))}
+OPTIONS["json dump"] = OPTIONS["text dump"]
 edits = st.lists(
     st.tuples(
         st.integers(0, 10_000),
@@ -90,7 +96,9 @@ def read(kind: str, content: bytes) -> None:
     reader, _ = FILES[kind]
     told = None
     try:
-        imported = reader(content, "model", ImportOptions())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MetasilvaeWarning)
+            imported = reader(content, "model", OPTIONS.get(kind, ImportOptions()))
     except ModelError as error:
         told = str(error)
     if told is None:
@@ -111,7 +119,7 @@ def _no_judges(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", FILES)
 def test_the_file_itself_is_a_model(kind: str) -> None:
     reader, content = FILES[kind]
-    assert reader(content, "model", ImportOptions()).model.n_trees == 1
+    assert reader(content, "model", OPTIONS.get(kind, ImportOptions())).model.n_trees == 1
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -141,7 +149,7 @@ values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("kind", ["xgboost", "catboost"])
+@pytest.mark.parametrize("kind", ["xgboost", "catboost", "json dump"])
 def test_other_values_in_a_document(kind: str) -> None:
     """One value anywhere in the document becomes something else."""
     document = json.loads(FILES[kind][1])

@@ -226,3 +226,50 @@ def test_from_skl2onnx(n_labels: int, tmp_path: Path) -> None:
     for estimator in (RandomForestClassifier(5, random_state=0), GradientBoostingClassifier(n_estimators=5)):
         content = skl2onnx.to_onnx(estimator.fit(X, y), X[:1].astype(np.float32)).SerializeToString()
         compare_with_library(import_bytes(tmp_path, content), X)
+
+
+def make_columns(n_inputs: int, axis: int = 1, order: tuple[int, ...] = (0, 1), **changes: Any) -> bytes:
+    """The stump behind a Concat of inputs of one feature each."""
+    names = ["age", "body size", "c"][:n_inputs]
+    nodes = [
+        onnx.helper.make_node("Concat", [names[place] for place in order], ["X"], axis=axis),
+        onnx.helper.make_node("TreeEnsembleClassifier", ["X"], ["L", "S"], domain="ai.onnx.ml", **{**STUMP, **changes}),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "trees",
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, 1]) for name in names],
+        [
+            onnx.helper.make_tensor_value_info("L", onnx.TensorProto.STRING, [None]),
+            onnx.helper.make_tensor_value_info("S", onnx.TensorProto.FLOAT, None),
+        ],
+    )
+    opsets = [onnx.helper.make_opsetid("", 15), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    content: bytes = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return content
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_one_input_per_feature_gives_names(order: tuple[int, ...], tmp_path: Path) -> None:
+    imported = import_bytes(tmp_path, make_columns(2, order=order))
+    assert imported.comparison is not None
+    names = imported.model.description.feature_names
+    assert names == tuple(("age", "body size")[place] for place in order)
+    # The second feature decides.
+    assert predictions(imported.model, [[9.0, 0.0], [0.0, 9.0]]) == [{"no"}, {"yes"}]
+    assert import_bytes(tmp_path, make_onnx()).model.description.feature_names is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lambda: make_columns(2, axis=0), "does not work on the input"),
+        (lambda: make_columns(3), "does not work on the input"),
+        (lambda: make_columns(2, order=(0, 0)), "does not work on the input"),
+        (lambda: make_onnx(new_thing=[1]), "'new_thing', which this version of metasilvae does not know"),
+        (lambda: make_onnx(post_transform="SQUARE"), "post_transform .*SQUARE.* is not known"),
+    ],
+)
+def test_other_graphs_are_refused(content: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=message):
+        import_bytes(tmp_path, content())

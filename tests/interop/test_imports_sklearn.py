@@ -236,8 +236,7 @@ def test_command(saved: tuple[str, Any], tmp_path: Path) -> None:
     )
     told = run("import", path, output, "--trust", "--check", data).stdout
     assert "RandomForestClassifier of scikit-learn" in told
-    assert "voting    average; other commands need the option:\n" in told
-    assert f"          metasilvae verify {output} DATA --epsilon E --voting average\n" in told
+    assert "voting    average, part of the model\n" in told
     assert "150 of data, 2000 random, " in told
     assert same_model(read_model(str(output)), import_estimator(fitted).model)
     predicted = run("predict", output, data, "--voting", "average").stdout.split()

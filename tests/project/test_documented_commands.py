@@ -47,6 +47,7 @@ from metasilvae.formats.datasets import read_dataset
 # What the commands of a document, or of a help, take for granted.
 PRESUPPOSED = {
     "README.md": ["model.json", "test.csv", "Makefile"],
+    "docs/import.md": ["model.json", "dump.txt", "test.csv"],
     "docs/cluster.md": ["data.csv", "train.csv", "test.csv", "forest.silva", "scheduler.json", "scripts"],
     "metasilvae train": ["data.csv", "test.csv"],
     "metasilvae pareto": ["trees", "test.csv"],
@@ -70,7 +71,7 @@ PRESUPPOSED = {
     "metasilvae simplify": ["model.silva", "train.csv"],
     "metasilvae assemble": ["tree-000.silva", "tree-001.silva"],
     "metasilvae disassemble": ["forest.silva"],
-    "metasilvae import": ["model.json", "forest.joblib", "test.csv"],
+    "metasilvae import": ["model.json", "forest.joblib", "dump.txt", "test.csv"],
     "metasilvae export": ["model.silva", "forest.silva", "train.csv"],
     "metasilvae attack": ["train.csv"],
     "metasilvae attack check": ["attack.toml", "train.csv"],

@@ -44,6 +44,27 @@ end of trees
 """
 
 
+DUMP = """\
+booster[0]:
+0:[f0<0.400000006] yes=1,no=2,missing=1,gain=40.2420502,cover=36.5400009
+	1:[f1<-1] yes=3,no=4,missing=4,gain=27.4031754,cover=25.3344002
+		3:leaf=0.378065437,cover=4.87199974
+		4:leaf=-0.359512448,cover=20.4624004
+	2:leaf=0.450285167,cover=11.2055998
+"""
+JSON_DUMP = """\
+[
+  { "nodeid": 0, "depth": 0, "split": "f0", "split_condition": 0.400000006, "yes": 1, "no": 2, "children": [
+    { "nodeid": 1, "depth": 1, "split": "f1", "split_condition": -1, "yes": 3, "no": 4, "missing": 4 , "children": [
+      { "nodeid": 3, "leaf": 0.378065437 },
+      { "nodeid": 4, "leaf": -0.359512448 }
+    ]},
+    { "nodeid": 2, "leaf": 0.450285167 }
+  ]}
+]
+"""
+
+
 CATBOOST: dict[str, Any] = {
     "features_info": {"float_features": [{"flat_feature_index": 1, "feature_index": 0}]},
     "model_info": {

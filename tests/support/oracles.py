@@ -10,15 +10,15 @@ import itertools
 import math
 import random
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from hypothesis import strategies as st
 
 from metasilvae.dataset import Dataset
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import Boxes
 
 LARGEST = sys.float_info.max
@@ -97,7 +97,9 @@ def leaf_of(model: Model, x: Sequence[float], position: int = 0) -> int:
     """Number of the leaf of one tree into which a sample falls."""
     node = model.nodes[model.roots[position]]
     while node["feature"] >= 0:
-        node = model.nodes[node["left"] if x[node["feature"]] <= node["threshold"] else node["right"]]
+        value = x[node["feature"]]
+        is_left = node["leaf"] == MISSING_LEFT if math.isnan(value) else value <= node["threshold"]
+        node = model.nodes[node["left"] if is_left else node["right"]]
     return int(node["leaf"])
 
 
@@ -173,6 +175,47 @@ def forest_predictions(
 def whole_space(n_features: int) -> tuple[list[float], list[float]]:
     """The box of all finite samples."""
     return [-LARGEST] * n_features, [LARGEST] * n_features
+
+
+# Missing values
+
+
+def with_directions(model: Model, rng: random.Random) -> Model:
+    """The same model with a random direction of missing values in each split."""
+    nodes = model.nodes.copy()
+    for place in np.flatnonzero(nodes["feature"] >= 0):
+        nodes["leaf"][place] = rng.choice([MISSING_LEFT, MISSING_RIGHT])
+    return replace(model, nodes=nodes)
+
+
+def collapse(model: Model, missing: Collection[int]) -> Model:
+    """The model for samples in which these features are missing and no others: it does not test them."""
+
+    def visit(node: int) -> Nested:
+        threshold, feature, left, right, leaf = model.nodes[node].item()
+        if feature < 0:
+            return model.leaf_values[leaf].tolist()
+        if feature in missing:
+            return visit(left if leaf == MISSING_LEFT else right)
+        return (feature, threshold, visit(left), visit(right))
+
+    trees = [visit(root) for root in model.roots.tolist()]
+    return make_model(trees, model.n_features, model.labels, model.leaf_kind, model.is_forest, model.source)
+
+
+def subsets(items: Sequence[int]) -> list[tuple[int, ...]]:
+    return [chosen for size in range(len(items) + 1) for chosen in itertools.combinations(items, size)]
+
+
+def points_with_missing(model: Model, domain: Sequence[tuple[float, float]] | None = None) -> list[tuple[float, ...]]:
+    """Samples such that every other one falls into the same leaves as one of them, with missing values."""
+    columns = []
+    for feature in range(model.n_features):
+        low, high = (-LARGEST, LARGEST) if domain is None else domain[feature]
+        thresholds = model.nodes["threshold"][model.nodes["feature"] == feature].tolist()
+        values = {low, high, *thresholds, *(math.nextafter(k, math.inf) for k in thresholds)}
+        columns.append([math.nan, *sorted(value for value in values if low <= value <= high)])
+    return list(itertools.product(*columns))
 
 
 # Questions

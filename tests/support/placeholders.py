@@ -12,6 +12,7 @@ import numpy as np
 from click.testing import Result
 
 from metasilvae.formats.datasets import read_dataset
+from support.boosted_models import DUMP
 from support.command import run
 
 MAKING = """
@@ -66,6 +67,7 @@ def make_placeholders(folder: Path) -> None:
     for name, copies in COPIES.items():
         for copy in copies:
             shutil.copyfile(folder / name, folder / copy)
+    (folder / "dump.txt").write_text(DUMP)
     if not is_missing("model.json"):
         write_boosted(folder / "model.json")
     if not is_missing("forest.joblib"):

@@ -34,7 +34,7 @@ def find_sessions(text: str) -> list[tuple[str, list[str]]]:
 def without_times(lines: list[str]) -> list[str]:
     """Lines in which no measured time stands."""
     shown = [re.sub(r"\d[\d.e-]* s\b", "T s", line.rstrip()) for line in lines]
-    return [re.sub(r"^(\[SUMMARY\] +\d+ +)[\d.e-]+", r"\1T", line) for line in shown]
+    return [re.sub(r"^(\[SUMMARY\] +\d+) +[\d.e-]+", r"\1 T", line) for line in shown]
 
 
 def make_environment(programs: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball, Enlarged, Perturbation
 from metasilvae.prediction import predict
+from metasilvae.verification import forest as forest_rows
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT, Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.verdicts import Stability, Verdict
@@ -38,8 +40,18 @@ def fitting_votings(model: Model) -> list[str]:
     return ["softargmax"] if model.leaf_kind is LeafKind.SCORES else ["max", "average"]
 
 
+# Steps before a local search and before a division of the box: as usual; both at once; division alone.
+EFFORTS = ((8, 64), (1, 1), (10**9, 1))
+
+
 def check(query: VerificationQuery, tiers: list[int] | None = None) -> None:
-    """Verdicts and witnesses are those of enumeration."""
+    """Verdicts and witnesses are those of enumeration, whichever way the search goes."""
+    for local, division in EFFORTS:
+        with mock.patch.multiple(forest_rows, STEPS_BEFORE_LOCAL=local, STEPS_BEFORE_DIVISION=division):
+            check_once(query, tiers)
+
+
+def check_once(query: VerificationQuery, tiers: list[int] | None = None) -> None:
     model = query.model
     outcome = verify(query, jobs=1)
     witnesses = {witness.row: witness for witness in find_witnesses(query, outcome)}
@@ -181,6 +193,43 @@ def test_more_steps_decide_more_rows_and_never_otherwise() -> None:
     assert n_unknown == sorted(n_unknown, reverse=True)
     assert n_unknown[0] > 0
     assert n_unknown[-1] == 0
+
+
+@pytest.mark.parametrize("kind", list(LeafKind))
+def test_divided_boxes_have_the_verdicts_of_the_plain_search(kind: LeafKind) -> None:
+    """Forests that are too large to enumerate, at epsilons where about half of the rows are stable."""
+    rng = random.Random(5)
+    n_divided = 0
+    for n_features, n_labels, n_trees in ((4, 2, 40), (6, 3, 25), (8, 2, 25)):
+
+        def leaf(n_labels: int = n_labels) -> list:
+            if kind is LeafKind.SCORES:
+                return [rng.choice([0.1, 0.2, 0.3, 0.1 + 0.2, -0.5, 1e-9, rng.gauss(0, 1)]) for _ in range(n_labels)]
+            return [rng.randint(0, 2) for _ in range(n_labels - 1)] + [1]
+
+        def grow(depth: int, n_features: int = n_features) -> Nested:
+            if depth == 0:
+                return leaf()
+            return (rng.randrange(n_features), round(rng.random(), 2), grow(depth - 1), grow(depth - 1))
+
+        model = make_model([grow(5) for _ in range(n_trees)], n_features, "abc"[:n_labels], kind)
+        X = np.random.default_rng(0).random((40, n_features)).round(2)
+        data = Dataset(X, np.zeros(len(X), dtype=np.int32), ("a",))
+        for epsilon in (0.02, 0.05, 0.1):
+            found = []
+            for local, division in ((10**9, 10**9), *EFFORTS):
+                with mock.patch.multiple(
+                    forest_rows, STEPS_BEFORE_LOCAL=local, STEPS_BEFORE_DIVISION=division, QUICK_STEPS=1
+                ):
+                    query = make_query(model, data, Ball(epsilon), voting=fitting_votings(model)[-1])
+                    outcome = verify(query, jobs=1)
+                    assert (outcome.stability != Stability.UNKNOWN).all()
+                    assert len(list(find_witnesses(query, outcome))) == (outcome.stability == Stability.UNSTABLE).sum()
+                    found.append(outcome.stability.tolist())
+                    if division == 1:
+                        n_divided += sum(verify(query, jobs=1, budget=Budget(steps=1)).stability == Stability.UNKNOWN)
+            assert found == found[:1] * len(found)
+    assert n_divided > 30
 
 
 def test_threads_do_not_change_the_result() -> None:

@@ -11,6 +11,7 @@ def find_differences(
     depth: int,
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
+    may_be_missing: NDArray[np.uint8],
     leaves: NDArray[np.int32],
     lowers: NDArray[np.float64],
     uppers: NDArray[np.float64],
@@ -22,6 +23,7 @@ def drop_needless_tests(
     depth: int,
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
+    may_be_missing: NDArray[np.uint8],
     sizes: NDArray[np.int32],
     absorbed: NDArray[np.int32],
 ) -> int: ...
@@ -42,5 +44,6 @@ class DifferenceSearch:
         slack: NDArray[np.int64],
         lower: NDArray[np.float64],
         upper: NDArray[np.float64],
+        may_be_missing: NDArray[np.uint8],
     ) -> None: ...
     def advance(self, max_steps: int) -> int: ...

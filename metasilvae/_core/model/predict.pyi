@@ -5,6 +5,7 @@ def fill_leaves(
     nodes: NDArray[np.void],
     roots: NDArray[np.int32],
     X: NDArray[np.float64],
+    has_missing: bool,
     start: int,
     stop: int,
     leaves: NDArray[np.int32],

@@ -5,7 +5,8 @@ def fill_depths(nodes: NDArray[np.void], roots: NDArray[np.int32], depths: NDArr
 def drop_contradictions(
     nodes: NDArray[np.void],
     roots: NDArray[np.int32],
-    n_features: int,
+    may_be_missing: NDArray[np.uint8],
+    marks_missing: bool,
     kept: NDArray[np.void],
     kept_roots: NDArray[np.int32],
-) -> int: ...
+) -> tuple[int, int]: ...

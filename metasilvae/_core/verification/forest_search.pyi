@@ -25,9 +25,13 @@ class ForestSearch:
         radius_up: NDArray[np.float64],
         minimum: NDArray[np.float64],
         maximum: NDArray[np.float64],
+        droppable: NDArray[np.uint8],
+        has_missing: bool,
         predictions: NDArray[np.int32],
         is_member: NDArray[np.uint8],
         referee: Referee,
+        steps_before_local: int,
+        steps_before_division: int,
     ) -> None: ...
     def decide(
         self, first: int, last: int, max_steps: int, found: NDArray[np.uint8], leaves: NDArray[np.int32]

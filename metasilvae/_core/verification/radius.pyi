@@ -14,6 +14,7 @@ def fill_breaking_radii(
     members: NDArray[np.int32],
     group_starts: NDArray[np.int32],
     group_of: NDArray[np.int32],
+    droppable: NDArray[np.uint8],
     expected: NDArray[np.int32],
     start: int,
     stop: int,

@@ -3,7 +3,8 @@
 Keys of the JSON document: ``kind`` ("tree" or "forest"), ``n_features``, ``feature_names`` (a list or null),
 ``labels``, ``leaf_kind`` ("counts" or "scores") and ``trees``. A tree is a flat list of nodes with its root first. A
 split has ``feature`` (from 0), ``threshold``, ``left`` and ``right``: a sample goes to the node at position ``left`` of
-the same list if and only if its feature is <= the threshold. A leaf has ``values``, one for each label, and
+the same list if and only if its feature is <= the threshold. In a model that takes missing values it also has
+``missing``: "left" or "right". A leaf has ``values``, one for each label, and
 ``prediction``, the list of labels with the largest value. Numbers read back to the same float64.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 from metasilvae.formats.silva_models import format_model
 from metasilvae.formats.text import shortest_decimals
-from metasilvae.interop.exports.leaves import name_features, name_prediction, name_values
+from metasilvae.interop.exports.leaves import direction_of, name_features, name_prediction, name_values
 from metasilvae.model import LeafKind, Model
 
 INDENT = "  "
@@ -45,9 +46,11 @@ def _node_lines(model: Model, start: int, end: int) -> list[str]:
             values = json.dumps(model.leaf_values[leaf].tolist())
             lines.append(f'      {{"values": {values}, "prediction": {predictions[model.leaf_predictions.ids[leaf]]}}}')
         else:
+            direction = direction_of(leaf)
+            missing = "" if direction is None else f', "missing": "{direction}"'
             lines.append(
                 f'      {{"feature": {feature}, "threshold": {threshold!r}, '
-                f'"left": {left - start}, "right": {right - start}}}'
+                f'"left": {left - start}, "right": {right - start}{missing}}}'
             )
     return lines
 
@@ -74,11 +77,18 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
                 lines.append(f'  n{node} [label="{text}", style=rounded];')
             else:
                 lines.append(f'  n{node} [label="{_escape(names[feature])} <= {thresholds[node]}"];')
-                lines.append(f'  n{node} -> n{left} [label="yes"];')
-                lines.append(f'  n{node} -> n{right} [label="no"];')
+                yes, no = _or_missing("yes", "no", leaf)
+                lines.append(f'  n{node} -> n{left} [label="{yes}"];')
+                lines.append(f'  n{node} -> n{right} [label="{no}"];')
         if model.is_forest:
             lines.append("  }")
     return "\n".join([*lines, "}", ""])
+
+
+def _or_missing(yes: str, no: str, leaf: int) -> tuple[str, str]:
+    """The texts of both branches of a split, with missing values on their side."""
+    direction = direction_of(leaf)
+    return f"{yes} or missing" if direction == "left" else yes, f"{no} or missing" if direction == "right" else no
 
 
 def _escape(text: str) -> str:
@@ -105,7 +115,8 @@ def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
                 lines.append(f"{_indent(depth)}-> {name_prediction(model, leaf)}  ({name_values(model, leaf)})")
                 continue
             test = (names[feature], thresholds[item])
-            todo += [(depth + 1, right), (depth, " > ".join(test)), (depth + 1, left), (depth, " <= ".join(test))]
+            yes, no = _or_missing(" <= ".join(test), " > ".join(test), leaf)
+            todo += [(depth + 1, right), (depth, no), (depth + 1, left), (depth, yes)]
     return "\n".join([*lines, ""])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model
 from metasilvae.voting import VOTINGS
 
 MOST_BITS = 4096
@@ -47,6 +47,21 @@ def whole_weights(model: Model, voting: str) -> list[list[int]]:
                 "export it as ONNX, or with --voting max"
             )
     return [[int(value * scale) for value in row] for row in rows]
+
+
+def check_directions(model: Model) -> None:
+    """Refuse a model that takes missing values of some of its features only; exported predictors take all or none."""
+    if model.has_directions and not model.takes_missing.all():
+        feature = int(model.takes_missing.argmin())
+        raise ModelError(
+            f"{model.source}: has directions for missing values, but not for feature {feature}; a predictor that takes "
+            "missing values of some features only cannot be exported (json, dot and text can)"
+        )
+
+
+def direction_of(leaf: int) -> str | None:
+    """Where a split sends missing values, from its field `leaf`: left, right, or None if it does not say."""
+    return {MISSING_LEFT: "left", MISSING_RIGHT: "right"}.get(leaf)
 
 
 def name_features(model: Model, feature_names: Sequence[str] | None) -> list[str]:

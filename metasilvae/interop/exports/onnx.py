@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
 from metasilvae.extras import load_library
-from metasilvae.interop.exports.leaves import real_weights
+from metasilvae.interop.exports.leaves import check_directions, real_weights
 from metasilvae.interop.thresholds import round_down
-from metasilvae.model import Model
+from metasilvae.model import MISSING_LEFT, Model
 
 EXTRA = "onnx"
 IR_VERSION = 8
@@ -43,6 +43,7 @@ def _write(model: Model, voting: str, is_double: bool) -> bytes:
     onnx = load_library("onnx", EXTRA, "writing an ONNX file")
     if model.n_labels < 2:
         raise ModelError(f"{model.source}: a classifier in ONNX needs two labels, the model has one")
+    check_directions(model)
     kind = onnx.TensorProto.DOUBLE if is_double else onnx.TensorProto.FLOAT
     node = onnx.helper.make_node(
         "TreeEnsembleClassifier",
@@ -98,7 +99,14 @@ def _node_lists(model: Model) -> dict[str, list[Any]]:
         "nodes_modes": ["LEAF" if leaf else "BRANCH_LEQ" for leaf in is_leaf.tolist()],
         "nodes_truenodeids": np.where(is_leaf, 0, nodes["left"] - starts).tolist(),
         "nodes_falsenodeids": np.where(is_leaf, 0, nodes["right"] - starts).tolist(),
+        **_directions(model),
     }
+
+
+def _directions(model: Model) -> dict[str, list[int]]:
+    if not model.has_directions:
+        return {}
+    return {"nodes_missing_value_tracks_true": (model.nodes["leaf"] == MISSING_LEFT).astype(int).tolist()}
 
 
 def _weight_lists(onnx: Any, model: Model, voting: str, is_double: bool) -> dict[str, Any]:

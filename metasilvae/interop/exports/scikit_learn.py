@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
 from metasilvae.extras import load_library
-from metasilvae.interop.exports.leaves import vote_weights
-from metasilvae.model import LeafKind, Model
+from metasilvae.interop.exports.leaves import check_directions, vote_weights
+from metasilvae.model import MISSING_LEFT, LeafKind, Model
 
 EXTRA = "sklearn"
 _NO_CHILD, _NO_FEATURE = -1, -2
@@ -44,6 +44,7 @@ def write_skops(model: Model, feature_names: Sequence[str] | None, voting: str) 
 
 def build_estimator(model: Model, feature_names: Sequence[str] | None, voting: str) -> Any:
     """A fitted classifier with the predictions of the model."""
+    check_directions(model)
     classes, order = _order_classes(model.labels)
     build = _build_boosting if model.leaf_kind is LeafKind.SCORES else _build_tree_or_forest
     fitted = build(model, voting, classes, order)
@@ -60,6 +61,11 @@ def _build_boosting(model: Model, voting: str, classes: np.ndarray, order: NDArr
     ensemble = load_library("sklearn.ensemble", EXTRA, "building a scikit-learn object")
     if model.n_labels < 2:
         raise ModelError(f"{model.source}: a GradientBoostingClassifier needs two labels, the model has one")
+    if model.has_directions:
+        raise ModelError(
+            f"{model.source}: takes missing values, a GradientBoostingClassifier does not; export it as c, python or "
+            "onnx"
+        )
     scores = model.leaf_values[:, order]
     columns = scores[:, 1:] - scores[:, :1] if model.n_labels == 2 else scores
     fitted = ensemble.GradientBoostingClassifier(n_estimators=1, learning_rate=1.0, init="zero", random_state=0)
@@ -138,6 +144,10 @@ def _build_tree(model: Model, position: int, fractions: NDArray[np.float64]) -> 
     nodes["right_child"] = np.where(is_leaf, _NO_CHILD, source["right"] - start)
     nodes["feature"] = np.where(is_leaf, _NO_FEATURE, source["feature"])
     nodes["threshold"] = np.where(is_leaf, float(_NO_FEATURE), source["threshold"])
+    if model.has_directions:
+        if "missing_go_to_left" not in (nodes.dtype.names or ()):
+            raise ModelError(f"{model.source}: takes missing values, which need scikit-learn 1.3 or newer")
+        nodes["missing_go_to_left"] = source["leaf"] == MISSING_LEFT
     nodes["impurity"] = 1.0 - (values**2).sum(axis=1) if is_counted else 0.0
     nodes["n_node_samples"] = samples
     nodes["weighted_n_node_samples"] = samples

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metasilvae.interop.exports.leaves import name_features, whole_weights
-from metasilvae.model import Model, name_kind
+from metasilvae.interop.exports.leaves import check_directions, name_features, whole_weights
+from metasilvae.model import MISSING_LEFT, Model, name_kind
 
 LIMB_BITS = 32
 _SHORTEST = 62
@@ -25,9 +25,9 @@ const char *const model_labels[MODEL_LABELS] = {{
 {labels}
 }};
 
-/* In a split: feature, threshold, position of the right child; the left child is the next node.
+/* In a split: feature, threshold, position of the right child; the left child is the next node.{missing_comment}
    In a leaf: -1, 0, number of the leaf. */
-static const struct {{ int32_t feature; double threshold; int32_t right; }} nodes[] = {{
+static const struct {{ int32_t feature; double threshold; int32_t right;{missing_field} }} nodes[] = {{
 {nodes}
 }};
 
@@ -41,20 +41,20 @@ static const int64_t weights[][MODEL_LABELS][MODEL_LIMBS] = {{
 }};
 
 /* Marks the labels that the model predicts for a row x, and returns their number: several if they tie, none if x
-   contains an infinite value or NaN. */
+   contains an infinite value{nan_note}. */
 int model_predict(const double x[MODEL_FEATURES], unsigned char is_predicted[MODEL_LABELS])
 {{
     int64_t sums[MODEL_LABELS][MODEL_LIMBS];
     int best = 0, n_predicted = 0;
     memset(is_predicted, 0, MODEL_LABELS);
     for (int feature = 0; feature < MODEL_FEATURES; feature++)
-        if (!isfinite(x[feature]))
+        if ({is_bad}(x[feature]))
             return 0;
     memset(sums, 0, sizeof sums);
     for (int tree = 0; tree < MODEL_TREES; tree++) {{
         int32_t node = roots[tree];
         while (nodes[node].feature >= 0)
-            node = x[nodes[node].feature] <= nodes[node].threshold ? node + 1 : nodes[node].right;
+            node = {goes_left} ? node + 1 : nodes[node].right;
         for (int label = 0; label < MODEL_LABELS; label++)
             for (int limb = 0; limb < MODEL_LIMBS; limb++)
                 sums[label][limb] += weights[nodes[node].right][label][limb];
@@ -125,7 +125,7 @@ int main(void)
             const size_t width = strcspn(place, has_commas ? "," : blanks);
             const double value = strtod(place, &end);
             end += strspn(end, blanks);
-            if (end == place || (has_commas ? end != place + width : end < place + width) || !isfinite(value)
+            if (end == place || (has_commas ? end != place + width : end < place + width) || {is_bad}(value)
                 || strcspn(place, "xX") < width) {{
                 fprintf(stderr, "line %ld: '%.*s' is not a finite number\\n", row, (int)width, place);
                 return 1;
@@ -162,8 +162,29 @@ int main(void)
 """
 
 
+_C_FINITE = {
+    "missing_comment": "",
+    "missing_field": "",
+    "nan_note": " or NaN",
+    "is_bad": "!isfinite",
+    "goes_left": "x[nodes[node].feature] <= nodes[node].threshold",
+}
+# For models that take missing values.
+_C_MISSING = {
+    "missing_comment": "\n   Then 1 if missing values (NaN) go to the left child.",
+    "missing_field": " unsigned char missing_left;",
+    "nan_note": "; NaN is a missing value",
+    "is_bad": "isinf",
+    "goes_left": (
+        "(isnan(x[nodes[node].feature]) ? nodes[node].missing_left\n"
+        "                    : x[nodes[node].feature] <= nodes[node].threshold)"
+    ),
+}
+
+
 def write_c(model: Model, feature_names: Sequence[str] | None, voting: str) -> str:
     """C source of the predictor."""
+    check_directions(model)
     weights = whole_weights(model, voting)
     n_limbs = _count_limbs(weights, model.n_trees)
     kind = f"{name_kind(True, model.n_trees)}, voting {voting}" if model.is_forest else "decision tree"
@@ -174,8 +195,12 @@ def write_c(model: Model, feature_names: Sequence[str] | None, voting: str) -> s
     nodes = []
     for threshold, feature, _, right, leaf in model.nodes.tolist():
         is_leaf = feature < 0
-        nodes.append(f"    {{-1, 0, {leaf}}}," if is_leaf else f"    {{{feature}, {threshold.hex()}, {right}}},")
+        direction = f", {int(leaf == MISSING_LEFT)}" if model.has_directions else ""
+        split = f"{feature}, {threshold.hex()}, {right}"
+        nodes.append(f"    {{{f'-1, 0, {leaf}' if is_leaf else split}{direction}}},")
+    variant = _C_MISSING if model.has_directions else _C_FINITE
     return head + _C_BODY.format(
+        **variant,
         n_features=model.n_features,
         n_labels=model.n_labels,
         n_trees=model.n_trees,
@@ -214,11 +239,12 @@ def _comment(text: str) -> str:
 _PYTHON_BODY = '''\
 """A {kind}; exported by metasilvae."""
 
-from math import isfinite
+from math import {imported}
 
 FEATURES = {features}
 LABELS = {labels}
-# A split is (feature, threshold, position of the right child), its left child is the next node; a leaf is a number.
+# A split is (feature, threshold, position of the right child{missing_comment}), its left child is the next node; a leaf
+# is a number.
 NODES = [
 {nodes}
 ]
@@ -230,18 +256,18 @@ WEIGHTS = [
 
 
 def predict(x):
-    """The labels that the model predicts for a row of {n_features} finite numbers: several if they tie."""
+    """The labels that the model predicts for a row of {n_features} finite numbers{nan_note}: several if they tie."""
     if len(x) != {n_features}:
         raise ValueError("%d numbers, expected {n_features}" % len(x))
     for value in x:
-        if not isfinite(value):
+        if {is_bad}:
             raise ValueError("%r is not a finite number" % value)
     scores = [0] * len(LABELS)
     for node in ROOTS:
         entry = NODES[node]
         while isinstance(entry, tuple):
-            feature, threshold, right = entry
-            node = node + 1 if x[feature] <= threshold else right
+            feature, threshold, right{missing_name} = entry
+            node = node + 1 if {goes_left} else right
             entry = NODES[node]
         scores = [score + weight for score, weight in zip(scores, WEIGHTS[entry])]
     best = max(scores)
@@ -263,12 +289,33 @@ if __name__ == "__main__":
 '''
 
 
+_PYTHON_FINITE = {
+    "missing_comment": "",
+    "imported": "isfinite",
+    "is_bad": "not isfinite(value)",
+    "missing_name": "",
+    "goes_left": "x[feature] <= threshold",
+    "nan_note": "",
+}
+_PYTHON_MISSING = {
+    "missing_comment": ", whether NaN goes left",
+    "imported": "isinf",
+    "is_bad": "isinf(value)",
+    "missing_name": ", missing_left",
+    "goes_left": "(missing_left if x[feature] != x[feature] else x[feature] <= threshold)",
+    "nan_note": " or NaN (missing)",
+}
+
+
 def write_python(model: Model, feature_names: Sequence[str] | None, voting: str) -> str:
     """Python source of the predictor."""
+    check_directions(model)
     nodes = []
     for threshold, feature, _, right, leaf in model.nodes.tolist():
-        nodes.append(f"    {leaf}," if feature < 0 else f"    ({feature}, {threshold!r}, {right}),")
+        direction = f", {leaf == MISSING_LEFT}" if model.has_directions else ""
+        nodes.append(f"    {leaf}," if feature < 0 else f"    ({feature}, {threshold!r}, {right}{direction}),")
     return _PYTHON_BODY.format(
+        **(_PYTHON_MISSING if model.has_directions else _PYTHON_FINITE),
         kind=f"{name_kind(True, model.n_trees)}, voting {voting}" if model.is_forest else "decision tree",
         features=ascii(list(feature_names)) if feature_names else None,
         labels=ascii(list(model.labels)),

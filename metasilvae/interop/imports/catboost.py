@@ -2,13 +2,16 @@
 
 x is rounded to float32; a split is true if and only if it is above the float32 border. All nodes of one level of a tree
 have the same split, and split number i is bit i of the leaf's number. The side for missing values is ignored, because
-data sets have none.
+data sets have none. Keys that are not listed here are refused, because they might change predictions.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,7 @@ from metasilvae.interop.imports.imported import (
     LibraryPredictor,
     choose_labels,
     name_classes,
+    position_of_labels,
     refuse_file,
 )
 from metasilvae.interop.thresholds import fold_at_most
@@ -33,6 +37,26 @@ EXTRA = "catboost"
 BINARY = ("Logloss",)
 MULTI = ("MultiClass", "MultiClassOneVsAll")
 DEEPEST = 16  # CatBoost's own limit
+# Whether a missing value goes left: as the smallest number, the largest one, or as it compares (not above a border).
+NAN_TREATMENTS = {"AsFalse": True, "AsTrue": False, "AsIs": True}
+CLASSIFIERS = ("CatBoostClassifier", "CatBoost")
+# Keys of each object of a file. Those that are not read hold statistics and settings of training, or features and
+# statistics of categories and texts, which are refused elsewhere.
+KNOWN_KEYS = {
+    "document": {"features_info", "model_info", "oblivious_trees", "scale_and_bias", "ctr_data"},
+    "model": {
+        "binclass_probability_threshold", "catboost_version_info", "class_params", "model_guid", "output_options",
+        "params", "train_finish_time", "training", "ignored_features",
+    },
+    "classes": {"class_label_type", "class_names", "class_to_label", "classes_count"},
+    "features": {"float_features", "categorical_features", "text_features", "embedding_features", "ctrs"},
+    "feature": {
+        "borders", "feature_id", "feature_index", "feature_name", "flat_feature_index", "has_nans",
+        "nan_value_treatment",
+    },
+    "tree": {"leaf_values", "leaf_weights", "splits"},
+    "split": {"border", "float_feature_index", "split_index", "split_type"},
+}  # fmt: skip
 
 
 def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported:
@@ -44,35 +68,87 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
         document.take("oblivious_trees")
     options.refuse_counts(name)
     info = document.object("model_info")
-    loss = info.object("params").object("loss_function").text("type")
+    document.expect_only(KNOWN_KEYS["document"])
+    # Notes of users (the parameter metadata) stand beside the keys of CatBoost.
+    parameters = info.object("params")
+    notes = parameters.object("metadata").values if "metadata" in parameters else {}
+    info.expect_only(KNOWN_KEYS["model"].union(notes))
+    threshold = info.values.get("binclass_probability_threshold", 0.5)
+    if threshold != 0.5:
+        raise ModelError(
+            f"{name}: the model predicts the second label from a probability of {threshold} on "
+            "(set_probability_threshold); only 0.5 can be imported"
+        )
+    loss = parameters.object("loss_function").text("type")
     if loss not in (*BINARY, *MULTI):
         raise ModelError(
             f"{name}: the loss {shorten(loss)} is not one of a classifier ({', '.join((*BINARY, *MULTI))})"
         )
+    info.object("class_params").expect_only(KNOWN_KEYS["classes"])
     classes = info.object("class_params").list("class_names")
     n_columns = 1 if loss in BINARY else len(classes)
-    if len(classes) != max(2, n_columns) or not all(type(label) in (int, float, str) for label in classes):
+    if len(classes) != max(2, n_columns) or not all(type(label) in (bool, int, float, str) for label in classes):
         raise ModelError(f"{name}: {len(classes)} class names do not fit the loss {loss}")
     labels = choose_labels(name_classes(classes), options.labels, name)
-    columns = _feature_columns(document.object("features_info"))
+    columns, own_names = _feature_columns(document.object("features_info"))
+    missing_left = _missing_sides(document.object("features_info"))
     scale, bias = _scale_and_bias(document, n_columns)
     trees = [*start_trees(bias)]
     oblivious = document.objects("oblivious_trees")
-    trees += [_tree_nodes(tree, columns, scale, n_columns) for tree in oblivious]
-    model = build_model(trees, LeafKind.SCORES, int(columns.max()) + 1, labels, True, name)
+    trees += [_tree_nodes(tree, columns, missing_left, scale, n_columns) for tree in oblivious]
+    n_features = int(columns.max()) + 1
+    model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
+    names = options.name_features(own_names, n_features, name)
     origin = f"CatBoost, {loss}, {len(oblivious)} trees"
-    return Imported(model, "softargmax", origin, lambda: _load_predictor(content, name), EXTRA)
+    return Imported.of(model, "softargmax", origin, names, lambda: _load_predictor(content, name), EXTRA)
 
 
-def _feature_columns(features: Document) -> NDArray[np.int64]:
-    """Column of each number that splits can test."""
+def import_catboost(fitted: Any, options: ImportOptions, name: str) -> Imported:
+    """Import a fitted classifier from memory; it predicts for the comparison itself."""
+    kind = type(fitted).__name__
+    if kind not in CLASSIFIERS:
+        raise ModelError(f"{name}: a {kind} cannot be imported; known is CatBoostClassifier")
+    # CatBoost writes JSON to files only.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        fitted.save_model(str(path), format="json")
+        content = path.read_bytes()
+    imported = read_catboost(content, name, options)
+    return replace(imported, load_predictor=lambda: _wrap_model(fitted, kind == "CatBoostClassifier"))
+
+
+def _feature_columns(features: Document) -> tuple[NDArray[np.int64], list[str] | None]:
+    """Column of each number that splits can test, and the names of all columns if each has one."""
     for kind in ("categorical_features", "text_features", "embedding_features"):
         if kind in features and features.list(kind):
             raise ModelError(f"{features.name}: the model has {kind}; only numbers can be imported")
-    found = [feature.integer("flat_feature_index") for feature in features.objects("float_features")]
+    features.expect_only(KNOWN_KEYS["features"])
+    items = features.objects("float_features")
+    for item in items:
+        item.expect_only(KNOWN_KEYS["feature"])
+    found = [item.integer("flat_feature_index") for item in items]
     if not found or min(found) < 0:
         raise ModelError(f"{features.name}: the model has no features, or one with a negative number")
-    return np.array(found, dtype=np.int64)
+    names = {column: str(item.values.get("feature_id") or "") for column, item in zip(found, items, strict=True)}
+    is_named = all(names.values()) and len(names) == max(found) + 1
+    # CatBoost numbers the features of data without names.
+    is_numbered = all(name == str(column) for column, name in names.items())
+    in_order = [names[column] for column in range(len(names))] if is_named and not is_numbered else None
+    return np.array(found, dtype=np.int64), in_order
+
+
+def _missing_sides(features: Document) -> NDArray[np.bool_]:
+    """For each number that splits can test whether missing values go left: below all borders, or not above any."""
+    sides = []
+    for item in features.objects("float_features"):
+        treatment = item.values.get("nan_value_treatment", "AsIs")
+        if treatment not in NAN_TREATMENTS:
+            raise ModelError(
+                f"{features.name}: {item.where('nan_value_treatment')} is {shorten(str(treatment))}; known are "
+                f"{', '.join(NAN_TREATMENTS)}"
+            )
+        sides.append(NAN_TREATMENTS[treatment])
+    return np.array(sides, dtype=np.bool_)
 
 
 def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[np.float64]]:
@@ -88,9 +164,12 @@ def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[
     return float(numbers[0]), np.broadcast_to(numbers[1:], (n_columns,))
 
 
-def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_columns: int) -> Nodes:
+def _tree_nodes(
+    tree: Document, columns: NDArray[np.int64], missing_left: NDArray[np.bool_], scale: float, n_columns: int
+) -> Nodes:
     """A full binary tree; node n has the children 2n + 1 and 2n + 2, and the last split is at the root."""
     where = f"{tree.name}: {tree.place}"
+    tree.expect_only(KNOWN_KEYS["tree"])
     splits = [] if tree.values.get("splits") is None else tree.objects("splits")
     depth = len(splits)
     values = tree.numbers("leaf_values")
@@ -101,10 +180,12 @@ def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_colu
         raise ModelError(f"{where} has {len(values)} leaf values, {n_leaves * n_columns} were expected")
     n_splits = n_leaves - 1
     features, thresholds = np.full(n_splits + n_leaves, -1), np.zeros(n_splits + n_leaves)
+    goes_left = np.zeros(n_splits + n_leaves, dtype=np.bool_)
     for level, split in enumerate(reversed(splits)):
         kind = split.values.get("split_type", "FloatFeature")
         if kind != "FloatFeature":
             raise ModelError(f"{where} has a split of type {shorten(str(kind))}; only numbers can be imported")
+        split.expect_only(KNOWN_KEYS["split"])
         number = split.integer("float_feature_index")
         if not 0 <= number < len(columns):
             raise ModelError(f"{where} tests feature {number}, but the model has {len(columns)}")
@@ -113,11 +194,12 @@ def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_colu
             rounded = border.astype(np.float32).astype(np.float64)
         level_nodes = slice((1 << level) - 1, (2 << level) - 1)
         features[level_nodes], thresholds[level_nodes] = columns[number], fold_at_most(rounded)[0]
+        goes_left[level_nodes] = missing_left[number]
     left = 2 * np.arange(n_splits + n_leaves) + 1
     scores = np.zeros((n_splits + n_leaves, max(2, n_columns)))
     # A single score is that of the second label.
     scores[n_splits:, -n_columns:] = (scale * values).reshape(n_leaves, n_columns)
-    return Nodes(features, thresholds, left, left + 1, scores)
+    return Nodes(features, thresholds, left, left + 1, scores, goes_left)
 
 
 def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
@@ -136,7 +218,13 @@ def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     finally:
         os.unlink(path)
 
-    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
+    return _wrap_model(model, False)
+
+
+def _wrap_model(model: Any, is_classifier: bool) -> LibraryPredictor:
+    """Predictions of a model of CatBoost; a classifier predicts its classes itself."""
+
+    def choose(X: NDArray[np.float64]) -> NDArray[np.int64]:
         chance = np.asarray(model.predict(X, prediction_type="Probability", thread_count=1))
         # With two labels CatBoost takes the second one iff its chance is above one half.
         return np.asarray(chance.argmax(axis=1), dtype=np.int64)
@@ -144,4 +232,6 @@ def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(model.predict(X, prediction_type="RawFormulaVal", thread_count=1))
 
-    return LibraryPredictor(f"CatBoost {catboost.__version__}", prediction, score, FLOAT64_ROUNDING)
+    version = find_library("catboost").__version__  # type: ignore[union-attr]  # the model has it
+    prediction = position_of_labels(model.predict, model.classes_) if is_classifier else choose
+    return LibraryPredictor(f"CatBoost {version}", prediction, score, FLOAT64_ROUNDING)

@@ -22,7 +22,15 @@ from metasilvae.prediction import find_leaves
 from metasilvae.voting import count_votes
 
 RANDOM_ROWS = 2000
-_PARTS = {"data": "row of the data", "random": "random row", "thresholds": "row beside a threshold"}
+# Most rows beside thresholds: of the command, and where a comparison should take a second.
+MAX_ROWS = 200_000
+QUICK_ROWS = 20_000
+_PARTS = {
+    "data": "row of the data",
+    "random": "random row",
+    "missing": "random row with missing values",
+    "thresholds": "row beside a threshold",
+}
 _CELLS_AT_ONCE = 1 << 21
 # Few enough that the progress bar moves while a library with many trees predicts.
 _MOST_ROWS_AT_ONCE = 1 << 14
@@ -39,9 +47,12 @@ class LibraryComparison:
     Attributes
     ----------
     n_data, n_random, n_thresholds : int
-        Rows of data, random rows and rows beside thresholds.
+        Rows of data, random rows (half of them with missing values, if the model takes them) and rows beside
+        thresholds.
     n_splits, n_all_splits : int
-        Splits with rows on both sides, and all splits; of very deep trees only some are compared.
+        Splits with rows on both sides, and all splits; of large models only some are compared.
+    max_rows : int
+        The budget of rows beside thresholds.
     n_ties : int
         Rows for which the model predicts several labels, the library's among them.
     n_rounded : int
@@ -56,10 +67,16 @@ class LibraryComparison:
     n_all_splits: int
     n_ties: int
     n_rounded: int
+    max_rows: int = MAX_ROWS
 
     @property
     def n_rows(self) -> int:
         return self.n_data + self.n_random + self.n_thresholds
+
+    @property
+    def summary(self) -> str:
+        """The comparison in a few words."""
+        return f"compared with {self.library} on {self.n_rows} rows"
 
 
 def compare_with_library(
@@ -67,6 +84,7 @@ def compare_with_library(
     X: NDArray[np.float64] | None = None,
     seed: int = 0,
     on_fraction: Callable[[float], object] = lambda fraction: None,
+    max_rows: int = MAX_ROWS,
 ) -> LibraryComparison | None:
     """Compare the predictions of a model and of its library; a difference raises a `ModelError`.
 
@@ -78,6 +96,9 @@ def compare_with_library(
         Rows of data.
     on_fraction : function
         Called with the fraction of the rows that is compared, from 0 to 1.
+    max_rows : int
+        Most rows beside thresholds; if all splits have more, a random part of the splits is compared. Rows of data are
+        all compared.
     """
     model, library = imported.model, None if imported.is_too_deep else imported.load_predictor()
     if library is None:
@@ -85,14 +106,16 @@ def compare_with_library(
     if X is not None and X.shape[1] != model.n_features:
         raise ModelError(f"the data have {X.shape[1]} features, {model.source} has {model.n_features}")
     rng = np.random.default_rng(seed)
-    sizes = {"data": 0, "random": 0, "thresholds": 0}
+    sizes = dict.fromkeys(_PARTS, 0)
     n_ties = n_rounded = 0
     n_sides = 8 if library.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
-    splits = _choose_splits(model, _MOST_STEPS // n_sides, rng)
+    splits = _choose_splits(model, max_rows // n_sides, _MOST_STEPS // n_sides, rng)
+    n_missing = RANDOM_ROWS // 2 if model.has_directions else 0
     n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * len(splits)
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
-        ("random", random_rows(model, RANDOM_ROWS, rng)),
+        ("random", random_rows(model, RANDOM_ROWS - n_missing, rng, library.special)),
+        ("missing", rows_with_missing(model, n_missing, rng, splits)),
         ("thresholds", rows_beside_thresholds(model, rng, X, library.is_float32, splits)),
     ]
     for part, pieces in parts:
@@ -106,8 +129,9 @@ def compare_with_library(
             n_ties += ties
             n_rounded += rounded
             on_fraction(sum(sizes.values()) / n_all)
-    n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
-    return LibraryComparison(library.name, *n_rows, len(splits), model.n_nodes - model.n_leaves, n_ties, n_rounded)
+    n_rows = (sizes["data"], sizes["random"] + sizes["missing"], sizes["thresholds"])
+    n_all_splits = model.n_nodes - model.n_leaves
+    return LibraryComparison(library.name, *n_rows, len(splits), n_all_splits, n_ties, n_rounded, max_rows)
 
 
 def _compare_rows(imported: Imported, library: LibraryPredictor, X: NDArray[np.float64], part: str) -> tuple[int, int]:
@@ -144,7 +168,7 @@ def _refuse(imported: Imported, X: NDArray[np.float64], part: str, row: int, wha
     values = ", ".join(f"{value!r}" for value in X[row, :8].tolist()) + (", ..." if X.shape[1] > 8 else "")
     raise ModelError(
         f"{imported.model.source}: the import differs from its source: for a {_PARTS[part]} ({values}) {what}; "
-        "nothing was written; please report it"
+        "so it is refused; please report it"
     )
 
 
@@ -168,21 +192,42 @@ def _sum_scores(
     return sums, 2 * (model.n_trees + model.n_labels + 4) * rounding * (sizes + 1)
 
 
-def random_rows(model: Model, n_rows: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
-    """Rows spread over the range of the thresholds and somewhat beyond, in pieces."""
+def random_rows(
+    model: Model, n_rows: int, rng: np.random.Generator, special: float = 0.0
+) -> Iterator[NDArray[np.float64]]:
+    """Rows spread over the range of the thresholds and somewhat beyond, in pieces; every other one has specials."""
     low, high = _ranges(model)
     for n_piece in _piece_sizes(n_rows, model.n_features):
-        yield rng.uniform(low, high, (n_piece, model.n_features))
+        rows = rng.uniform(low, high, (n_piece, model.n_features))
+        rows[::2][rng.random(rows[::2].shape) < 0.3] = special
+        yield rows
 
 
-def _choose_splits(model: Model, most_steps: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """All splits, or a random part of them if the paths to them are too long."""
+def rows_with_missing(
+    model: Model, n_rows: int, rng: np.random.Generator, splits: NDArray[np.intp]
+) -> Iterator[NDArray[np.float64]]:
+    """Random rows without some values; every other one leads to a split whose value it lacks, where any can."""
+    low, high = _ranges(model)
+    splits = splits[model.takes_missing[model.nodes["feature"][splits]]]
+    for n_piece in _piece_sizes(n_rows if len(splits) else 0, model.n_features):
+        rows = rng.uniform(low, high, (n_piece, model.n_features))
+        nodes = splits[rng.integers(len(splits), size=n_piece)]
+        _lead_to(model, nodes[::2], rows[::2])
+        is_missing = rng.random(rows.shape) < 0.3
+        is_missing[::2] = rng.random(rows[::2].shape) < 0.05
+        rows[is_missing & model.takes_missing] = np.nan
+        rows[np.arange(n_piece), model.nodes["feature"][nodes]] = np.nan
+        yield rows
+
+
+def _choose_splits(model: Model, most: int, most_steps: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """All splits, or a random part of them if there are too many or the paths to them are too long."""
     splits = np.flatnonzero(model.nodes["feature"] >= 0)
     steps = np.maximum(model.depths.astype(np.int64) - _USUAL_DEPTH, 0)
-    if steps[splits].sum() <= most_steps:
+    if len(splits) <= most and steps[splits].sum() <= most_steps:
         return splits
-    mixed = rng.permutation(splits)
-    return np.sort(mixed[: max(1, int(np.searchsorted(np.cumsum(steps[mixed]), most_steps)))])
+    mixed = rng.permutation(splits)[: max(1, most)]
+    return np.sort(mixed[: max(1, int(np.searchsorted(np.cumsum(steps[mixed]), most_steps, side="right")))])
 
 
 def rows_beside_thresholds(

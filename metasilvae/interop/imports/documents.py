@@ -7,12 +7,14 @@ follow, and keeps open objects and lists on a stack instead of recursing.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
+from metasilvae.interop.imports.imported import refuse_unknown
 
 LARGEST_INTEGER = 2**53
 # UBJSON: types of numbers, constants, and the deepest nesting, which no model reaches.
@@ -87,6 +89,10 @@ class Document:
         if not ((np.abs(numbers) <= LARGEST_INTEGER) & (numbers == np.rint(numbers))).all():
             raise ModelError(f"{self.name}: {self.where(key)} holds something that is not a whole number")
         return numbers.astype(np.int64)
+
+    def expect_only(self, known: Container[str]) -> None:
+        """Refuse keys that are not known, unless they are empty."""
+        refuse_unknown(self.values, known, f"{self.name}: {self.place or 'the document'}")
 
     def refuse(self, key: str, found: Any, expected: str) -> None:
         raise ModelError(f"{self.name}: {self.where(key)} is {_describe(found)}, {expected} was expected")

@@ -7,20 +7,17 @@ objects of them.
 from __future__ import annotations
 
 import io
-import tempfile
 import warnings
 import zipfile
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.extras import load_library
-from metasilvae.interop.imports.catboost import read_catboost
-from metasilvae.interop.imports.imported import Imported, ImportOptions, name_classes
-from metasilvae.interop.imports.lightgbm import read_lightgbm
+from metasilvae.interop.imports.catboost import import_catboost
+from metasilvae.interop.imports.imported import Imported, ImportOptions, NeedsOptions
+from metasilvae.interop.imports.lightgbm import import_lightgbm
 from metasilvae.interop.imports.scikit_learn import EXTRA, import_estimator
-from metasilvae.interop.imports.xgboost import read_xgboost
+from metasilvae.interop.imports.xgboost import import_xgboost
 
 # Compiled types of scikit-learn that skops does not trust by itself. They hold plain arrays, and the builder checks all
 # of their nodes before it predicts any row.
@@ -29,14 +26,17 @@ _PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZLIB_STARTS = (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
 _ONNX_START = b"\x08"
 _LENGTH_TYPES = b"iUIlL"
+_DUMP_STARTS = (b"[", b"booster[", b"0:[", b"0:leaf=")
+_MOST_BLANKS = 1000
 
 
 def read_joblib(content: bytes, name: str, options: ImportOptions) -> Imported:
     """Import a file that joblib.dump or pickle.dump wrote, if it is trusted."""
     if not options.trust:
-        raise ModelError(
+        raise NeedsOptions(
             f"{name}: this is a pickle (joblib), and loading one can run any program hidden in it; if you trust its "
-            "origin, use --trust; a .skops file can be checked and needs no trust"
+            "origin, use --trust; a .skops file can be checked and needs no trust",
+            "--trust",
         )
     joblib = load_library("joblib", EXTRA, "reading a joblib file")
     return import_any(_load(lambda: joblib.load(io.BytesIO(content)), name), options, name)
@@ -48,9 +48,10 @@ def read_skops(content: bytes, name: str, options: ImportOptions) -> Imported:
     untrusted = _load(lambda: skops.get_untrusted_types(data=content), name)
     unknown = [kind for kind in untrusted if kind not in TRUSTED_TYPES]
     if unknown and not options.trust:
-        raise ModelError(
+        raise NeedsOptions(
             f"{name}: contains types that skops does not trust ({list_some(unknown)}); if you trust its origin, "
-            "use --trust"
+            "use --trust",
+            "--trust",
         )
     return import_any(_load(lambda: skops.loads(content, trusted=untrusted), name), options, name)
 
@@ -70,63 +71,59 @@ def _load(load: Any, name: str) -> Any:
                 "another version of its library?"
             ) from None
     for message in dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught):
-        warnings.warn(f"{name}: {message[:300]}", MetasilvaeWarning, stacklevel=4)
+        where = "" if message.startswith(f"{name}:") else f"{name}: "
+        warnings.warn(f"{where}{message[:300]}", MetasilvaeWarning, stacklevel=4)
     return result
 
 
 def import_any(fitted: Any, options: ImportOptions, name: str) -> Imported:
     """Import a fitted object by the library that its class belongs to.
 
-    A model of XGBoost, LightGBM or CatBoost goes through its file format, with the class names of the object.
+    A model of XGBoost, LightGBM or CatBoost goes through its file format, with the class names of the object, which
+    predicts for the comparison itself.
     """
     library = type(fitted).__module__.partition(".")[0]
     if library not in ("xgboost", "lightgbm", "catboost"):
         return import_estimator(fitted, options, name)
-    classes = getattr(fitted, "classes_", None)
-    if options.labels is None and classes is not None:
-        options = replace(options, labels=tuple(name_classes(classes)))
-    if library == "xgboost":
-        booster = fitted.get_booster() if hasattr(fitted, "get_booster") else fitted
-        return read_xgboost(bytes(_load(lambda: booster.save_raw("ubj"), name)), name, options)
-    if library == "lightgbm":
-        text = _load(lambda: getattr(fitted, "booster_", fitted).model_to_string(), name)
-        return read_lightgbm(text.encode(), name, options)
-    return read_catboost(_load(lambda: _save_catboost(fitted), name), name, options)
-
-
-def _save_catboost(fitted: Any) -> bytes:
-    """CatBoost writes JSON to files only."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        fitted.save_model(str(path), format="json")
-        return path.read_bytes()
+    readers = {"xgboost": import_xgboost, "lightgbm": import_lightgbm, "catboost": import_catboost}
+    imported: Imported = _load(lambda: readers[library](fitted, options, name), name)
+    return imported
 
 
 def is_packed_by_us(content: bytes, kind: str | None) -> bool:
     """Whether a file must be decompressed before it is read; joblib and skops do this themselves."""
-    return kind not in ("joblib", "skops") and not _is_skops(content)
+    return kind not in ("joblib", "skops") and not is_skops(content)
 
 
 def detect_kind(content: bytes, name: str) -> str:
     """The reader for a file; an error with advice if there is none."""
+    kind = find_kind(content)
+    if kind is None:
+        raise ModelError(f"{name}: {_explain(content)}")
+    return kind
+
+
+def find_kind(content: bytes) -> str | None:
+    """The reader for a file, if it begins like a model of another library."""
     if content.startswith(_PICKLE_STARTS) or content.startswith(_ZLIB_STARTS):
         return "joblib"
-    if _is_skops(content):
+    if is_skops(content):
         return "skops"
     if content[:1] == b"{" and content[1:2] and content[1] in _LENGTH_TYPES:
         return "xgboost"
-    text = content.lstrip()[:1]
-    if text == b"{":
+    start = content[:_MOST_BLANKS].lstrip()
+    if start[:1] == b"{":
         is_catboost = b'"oblivious_trees"' in content or b'"features_info"' in content
         return "catboost" if is_catboost and b'"learner"' not in content else "xgboost"
+    if start.startswith(_DUMP_STARTS):
+        return "xgboost-dump"
     if content.startswith((b"tree\n", b"tree\r\n")):
         return "lightgbm"
-    if content.startswith(_ONNX_START):
-        return "onnx"
-    raise ModelError(f"{name}: {_explain(content)}")
+    return "onnx" if content.startswith(_ONNX_START) else None
 
 
-def _is_skops(content: bytes) -> bool:
+def is_skops(content: bytes) -> bool:
+    """Whether a file is a zip archive as skops writes it."""
     if not content.startswith(b"PK\x03\x04"):
         return False
     try:

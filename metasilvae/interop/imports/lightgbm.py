@@ -2,12 +2,15 @@
 
 x is compared in float64 and goes left if and only if it is <= the threshold, but all numbers between -1e-35 and 1e-35
 count as 0, which is folded into thresholds near 0. With zero_as_missing these numbers have a side of their own; this is
-imported if a threshold can express it, and refused otherwise.
+imported if a threshold can express it, and refused otherwise. Keys that are not listed here are refused, because they
+might change predictions.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,11 @@ from metasilvae.interop.imports.imported import (
     ImportOptions,
     LibraryPredictor,
     choose_labels,
+    name_classes,
+    number_classes,
+    position_of_labels,
     refuse_file,
+    refuse_unknown,
 )
 from metasilvae.interop.thresholds import fold_tiny_values
 from metasilvae.model import LeafKind
@@ -29,7 +36,37 @@ from metasilvae.model import LeafKind
 EXTRA = "lightgbm"
 OBJECTIVES = ("binary", "multiclass", "multiclassova")
 TINY = float(np.float32(1e-35))
-_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT, _ZERO_IS_MISSING = 1, 2, 2, 1
+# Keys of the head and of trees. Those that are not read hold statistics of training, sizes that follow from the lists,
+# or categories and linear models, which are refused elsewhere.
+KNOWN_HEAD = {
+    "tree", "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective",
+    "average_output", "feature_names", "monotone_constraints", "feature_infos", "tree_sizes",
+}  # fmt: skip
+KNOWN_TREE = {
+    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
+    "leaf_value", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "is_linear",
+    "shrinkage", "cat_boundaries", "cat_threshold",
+}  # fmt: skip
+KNOWN_OBJECTIVE_WORDS = ("sigmoid", "num_class")
+# Attributes of estimators beside their parameters. Parameters are not read: the text says what they led to. Those that
+# LightGBM uses for predictions are not in the text and are refused.
+CLASSIFIERS = ("LGBMClassifier",)
+KNOWN_ATTRIBUTES = {
+    "_Booster", "_evals_result", "_best_score", "_best_iteration", "_other_params", "_objective", "_class_weight",
+    "_class_map", "_fitted_with_feature_names", "_n_features", "_n_features_in", "_classes", "_n_classes", "_le",
+    "fitted_", "_feature_names_in", "_estimator_type",
+}  # fmt: skip
+KNOWN_PARAMETERS = {
+    "boosting_type", "class_weight", "colsample_bytree", "importance_type", "learning_rate", "max_depth",
+    "min_child_samples", "min_child_weight", "min_split_gain", "n_estimators", "n_jobs", "num_leaves", "objective",
+    "random_state", "reg_alpha", "reg_lambda", "silent", "subsample", "subsample_for_bin", "subsample_freq",
+}  # fmt: skip
+PREDICTION_PARAMETERS = {
+    "pred_early_stop", "pred_early_stop_freq", "pred_early_stop_margin", "start_iteration_predict",
+    "num_iteration_predict", "predict_raw_score", "is_predict_raw_score", "predict_rawscore", "raw_score",
+    "predict_leaf_index", "is_predict_leaf_index", "leaf_index", "predict_contrib", "is_predict_contrib", "contrib",
+}  # fmt: skip
+_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT, _NO_MISSING, _ZERO_IS_MISSING = 1, 2, 2, 0, 1
 
 
 class _Block:
@@ -80,13 +117,42 @@ class _Block:
 
 def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported:
     """Import a classifier from the text of save_model; LightGBM is needed only for the comparison."""
+    return _import_text(content, name, options, None)
+
+
+def import_lightgbm(fitted: Any, options: ImportOptions, name: str) -> Imported:
+    """Import a fitted classifier or a booster from memory; it predicts for the comparison itself."""
+    is_booster = not hasattr(fitted, "booster_")
+    content = (fitted if is_booster else fitted.booster_).model_to_string().encode()
+    if is_booster:
+        return replace(_import_text(content, name, options, None), load_predictor=lambda: _wrap_booster(fitted))
+    kind = type(fitted).__name__
+    if kind not in CLASSIFIERS:
+        raise ModelError(f"{name}: a {kind} cannot be imported; known are {', '.join(CLASSIFIERS)} and Booster")
+    others = dict(fitted._other_params)
+    for key in PREDICTION_PARAMETERS.intersection(others):
+        if others[key] not in (None, False):
+            raise ModelError(
+                f"{name}: the {kind} has {key}={others[key]!r}, which changes its predictions; such an estimator is "
+                "not imported"
+            )
+    refuse_unknown(vars(fitted), KNOWN_ATTRIBUTES | KNOWN_PARAMETERS | set(others), f"{name}: the {kind}")
+    imported = _import_text(content, name, options, name_classes(fitted.classes_))
+    return replace(imported, load_predictor=lambda: _wrap_estimator(fitted))
+
+
+def _import_text(content: bytes, name: str, options: ImportOptions, classes: list[str] | None) -> Imported:
     head, blocks = _split_blocks(content, name)
+    refuse_unknown({key: key for key in head.values}, KNOWN_HEAD, f"{name}: the head of the file")
     words = head.text("objective")[0].split() if "objective" in head else ["none"]
     objective = words[0] if words else ""
     if objective not in OBJECTIVES:
         raise ModelError(
             f"{name}: the objective {shorten(objective)} is not one of a classifier ({', '.join(OBJECTIVES)})"
         )
+    for word in words[1:]:
+        if word.partition(":")[0] not in KNOWN_OBJECTIVE_WORDS:
+            raise ModelError(f"{name}: the objective has {shorten(word)}, which this version does not know")
     options.refuse_counts(name)
     n_columns = head.integer("num_tree_per_iteration")
     expected = 1 if objective == "binary" else head.integer("num_class")
@@ -94,12 +160,20 @@ def read_lightgbm(content: bytes, name: str, options: ImportOptions) -> Imported
         raise ModelError(f"{name}: {n_columns} trees per round do not fit {objective} with {expected} classes")
     if not blocks or len(blocks) % n_columns:
         raise ModelError(f"{name}: {len(blocks)} trees are not a multiple of {n_columns} per round; is it complete?")
-    labels = choose_labels([str(number) for number in range(max(2, n_columns))], options.labels, name)
+    labels = choose_labels(number_classes(n_columns, classes, name), options.labels, name)
     trees = [_tree_nodes(block, number % n_columns, n_columns) for number, block in enumerate(blocks)]
-    model = build_model(trees, LeafKind.SCORES, head.integer("max_feature_idx") + 1, labels, True, name)
+    n_features = head.integer("max_feature_idx") + 1
+    model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
+    names = options.name_features(_feature_names(head), n_features, name)
     # Random forests of LightGBM predict by the mean, whose largest label, or sign, is that of the sum.
     origin = f"LightGBM, {objective}, {len(blocks)} trees"
-    return Imported(model, "softargmax", origin, lambda: _load_predictor(content, name), EXTRA)
+    return Imported.of(model, "softargmax", origin, names, lambda: _load_predictor(content, name), EXTRA)
+
+
+def _feature_names(head: _Block) -> list[str] | None:
+    """Names of the features; LightGBM numbers those of data without names."""
+    names = head.text("feature_names")[0].split() if "feature_names" in head else []
+    return None if names == [f"Column_{number}" for number in range(len(names))] else names
 
 
 def _split_blocks(content: bytes, name: str) -> tuple[_Block, list[_Block]]:
@@ -127,12 +201,14 @@ def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
     where = f"{block.name}:{block.line}"
     if "is_linear" in block and block.integer("is_linear"):
         raise ModelError(f"{where}: linear trees cannot be imported; train again without linear_tree")
+    refuse_unknown({key: key for key in block.values}, KNOWN_TREE, f"{where}: the tree")
     n_leaves = block.integer("num_leaves")
     if not 1 <= n_leaves <= len(block.text("leaf_value")[0]):
         raise ModelError(f"{where}: the tree announces {n_leaves} leaves, but holds fewer")
     n_splits = n_leaves - 1
     values = np.concatenate([np.zeros(n_splits), block.numbers("leaf_value", n_leaves)])
     feature, children, threshold = np.full(len(values), -1), np.full((2, len(values)), -1), np.zeros(len(values))
+    missing_left = np.zeros(len(values), dtype=np.bool_)
     if n_splits:
         kinds = block.integers("decision_type", n_splits)
         if (kinds & _CATEGORICAL).any():
@@ -141,10 +217,14 @@ def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
         if (feature[:n_splits] < 0).any():
             raise ModelError(f"{where}: the tree tests a feature with a negative number")
         threshold[:n_splits] = _fold(block.numbers("threshold", n_splits), kinds, where)
+        # Trees that saw no missing value take it for 0.
+        takes_zero = ((kinds >> _MISSING_SHIFT) & 3) == _NO_MISSING
+        missing_left[:n_splits] = np.where(takes_zero, threshold[:n_splits] >= 0, (kinds & _DEFAULT_LEFT) != 0)
         for side, key in enumerate(("left_child", "right_child")):
             child = block.integers(key, n_splits)
             children[side, :n_splits] = np.where(child < 0, n_splits + ~child, child)
-    return Nodes(feature, threshold, children[0], children[1], place_scores(values, column, n_columns))
+    scores = place_scores(values, column, n_columns)
+    return Nodes(feature, threshold, children[0], children[1], scores, missing_left)
 
 
 def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str) -> NDArray[np.float64]:
@@ -173,6 +253,12 @@ def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
         raise refuse_file(name, "LightGBM", error) from None
 
+    return _wrap_booster(booster)
+
+
+def _wrap_booster(booster: Any) -> LibraryPredictor:
+    lightgbm = find_library("lightgbm")
+
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
         found = np.asarray(booster.predict(X, num_threads=1))
         return np.asarray(found > 0.5 if found.ndim == 1 else found.argmax(axis=1), dtype=np.int64)
@@ -180,4 +266,11 @@ def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(np.asarray(booster.predict(X, raw_score=True, num_threads=1)))
 
-    return LibraryPredictor(f"LightGBM {lightgbm.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32=False)
+    version = lightgbm.__version__  # type: ignore[union-attr]  # the booster has it
+    return LibraryPredictor(f"LightGBM {version}", prediction, score, FLOAT64_ROUNDING, is_float32=False)
+
+
+def _wrap_estimator(fitted: Any) -> LibraryPredictor:
+    """The estimator itself, with everything that its predict does to data."""
+    prediction = position_of_labels(fitted.predict, fitted.classes_)
+    return replace(_wrap_booster(fitted.booster_), prediction=prediction)

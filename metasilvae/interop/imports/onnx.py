@@ -3,7 +3,9 @@
 Values and thresholds are float32, or float64 in the newer form with tensors; the four comparisons become ``<=``. The
 winning label is that of onnxruntime: with more than two labels the one with the largest score; with two labels there is
 one score, and the second label wins above 1/2 if no weight is negative, else above 0. Two labels with weights of their
-own are refused, because onnxruntime uses only one of them.
+own are refused, because onnxruntime uses only one of them. A graph may have one input of all features, which has no
+names for them, or one input for each feature, which gives its name, and a Concat of them. Attributes that are not
+listed here are refused, because they might change predictions.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from metasilvae.interop.imports.imported import (
     ImportOptions,
     LibraryPredictor,
     choose_labels,
+    refuse_unknown,
 )
 from metasilvae.interop.thresholds import fold_at_most, fold_below, keep_below
 from metasilvae.model import LeafKind
@@ -32,6 +35,15 @@ EXTRA = "onnx"
 OPERATOR = "TreeEnsembleClassifier"
 # Operators that do not change values.
 HARMLESS = ("Cast", "Identity", "ZipMap")
+JOIN = "Concat"
+# Attributes that are not read: statistics, sides of missing values, and the function of scores that are not compared.
+KNOWN_ATTRIBUTES = {
+    "base_values", "base_values_as_tensor", "class_ids", "class_nodeids", "class_treeids", "class_weights",
+    "class_weights_as_tensor", "classlabels_int64s", "classlabels_strings", "nodes_falsenodeids", "nodes_featureids",
+    "nodes_hitrates", "nodes_hitrates_as_tensor", "nodes_missing_value_tracks_true", "nodes_modes", "nodes_nodeids",
+    "nodes_treeids", "nodes_truenodeids", "nodes_values", "nodes_values_as_tensor", "post_transform",
+}  # fmt: skip
+POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 LEAF = "LEAF"
 # Mode: (whether the test is x < t rather than x <= t, whether the true branch is the upper side).
 MODES = {
@@ -51,47 +63,67 @@ def read_onnx(content: bytes, name: str, options: ImportOptions) -> Imported:
         reason = " ".join(str(error).split())[:150]
         raise ModelError(f"{name}: this is not an ONNX file ({reason}); is it complete?") from None
     options.refuse_counts(name, f"a {OPERATOR}")
-    ensemble = _Ensemble(_find_ensemble(graph, name), onnx, name)
-    is_double, n_features = _describe_input(graph, onnx, name)
+    node, entries = _find_ensemble(graph, name)
+    ensemble = _Ensemble(node, onnx, name)
+    is_double, widths = _describe_inputs(graph, entries, onnx, name)
+    n_features = sum(widths) if widths else None
+    names = entries if len(entries) > 1 and len(entries) == n_features else None
     labels = choose_labels(ensemble.labels, options.labels, name)
     if n_features is None:
         n_features = int(ensemble.integers("nodes_featureids").max(initial=0)) + 1
     trees = _make_trees(ensemble, is_double, len(labels))
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     origin = f"ONNX {OPERATOR}, {model.n_trees} trees"
-    return Imported(
+    return Imported.of(
         model,
         "softargmax",
         origin,
-        lambda: _load_predictor(content, ensemble.labels, is_double, name),
+        options.name_features(names, n_features, name),
+        lambda: _load_predictor(content, ensemble.labels, is_double, entries, widths, name),
         EXTRA,
         count_levels(trees, MOST_LEVELS),
     )
 
 
-def _find_ensemble(graph: Any, name: str) -> Any:
+def _find_ensemble(graph: Any, name: str) -> tuple[Any, list[str]]:
+    """The ensemble, and the inputs of the graph in the order of its features."""
     nodes = [node for node in graph.node if node.op_type == OPERATOR]
-    others = sorted({str(node.op_type) for node in graph.node if node.op_type not in (*HARMLESS, OPERATOR)})
+    others = sorted({str(node.op_type) for node in graph.node if node.op_type not in (*HARMLESS, JOIN, OPERATOR)})
     if len(nodes) != 1 or others:
         found = ", ".join([*(str(node.op_type) for node in nodes), *map(str, others)][:6]) or "nothing"
         raise ModelError(f"{name}: exactly one {OPERATOR} was expected; the graph has {found}")
     passed_on = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity" and node.input}
-    source = nodes[0].input[0] if nodes[0].input else ""
-    for _ in range(len(passed_on) + 1):
-        source = passed_on.get(source, source)
-    if len(graph.input) != 1 or source != graph.input[0].name:
+
+    def find_origin(value: str) -> str:
+        for _ in range(len(passed_on) + 1):
+            value = passed_on.get(value, value)
+        return value
+
+    source = find_origin(nodes[0].input[0]) if nodes[0].input else ""
+    joins = [node for node in graph.node if node.op_type == JOIN]
+    entries = [source]
+    if len(joins) == 1 and source in joins[0].output:
+        axes = [int(item.i) for item in joins[0].attribute if item.name == "axis"]
+        entries = [find_origin(value) for value in joins[0].input] if axes in ([1], [-1]) else []
+    elif joins:
+        entries = []
+    if not entries or sorted(entries) != sorted(entry.name for entry in graph.input):
         raise ModelError(f"{name}: the {OPERATOR} does not work on the input of the graph itself")
-    return nodes[0]
+    return nodes[0], entries
 
 
-def _describe_input(graph: Any, onnx: Any, name: str) -> tuple[bool, int | None]:
-    """Whether values are float64, and the number of features if the graph states it."""
-    tensor = graph.input[0].type.tensor_type
-    if tensor.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
-        raise ModelError(f"{name}: the input of the graph is neither float nor double")
-    sizes = [dimension.dim_value for dimension in tensor.shape.dim]
-    width = sizes[1] if len(sizes) == 2 and sizes[1] > 0 else None
-    return tensor.elem_type == onnx.TensorProto.DOUBLE, width
+def _describe_inputs(graph: Any, entries: list[str], onnx: Any, name: str) -> tuple[bool, list[int]]:
+    """Whether values are float64, and the number of features of each input; empty if the graph does not state it."""
+    tensors = {entry.name: entry.type.tensor_type for entry in graph.input}
+    kinds = {tensors[entry].elem_type for entry in entries}
+    if len(kinds) != 1 or not kinds <= {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE}:
+        what = "input of the graph is" if len(entries) == 1 else "inputs of the graph are"
+        raise ModelError(f"{name}: the {what} neither float nor double")
+    sizes = [[dimension.dim_value for dimension in tensors[entry].shape.dim] for entry in entries]
+    widths = [size[1] if len(size) == 2 and size[1] > 0 else 0 for size in sizes]
+    if len(entries) > 1 and not all(widths):
+        raise ModelError(f"{name}: the inputs of the graph do not state how many features they have")
+    return kinds == {onnx.TensorProto.DOUBLE}, widths if all(widths) else []
 
 
 class _Ensemble:
@@ -104,6 +136,10 @@ class _Ensemble:
             self.values = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
         except Exception as error:
             raise ModelError(f"{name}: the attributes of the {OPERATOR} cannot be read ({error})") from None
+        refuse_unknown(self.values, KNOWN_ATTRIBUTES, f"{name}: the {OPERATOR}")
+        transform = self.values.get("post_transform", b"NONE")
+        if transform not in [known.encode() for known in POST_TRANSFORMS]:
+            raise ModelError(f"{name}: the post_transform {shorten(str(transform))} is not known")
         strings = self.texts("classlabels_strings")
         self.labels = strings or [str(number) for number in self.integers("classlabels_int64s").tolist()]
         if len(self.labels) < 2:
@@ -238,7 +274,9 @@ def _place_weights(
     return weights, start
 
 
-def _load_predictor(content: bytes, labels: list[str], is_double: bool, name: str) -> LibraryPredictor | None:
+def _load_predictor(
+    content: bytes, labels: list[str], is_double: bool, entries: list[str], widths: list[int], name: str
+) -> LibraryPredictor | None:
     runtime = find_library("onnxruntime")
     if runtime is None:
         return None
@@ -250,10 +288,13 @@ def _load_predictor(content: bytes, labels: list[str], is_double: bool, name: st
     except Exception as error:
         raise ModelError(f"{name}: onnxruntime refuses the file: {' '.join(str(error).split())[-200:]}") from None
     position = {label: number for number, label in enumerate(labels)}
-    entry, label_output = session.get_inputs()[0].name, session.get_outputs()[0].name
+    label_output = session.get_outputs()[0].name
+    ends = np.cumsum(widths).tolist()[:-1]
 
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
-        (found,) = session.run([label_output], {entry: X if is_double else X.astype(np.float32)})
+        values = X if is_double else X.astype(np.float32)
+        parts = [np.ascontiguousarray(part) for part in np.split(values, ends, axis=1)]
+        (found,) = session.run([label_output], dict(zip(entries, parts, strict=True)))
         return np.array([position[str(label)] for label in np.asarray(found).reshape(-1).tolist()], dtype=np.int64)
 
     rounding = FLOAT64_ROUNDING if is_double else FLOAT32_ROUNDING

@@ -2,11 +2,12 @@
 
 Trees and forests round x to float32 and go left if and only if it is <= the float64 threshold; the rounding is folded
 into the threshold. HistGradientBoosting compares in float64. The side for missing values is ignored, because data sets
-have none.
+have none. Attributes of estimators, trees and nodes that are not listed here are refused, unless they are switched off.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from metasilvae.interop.imports.imported import (
     LibraryPredictor,
     choose_labels,
     name_classes,
+    position_of_labels,
+    refuse_unknown,
 )
 from metasilvae.interop.thresholds import fold_at_most
 from metasilvae.model import LeafKind
@@ -38,6 +41,34 @@ EXTRA = "sklearn"
 TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier")
 FORESTS = ("RandomForestClassifier", "ExtraTreesClassifier")
 BOOSTED = ("GradientBoostingClassifier", "HistGradientBoostingClassifier")
+# Parameters shape the fit; what they led to is in the fitted attributes. `init` and `learning_rate` are read.
+KNOWN_PARAMETERS = {
+    "alpha", "bootstrap", "categorical_features", "ccp_alpha", "class_weight", "criterion", "early_stopping",
+    "estimator_params", "init", "interaction_cst", "l2_regularization", "learning_rate", "loss", "max_bins",
+    "max_depth", "max_features", "max_iter", "max_leaf_nodes", "max_samples", "min_impurity_decrease",
+    "min_impurity_split", "min_samples_leaf", "min_samples_split", "min_weight_fraction_leaf", "monotonic_cst",
+    "n_estimators", "n_iter_no_change", "n_jobs", "oob_score", "presort", "random_state", "scoring", "splitter",
+    "subsample", "tol", "validation_fraction", "verbose", "warm_start",
+}  # fmt: skip
+# Fitted attributes that are read, that repeat others, or that describe the fit.
+KNOWN_ATTRIBUTES = {
+    "_baseline_prediction", "_bin_mapper", "_feature_subsample_rng", "_in_fit", "_label_encoder", "_loss",
+    "_n_features", "_n_samples", "_n_samples_bootstrap", "_predictors", "_random_seed", "_raw_predict",
+    "_rng", "_sample_weight", "_scorer", "_use_validation_data", "base_estimator", "base_estimator_", "classes_",
+    "do_early_stopping_", "estimator", "estimator_", "estimators_", "feature_names_in_", "init_", "is_categorical_",
+    "loss_", "max_features_", "n_classes_", "n_estimators_", "n_features_", "n_features_in_", "n_outputs_",
+    "n_trees_per_iteration_", "oob_decision_function_", "oob_improvement_", "oob_score_", "oob_scores_",
+    "train_score_", "tree_", "validation_score_", "_sklearn_version", "_repr_html_inner",
+}  # fmt: skip
+KNOWN_TREE_STATE = {"max_depth", "node_count", "nodes", "values"}
+KNOWN_NODE_FIELDS = {
+    "left_child", "right_child", "feature", "threshold", "impurity", "n_node_samples", "weighted_n_node_samples",
+    "missing_go_to_left",
+}  # fmt: skip
+KNOWN_HISTOGRAM_FIELDS = {
+    "value", "count", "feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "gain", "depth", "is_leaf",
+    "bin_threshold", "is_categorical", "bitset_idx",
+}  # fmt: skip
 
 
 def import_estimator(estimator: Any, options: ImportOptions | None = None, source: str = "<memory>") -> Imported:
@@ -50,7 +81,9 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
     """
     options = options or ImportOptions()
     kind = type(estimator).__name__
-    if kind not in (*TREES, *FORESTS, *BOOSTED):
+    is_own = type(estimator).__module__.partition(".")[0] == "sklearn"
+    if kind not in (*TREES, *FORESTS, *BOOSTED) or not is_own:
+        kind = kind if kind not in (*TREES, *FORESTS, *BOOSTED) else f"{type(estimator).__module__}.{kind}"
         hint = "import its last step" if hasattr(estimator, "steps") else "regressors and other models have no labels"
         known = ", ".join((*TREES, *FORESTS, *BOOSTED))
         raise ModelError(f"{source}: a {kind} cannot be imported ({hint}); known are {known}")
@@ -59,10 +92,17 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
     if getattr(estimator, "n_outputs_", 1) != 1:
         raise ModelError(f"{source}: the {kind} has {estimator.n_outputs_} outputs; only one is supported")
     labels = choose_labels(name_classes(estimator.classes_), options.labels, source)
+    _check_attributes(estimator, source)
+    n_features = int(estimator.n_features_in_)
+    names = options.name_features(getattr(estimator, "feature_names_in_", None), n_features, source)
     if kind in BOOSTED:
         options.refuse_counts(source, f"a {kind}")
-        return _import_boosted(estimator, labels, source)
+        return _import_boosted(estimator, labels, names, source)
+    notes: tuple[str, ...] = ()
+    for number, tree in enumerate(estimator.estimators_ if kind in FORESTS else ()):
+        _check_attributes(tree, f"{source}: tree {number}")
     trees = [estimator.tree_] if kind in TREES else [tree.tree_ for tree in estimator.estimators_]
+    takes_missing = all(map(_takes_missing, estimator.estimators_ if kind in FORESTS else [estimator]))
     counts = None if options.leaves == "scores" else [_recover_counts(tree) for tree in trees]
     if counts is None or any(count is None for count in counts):
         if options.leaves == "counts":
@@ -70,26 +110,75 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
                 f"{source}: the leaves of the {kind} hold weighted fractions that are not whole numbers of samples; "
                 "use --leaves scores"
             )
-        # Each tree adds its fraction, as in the library; the mean has the same largest label.
-        nodes = [_tree_nodes(tree, _fractions(tree) / len(trees)) for tree in trees]
+        # Each tree adds its fractions, the same float64 numbers as in the library; the mean has the same largest label.
+        nodes = [_tree_nodes(tree, _fractions(tree), source, takes_missing) for tree in trees]
         leaf_kind, voting = LeafKind.SCORES, "softargmax"
+        notes = ("leaves hold the weighted fractions of the classes as scores, without rounding",)
     else:
-        nodes = [_tree_nodes(tree, count) for tree, count in zip(trees, counts, strict=True) if count is not None]
+        nodes = [
+            _tree_nodes(tree, n, source, takes_missing) for tree, n in zip(trees, counts, strict=True) if n is not None
+        ]
         leaf_kind, voting = LeafKind.COUNTS, "average"
-    model = build_model(nodes, leaf_kind, int(estimator.n_features_in_), labels, kind in FORESTS, source)
-    return Imported(
-        model, voting, f"{kind} of scikit-learn", lambda: _load_predictor(estimator, estimator.predict_proba), EXTRA
+    model = build_model(nodes, leaf_kind, n_features, labels, kind in FORESTS, source)
+
+    def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
+        mean = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        return mean * len(trees) if leaf_kind is LeafKind.SCORES else mean
+
+    return Imported.of(
+        model,
+        voting,
+        f"{kind} of scikit-learn",
+        names,
+        lambda: _load_predictor(estimator, score),
+        EXTRA,
+        notes=notes,
     )
 
 
-def _tree_nodes(tree: Any, values: np.ndarray) -> Nodes:
+def _takes_missing(tree: Any) -> bool:
+    """Whether a decision tree predicts rows with missing values; scikit-learn before 1.3 has no side for them."""
+    supports = getattr(tree, "_support_missing_values", None)
+    nodes = tree.tree_.__getstate__()["nodes"]
+    return supports is not None and "missing_go_to_left" in nodes.dtype.names and bool(supports(np.zeros((1, 1))))
+
+
+def _check_attributes(estimator: Any, source: str) -> None:
+    """Refuse categories, and everything about an estimator that is not known."""
+    kind = type(estimator).__name__
+    is_categorical = getattr(estimator, "is_categorical_", None)
+    if is_categorical is not None and np.any(is_categorical):
+        raise ModelError(
+            f"{source}: the {kind} has categorical features, and a split by categories cannot be imported; encode them "
+            "as numbers and fit again"
+        )
+    refuse_unknown(vars(estimator), KNOWN_PARAMETERS | KNOWN_ATTRIBUTES, f"{source}: the {kind}")
+
+
+def _check_nodes(nodes: np.ndarray, is_leaf: NDArray[np.bool_], known: set[str], source: str) -> None:
+    fields = nodes.dtype.names or ()
+    refuse_unknown({field: nodes[field][~is_leaf] for field in fields}, known, f"{source}: a node")
+
+
+def _tree_nodes(tree: Any, values: np.ndarray, source: str, takes_missing: bool = False) -> Nodes:
     is_leaf = tree.children_left == -1
+    state = tree.__getstate__()
+    if isinstance(state, dict) and "nodes" in state:
+        refuse_unknown(state, KNOWN_TREE_STATE, f"{source}: a tree")
+        _check_nodes(state["nodes"], is_leaf, KNOWN_NODE_FIELDS, source)
+    # scikit-learn 1.10 marks splits by categories so; splits between missing values and others are at +inf.
+    if np.isneginf(tree.threshold[~is_leaf]).any():
+        raise ModelError(
+            f"{source}: a split has the threshold -inf; a split by categories cannot be imported; encode them as "
+            "numbers and fit again"
+        )
     return Nodes(
         np.where(is_leaf, -1, tree.feature).astype(np.int64),
         fold_at_most(tree.threshold),
         tree.children_left.astype(np.int64),
         tree.children_right.astype(np.int64),
         values,
+        state["nodes"]["missing_go_to_left"].astype(np.bool_) if takes_missing else None,
     )
 
 
@@ -113,14 +202,14 @@ def _recover_counts(tree: Any) -> NDArray[np.int64] | None:
     return counts.astype(np.int64) if is_whole[is_leaf].all() else None
 
 
-def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Imported:
+def _import_boosted(estimator: Any, labels: Sequence[str], names: Sequence[str] | None, source: str) -> Imported:
     """Each tree adds to the score of one label."""
     kind = type(estimator).__name__
     is_float32 = kind == "GradientBoostingClassifier"
     if is_float32:
         base = _base_scores(estimator, source)
         stages = [
-            [_regression_nodes(tree.tree_, float(estimator.learning_rate)) for tree in stage]
+            [_regression_nodes(tree, float(estimator.learning_rate), source) for tree in stage]
             for stage in estimator.estimators_
         ]
     else:
@@ -131,14 +220,20 @@ def _import_boosted(estimator: Any, labels: Sequence[str], source: str) -> Impor
     trees = start_trees(base)
     for stage in stages:
         for column, (nodes, values) in enumerate(stage):
-            trees.append(Nodes(*nodes, place_scores(values, column, len(base))))
+            sides, missing_left = nodes[:4], nodes[4]
+            trees.append(Nodes(*sides, place_scores(values, column, len(base)), missing_left))
     model = build_model(trees, LeafKind.SCORES, int(estimator.n_features_in_), labels, True, source)
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         return spread_scores(estimator.decision_function(X))
 
-    return Imported(
-        model, "softargmax", f"{kind} of scikit-learn", lambda: _load_predictor(estimator, score, is_float32), EXTRA
+    return Imported.of(
+        model,
+        "softargmax",
+        f"{kind} of scikit-learn",
+        names,
+        lambda: _load_predictor(estimator, score, is_float32),
+        EXTRA,
     )
 
 
@@ -156,29 +251,38 @@ def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
     return np.asarray(raw, dtype=np.float64).reshape(-1)
 
 
-_Half = tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], NDArray[np.float64]]
+# Features, thresholds, children and sides of missing values; and the values of nodes.
+_Half = tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, NDArray[np.bool_] | None], NDArray[np.float64]]
 
 
-def _regression_nodes(tree: Any, learning_rate: float) -> _Half:
-    nodes = _tree_nodes(tree, tree.value)
-    return (nodes.feature, nodes.threshold, nodes.left, nodes.right), learning_rate * tree.value[:, 0, 0]
+def _regression_nodes(regressor: Any, learning_rate: float, source: str) -> _Half:
+    _check_attributes(regressor, source)
+    tree = regressor.tree_
+    nodes = _tree_nodes(tree, tree.value, source)
+    return (nodes.feature, nodes.threshold, nodes.left, nodes.right, None), learning_rate * tree.value[:, 0, 0]
 
 
 def _histogram_nodes(tree: Any, source: str) -> _Half:
     nodes = tree.nodes
     is_leaf = nodes["is_leaf"].astype(bool)
+    _check_nodes(nodes, is_leaf, KNOWN_HISTOGRAM_FIELDS, source)
     if nodes["is_categorical"][~is_leaf].any():
         raise ModelError(f"{source}: a split by categories cannot be imported; encode them as numbers and fit again")
     feature = np.where(is_leaf, -1, nodes["feature_idx"]).astype(np.int64)
     children = (nodes["left"].astype(np.int64), nodes["right"].astype(np.int64))
-    return (feature, nodes["num_threshold"].astype(np.float64), *children), nodes["value"].astype(np.float64)
+    thresholds, missing_left = nodes["num_threshold"].astype(np.float64), nodes["missing_go_to_left"].astype(np.bool_)
+    return (feature, thresholds, *children, missing_left), nodes["value"].astype(np.float64)
 
 
 def _load_predictor(estimator: Any, score: Any, is_float32: bool = True) -> LibraryPredictor:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
-    position = {label: number for number, label in enumerate(estimator.classes_.tolist())}
+    prediction = position_of_labels(estimator.predict, estimator.classes_)
 
-    def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:
-        return np.array([position[label] for label in estimator.predict(X).tolist()], dtype=np.int64)
+    def quiet_score(X: NDArray[np.float64]) -> NDArray[np.float64]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return np.asarray(score(X), dtype=np.float64)
 
-    return LibraryPredictor(f"scikit-learn {sklearn.__version__}", prediction, score, FLOAT64_ROUNDING, is_float32)
+    return LibraryPredictor(
+        f"scikit-learn {sklearn.__version__}", prediction, quiet_score, FLOAT64_ROUNDING, is_float32
+    )

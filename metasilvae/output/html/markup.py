@@ -157,8 +157,8 @@ def show_number(value: float) -> Markup:
 
 
 def show_decimal(value: float) -> str:
-    """The shortest decimal that reads back as the same number."""
-    return next(shortest_decimals(np.array([value])))
+    """The shortest decimal that reads back as the same number; ``missing`` for NaN."""
+    return "missing" if np.isnan(value) else next(shortest_decimals(np.array([value])))
 
 
 def cut_name(text: str) -> str:

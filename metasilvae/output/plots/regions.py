@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
 from metasilvae.errors import DataError, RequestError
 from metasilvae.model import Model
 from metasilvae.output.plots.canvas import (
@@ -109,6 +109,7 @@ def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[
     """The two features that were asked for, by name or by number; without, the only ones that the models test."""
     for model in models:
         check_width(model, dataset)
+    refuse_missing(dataset, "cannot be drawn in a plane")
     if dataset.n_features < 2:
         raise DataError(f"{dataset.source}: has {dataset.n_features} feature; a plane needs two")
     if wanted is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -83,9 +84,17 @@ def _sizes(report: ExplanationReport) -> str:
     return as_text(records) + (f"{n_open} of these sets may not be the smallest\n" if n_open else "")
 
 
+def _show(value: float) -> str:
+    return "missing" if math.isnan(value) else str(value)
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
 def _line(report: ExplanationReport, row: UnstableRow) -> Record:
     dataset, witness = report.explanation.query.dataset, row.witness
-    moves = [f"{report.name(f)} {dataset.X[row.row, f]!s} -> {witness.point[f]!s}" for f in row.moved]
+    moves = [f"{report.name(f)} {_show(dataset.X[row.row, f])} -> {_show(witness.point[f])}" for f in row.moved]
     frozen = "-" if row.frozen.features is None else " ".join(map(report.name, row.frozen.features))
     return {
         "row": dataset.number_of(row.row),
@@ -144,13 +153,18 @@ def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
         "radius": row.radius,
         **({} if row.has_exact_radius else {"radius_at_most": finite_or_none(row.radius_at_most)}),
         "moved": [
-            {"feature": f, "name": report.name(f), "from": float(dataset.X[row.row, f]), "to": float(witness.point[f])}
+            {
+                "feature": f,
+                "name": report.name(f),
+                "from": float(dataset.X[row.row, f]),
+                "to": _or_null(witness.point[f]),
+            }
             for f in row.moved
         ],
         "crossed": [{"feature": f, "threshold": k} for f, k in row.crossed],
         "freeze": None if row.frozen.features is None else list(row.frozen.features),
         "freeze_is_smallest": row.frozen.is_smallest,
-        "point": witness.point.tolist(),
+        "point": list(map(_or_null, witness.point)),
     }
 
 

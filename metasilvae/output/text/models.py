@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from metasilvae.analysis.difference import LARGEST, DifferenceStatus, ModelDifference, Region
 from metasilvae.analysis.summaries import ModelSummary, Spread
 from metasilvae.dataset import Dataset
-from metasilvae.errors import printable
+from metasilvae.errors import list_some, printable
+from metasilvae.formats.text import show_value
 from metasilvae.interop.imports import Imported, LibraryComparison
-from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import as_text, dump_json
@@ -230,6 +229,9 @@ def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
     domain = report.comparison.domain
     for feature, lower, upper in report.bounds(region):
         name = report.feature_name(feature)
+        if math.isnan(lower):
+            yield f"{name} is missing"
+            continue
         # A bound inside the domain comes from a test: the number after its threshold, or the threshold.
         above = "" if lower == domain.lower[feature] else f"{math.nextafter(lower, -math.inf)!r} < "
         below = "" if upper == domain.upper[feature] else f" <= {upper!r}"
@@ -260,7 +262,7 @@ def write_difference_text(report: ComparisonReport) -> str:
         lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
         if comparison.n_regions is not None:
             lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
-        lines.append(f"   such as {','.join(map(repr, region.point.tolist()))}")
+        lines.append(f"   such as {','.join(map(show_value, region.point.tolist()))}")
     if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
         lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
     if report.dataset is not None and report.n_unequal is not None:
@@ -274,7 +276,7 @@ def write_difference_text(report: ComparisonReport) -> str:
 
 
 def _bound(value: float) -> float | None:
-    return value if abs(value) < LARGEST else None
+    return value if abs(value) < LARGEST else None  # NaN, of a missing value, is not less
 
 
 def write_difference_json(report: ComparisonReport) -> str:
@@ -298,10 +300,11 @@ def write_difference_json(report: ComparisonReport) -> str:
                         "name": report.feature_name(feature),
                         "at_least": _bound(a),
                         "at_most": _bound(b),
+                        **({"missing": True} if math.isnan(a) else {}),
                     }
                     for feature, a, b in report.bounds(region)
                 ],
-                "point": region.point.tolist(),
+                "point": [None if math.isnan(value) else value for value in region.point.tolist()],
             }
             for region in comparison.regions
         ],
@@ -319,24 +322,27 @@ COMPARISON_FORMATS: dict[str, Callable[[ComparisonReport], str]] = {
 }
 
 
-def describe_import(imported: Imported, comparison: LibraryComparison | None, output: str) -> str:
-    """Source, model, voting and comparison, one on each line."""
-    model = imported.model
+def describe_import(imported: Imported, output: str, plain: bool = False) -> str:
+    """Source, model, voting, features, comparison and notes, one on each line; a plain model has no description."""
+    model, comparison = imported.model, imported.comparison
     kind, size = name_kind(model.is_forest, model.n_trees), count_leaves(model.n_leaves)
     lines = [
         f"source    {model.source} ({imported.origin})",
         f"model     {output} ({kind}, {size}, depth {model.max_depth}, {model.n_labels} labels)",
     ]
     if model.is_forest:
-        is_usual = imported.voting == DEFAULT_VOTING[model.leaf_kind]
-        lines.append(f"voting    {imported.voting}" + ("" if is_usual else "; other commands need the option:"))
-        if not is_usual:
-            name = "MODEL" if output == STANDARD_STREAM else output
-            lines.append(f"          metasilvae verify {shlex.quote(name)} DATA --epsilon E --voting {imported.voting}")
+        where = "" if plain else ", part of the model"
+        if plain and imported.voting != DEFAULT_VOTING[model.leaf_kind]:
+            where = f"; other commands need --voting {imported.voting}"
+        lines.append(f"voting    {imported.voting}{where}")
+    names = None if plain else model.description.feature_names
+    if names is not None:
+        lines.append(f"features  {list_some([printable(name) for name in names])}")
     if comparison is None:
         lines.append("compared  no")
     else:
         lines.append(f"compared  {comparison.n_rows} rows with {comparison.library}: {_describe_rows(comparison)}")
+    lines += [f"note      {note}" for note in imported.notes]
     return "\n".join([*lines, ""])
 
 
@@ -359,4 +365,7 @@ def _describe_rows(comparison: LibraryComparison) -> str:
 def _describe_splits(comparison: LibraryComparison) -> str:
     if comparison.n_splits == comparison.n_all_splits:
         return "thresholds"
-    return f"{comparison.n_splits} of {comparison.n_all_splits} thresholds (the trees are too deep for more)"
+    per_split = comparison.n_thresholds // max(1, comparison.n_splits)
+    is_full = (comparison.n_splits + 1) * per_split > comparison.max_rows
+    reason = "chosen at random; --max-rows compares more" if is_full else "the trees are too deep for more"
+    return f"{comparison.n_splits} of {comparison.n_all_splits} thresholds ({reason})"

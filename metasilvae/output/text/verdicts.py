@@ -5,6 +5,7 @@ Each format is a function from a report to pieces of text.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -207,7 +208,8 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
         for witness in witnesses:
             yield [
                 dataset.labels[dataset.y[witness.row]],
-                *map(repr, witness.point.tolist()),
+                # An empty cell is a missing value.
+                *("" if math.isnan(value) else repr(value) for value in witness.point.tolist()),
                 dataset.number_of(witness.row),
                 _join(model, witness.prediction),
                 _join(model, witness.perturbed_prediction),
@@ -223,6 +225,7 @@ def _join(model: Model, label_set: LabelSet) -> str:
 def write_silva_boxes(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) -> Iterator[str]:
     """silva's form: for each unstable row a box with another prediction."""
     for witness in witnesses:
+        # nan,nan where a value is missing.
         pairs = zip(witness.lower.tolist(), witness.upper.tolist(), strict=True)
         yield f"{dataset.number_of(witness.row)}: [{','.join(f'[{lower!r},{upper!r}]' for lower, upper in pairs)}]\n"
 

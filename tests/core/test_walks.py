@@ -1,0 +1,140 @@
+"""Kernels that walk over whole trees, or sweep over many samples: against single operations and full verification."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.training_problems import WEIGHTS, FeatureRadii, Problem, full_counts, random_problem
+
+from metasilvae._core.training.evolution import GreedyGrowth, Individual, Workspace
+from metasilvae.dataset import Dataset
+
+
+def grown(problem: Problem, objective, workspace: Workspace, n_splits: int = 15) -> Individual:
+    tree = Individual(problem.samples).become_leaf(workspace)
+    tree.grow(0, objective, workspace, by_score=False, reach=0.3, n_splits=n_splits)
+    return tree
+
+
+def list_tests(tree: Individual) -> list[tuple[int, float]]:
+    feature, threshold, _ = tree.tests()
+    return list(zip(feature.tolist(), threshold.tolist(), strict=True))
+
+
+def leaves_below(tree: Individual, node: int) -> int:
+    feature, _, left, right, _ = tree.nodes()
+    return 1 if feature[node] < 0 else leaves_below(tree, left[node]) + leaves_below(tree, right[node])
+
+
+def trim_one_by_one(tree: Individual, objective, workspace: Workspace, penalty: float) -> None:
+    for node in range(tree.n_nodes - 1, -1, -1):
+        if node < tree.n_nodes and tree.nodes()[0][node] >= 0:
+            saved = leaves_below(tree, node) - 1
+            after = tree.score_if_pruned(node, objective, workspace) - penalty * (tree.n_leaves - saved)
+            if after >= tree.fitness(objective):
+                tree.prune(node, workspace)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_walk_over_all_nodes_equals_single_operations(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, n_samples=int(rng.integers(30, 200)))
+    penalty = float(rng.choice([0.0, 0.003]))
+    objective = problem.objective(WEIGHTS[seed % len(WEIGHTS)], leaf_penalty=penalty)
+    # A workspace of its own for every operation: nothing can be left over from another one.
+    tree = grown(problem, objective, Workspace(problem.samples))
+    single = Individual(tree.samples).become(tree)
+    workspace = Workspace(tree.samples)
+    tree.improve_locally(objective, workspace)
+    node = 0
+    while node < single.n_nodes:
+        if single.nodes()[0][node] >= 0:
+            single.move_threshold(node, objective, Workspace(tree.samples))
+        node += 1
+    trim_one_by_one(single, objective, Workspace(tree.samples), penalty)
+    assert list_tests(tree) == list_tests(single)
+    assert tree.counts == single.counts == full_counts(tree, problem)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_workspace_keeps_nothing_of_another_tree(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, n_samples=100)
+    objective = problem.objective(min_leaf=2)
+    workspace = Workspace(problem.samples)
+    trees = [grown(problem, objective, workspace, n_splits) for n_splits in (3, 9)]
+    for _ in range(20):
+        tree, donor = rng.permutation(np.array([0, 1]))
+        trees[tree].become(trees[donor]) if rng.random() < 0.2 else None
+        leaves = np.flatnonzero(trees[tree].nodes()[0] < 0)
+        trees[tree].grow(int(rng.choice(leaves)), objective, workspace, reach=float(rng.random()))
+        trees[tree].improve_locally(objective, workspace)
+        assert trees[tree].counts == full_counts(trees[tree], problem)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_growth_can_be_continued_and_taken_in_parts(seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), n_samples=150)
+    samples = problem.samples
+    objective = problem.objective(min_leaf=2)
+    workspace = Workspace(samples)
+    growth = GreedyGrowth(samples, objective, workspace, reach=0.3)
+    for n_splits in (2, 7, 20):
+        growth.extend(n_splits, workspace)
+    assert growth.n_splits <= 20
+    for n_splits in (20, 1, 5, 0):
+        tree = Individual(samples).become_leaf(workspace)
+        if n_splits:
+            tree.grow(0, objective, workspace, by_score=False, reach=0.3, n_splits=max(n_splits, 2))
+        taken = growth.take(2 if n_splits == 1 else n_splits, workspace)
+        assert list_tests(taken) == list_tests(tree)
+        assert taken.counts == full_counts(taken, problem)
+
+
+def large_problem(rng: np.random.Generator, n: int, d: int = 12, is_grid: bool = False) -> Problem:
+    X = rng.integers(0, 40, (n, d)) / 40 if is_grid else rng.random((n, d))
+    y = np.stack([X[:, 0] > 0.3, X[:, 1] > 0.6, rng.random(n) < 0.1]).sum(axis=0, dtype=np.int32)
+    radius = np.full(d, 0.03)
+    return Problem(
+        Dataset(np.ascontiguousarray(X, dtype=np.float64), y, ("a", "b", "c", "d")),
+        FeatureRadii((radius, radius, np.full(d, -np.inf), np.full(d, np.inf))),
+    )
+
+
+# One size for each way of sweeping: all thresholds, a part of the thresholds, a part of the samples too.
+@pytest.mark.parametrize(("n", "is_grid"), [(700, False), (1500, False), (9000, False), (9000, True)])
+def test_sweeps_over_many_samples_promise_the_true_score(n: int, is_grid: bool) -> None:
+    problem = large_problem(np.random.default_rng(n), n, is_grid=is_grid)
+    samples, objective = problem.samples, problem.objective(min_leaf=5)
+    workspace = Workspace(samples)
+    tree = Individual(samples).become_leaf(workspace)
+    for by_score in (False, True, False):
+        leaf = int(np.argmax(np.where(tree.nodes()[0] < 0, tree.nodes()[4].sum(axis=1), 0)))
+        feature, threshold, score, _ = tree.best_split(leaf, objective, workspace, by_score=by_score, reach=0.1)
+        assert feature in (0, 1) or leaf > 0
+        tree.grow(leaf, objective, workspace, by_score=by_score, reach=0.1)
+        assert (tree.nodes()[0][leaf], tree.nodes()[1][leaf]) == (feature, threshold)
+        assert tree.fitness(objective) == pytest.approx(score, abs=1e-12)
+        assert tree.counts == full_counts(tree, problem)
+    before = tree.fitness(objective)
+    tree.improve_locally(objective, workspace)
+    assert tree.fitness(objective) >= before
+    assert tree.counts == full_counts(tree, problem)
+
+
+def test_deepening_grows_at_the_leaves_and_prunes_what_is_not_worth_it() -> None:
+    problem = large_problem(np.random.default_rng(3), 1500)
+    samples = problem.samples
+    workspace = Workspace(samples)
+    objective = problem.objective(leaf_penalty=2 / 1500)
+    tree = grown(problem, objective, workspace, n_splits=2)
+    assert tree.n_leaves == 3
+    before, root = tree.fitness(objective), list_tests(tree)[0]
+    assert tree.deepen(8, objective, workspace, reach=0.1) is tree
+    assert tree.fitness(objective) > before
+    assert list_tests(tree)[0] == root
+    assert tree.counts == full_counts(tree, problem)
+    # No leaf is worth a penalty that exceeds all samples.
+    dear = problem.objective(leaf_penalty=1.0)
+    tree = grown(problem, dear, workspace, n_splits=2)
+    assert tree.deepen(8, dear, workspace).n_leaves == 3
