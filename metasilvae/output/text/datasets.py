@@ -108,7 +108,8 @@ def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
     width = max((len(name) for feature, name in enumerate(names) if feature not in members), default=0)
     for feature, name in enumerate(names):
         if feature not in members:
-            yield f"{name:{width}}  {describe_column(attack, feature, *reach[feature])}\n"
+            dropped = ", may become missing" if attack.droppable is not None and attack.droppable[feature] else ""
+            yield f"{name:{width}}  {describe_column(attack, feature, *reach[feature])}{dropped}\n"
     for group in attack.groups.lists:
         yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1; which one may change\n"
     yield f"\nall {dataset.n_samples} rows of {dataset.source} satisfy these constraints\n"
