@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from metasilvae._core.common.values import hash_rows
 from metasilvae._core.verification import conflicts
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
+from metasilvae.errors import RequestError
 from metasilvae.perturbations.boxes import Boxes, Perturbation
 
 # Beyond these numbers the ceiling is a valid upper bound, but may be above the smallest one.
@@ -106,6 +107,9 @@ def find_ceiling(
         Number of conflicts that are stored. If there are more, a greedy matching takes the place of a maximum one,
         which again gives a valid upper bound.
     """
+    refuse_missing(dataset, "the ceiling does not take missing values")
+    if perturbation.boxes(dataset).droppable is not None:
+        raise RequestError(f"{perturbation.describe()} lets values become missing, which the ceiling does not take")
     counts = np.bincount(dataset.y, minlength=1)
     majority = int(counts.max())  # the robust rows of a model that always predicts the most frequent label
     accurate = _count_accurate(dataset)
