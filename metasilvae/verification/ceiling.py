@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.common.values import hash_rows
 from metasilvae._core.verification import conflicts
-from metasilvae.dataset import Dataset, refuse_missing
-from metasilvae.errors import RequestError
+from metasilvae.dataset import Dataset
 from metasilvae.perturbations.boxes import Boxes, Perturbation
 
 # Beyond these numbers the ceiling is a valid upper bound, but may be above the smallest one.
@@ -117,9 +116,6 @@ def bound_boxes(
     dataset: Dataset, boxes: Boxes, *, most_pairs: int = MOST_PAIRS, most_conflicts: int = MOST_CONFLICTS
 ) -> Ceiling:
     """The same for boxes of the rows."""
-    refuse_missing(dataset, "the ceiling does not take missing values")
-    if boxes.droppable is not None:
-        raise RequestError("the attack lets values become missing, which the ceiling does not take")
     counts = np.bincount(dataset.y, minlength=1)
     majority = int(counts.max())  # the robust rows of a model that always predicts the most frequent label
     accurate = _count_accurate(dataset)
