@@ -30,9 +30,11 @@ from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
 from metasilvae.training.options import (
     PRESETS,
+    BoostingOptions,
     ForestOptions,
     Options,
     TrainingOptions,
+    boosting_options_for,
     forest_options_for,
     options_for,
 )
@@ -42,6 +44,8 @@ from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.ceiling import Ceiling
+from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
@@ -169,23 +173,29 @@ def choose_options(
     preset: str = "default",
     *,
     trees: int | None = None,
+    boost: int | None = None,
     weights: dict[str, float] | None = None,
     **changes: Any,
-) -> TrainingOptions | ForestOptions:
-    """Options of a tree, or of a forest of `trees` trees, by the name of a preset.
+) -> TrainingOptions | ForestOptions | BoostingOptions:
+    """Options of a tree, of a forest of `trees` trees, or of `boost` rounds of boosting, by the name of a preset.
 
     Parameters
     ----------
     weights : dict or None
         Weights of the fitness, such as ``{"accuracy": 0.9, "stability": 0.1}``.
     **changes
-        Fields of `TrainingOptions`; for a forest also `method` and `row_sample`. None leaves the preset's value.
+        Fields of `TrainingOptions`; for a forest also `method` and `row_sample`; for boosting those of
+        `BoostingOptions`. None leaves the preset's value.
     """
     if preset not in PRESETS:
         raise RequestError(f"preset {preset!r}: choose among {', '.join(PRESETS)}")
     if weights is not None:
         changes["fitness"] = fitness_from_weights(weights)
+    if trees is not None and boost is not None:
+        raise RequestError("'trees' asks for a forest and 'boost' for a boosted model; give one of them")
     try:
+        if boost is not None:
+            return boosting_options_for(preset, boost, **changes)
         return options_for(preset, **changes) if trees is None else forest_options_for(preset, trees, **changes)
     except TypeError as error:
         raise RequestError(str(error)) from None
@@ -217,20 +227,27 @@ def train(
         Training samples.
     epsilon : float, Perturbation or AttackRules
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
-    options : TrainingOptions, ForestOptions or None
+    options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
-    model = finish(make_trainer(dataset, perturbation, chosen, jobs))
-    return _describe(model, dataset, perturbation, chosen)
+    trainer = make_trainer(dataset, perturbation, chosen, jobs)
+    model = finish(trainer)
+    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
 
 
-def _describe(model: Model, dataset: Dataset, perturbation: Perturbation, options: Options) -> Model:
+def _describe(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: Options,
+    tuning: dict[str, Any] | None = None,
+) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
 
 
 def train_pareto(
@@ -288,7 +305,7 @@ def run_training(
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     output : path or None
         File for the model, which is read back and scored again; None writes no model.
-    options : TrainingOptions, ForestOptions or None
+    options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     seeds : sequence of int or None
         Train once for each seed and keep the best model.
@@ -392,6 +409,17 @@ def evaluate(
     _expect(model=model, dataset=dataset, budget=budget)
     perturbations = [as_perturbation(epsilon, dataset) for epsilon in epsilons]
     return _evaluate(model, dataset, perturbations, voting=voting, jobs=jobs, budget=budget)
+
+
+def find_ceiling(dataset: Dataset, epsilon: float | Perturbation) -> Ceiling:
+    """The accuracy and robust accuracy that no model can exceed on labelled samples.
+
+    Two samples with different labels and a common perturbation cannot both be robust.
+    """
+    _expect(dataset=dataset)
+    if not dataset.has_labels:
+        raise DataError(f"{dataset.source}: has no labels; a ceiling is about the predictions of labels")
+    return _find_ceiling(dataset, as_perturbation(epsilon))
 
 
 def verify(

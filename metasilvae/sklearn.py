@@ -28,7 +28,7 @@ from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports import import_object
 from metasilvae.interop.imports.imported import name_classes
-from metasilvae.model import Model
+from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import find_leaves, predict
@@ -140,7 +140,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[np.array(firsts, dtype=np.intp)[predictions.ids]])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict class probabilities: class fractions in the leaf of a tree, or fractions of the votes of a forest.
+        """Predict class probabilities.
+
+        Those of a tree are the class fractions in its leaf, those of a forest the fractions of its votes, and those of
+        a boosted model the soft maximum of its scores.
 
         Parameters
         ----------
@@ -153,10 +156,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """
         values, model = self._check(X), self.model_
         leaves = find_leaves(model, values, effective_n_jobs(self.n_jobs))
-        votes = model.leaf_values if model.n_trees == 1 else _votes_of_leaves(model)
+        are_scores = model.leaf_kind is LeafKind.SCORES
+        votes = model.leaf_values if are_scores or model.n_trees == 1 else _votes_of_leaves(model)
         of_labels = np.zeros((len(leaves), model.n_labels))
         for tree in range(model.n_trees):
             of_labels += votes[leaves[:, tree]]
+        if are_scores:
+            of_labels = np.exp(of_labels - of_labels.max(axis=1, keepdims=True))
         fractions = np.empty_like(of_labels)
         fractions[:, self._class_of_label] = of_labels / of_labels.sum(axis=1, keepdims=True)
         return fractions
@@ -374,12 +380,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _shared_choices(self) -> dict[str, Any]:
-        """Parameters of both estimators, by the names of the options."""
+        """Parameters that several estimators have, by the names of the options."""
         names = (
             "max_depth", "max_leaves", "min_samples_leaf", "leaf_penalty", "training_epsilon_factor",
             "robust_weight", "tune", "time_limit", "validation",
         )  # fmt: skip
-        choices = {name: getattr(self, name) for name in names}
+        choices = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return {**choices, "preset": self.preset, "weights": self.weights, "seed": self._seed(), **(self.options or {})}
 
     def _seed(self) -> int:
@@ -551,6 +557,69 @@ class RobustForestClassifier(RobustClassifier):
         return choose_options(
             trees=self.n_trees, **{"method": self.method, "row_sample": self.row_sample, **self._shared_choices()}
         )
+
+
+class RobustBoostingClassifier(RobustClassifier):
+    """A robust boosted model, as trained by ``metasilvae train --boost``.
+
+    Each tree is grown for a loss that counts every sample at itself and at the worst point of its box. Parameters that
+    are not listed are those of `MetaSilvaeClassifier`.
+
+    Parameters
+    ----------
+    n_rounds : int, default=100
+        Maximum number of rounds. Each adds one tree, or one tree for each of more than two classes. Tuning may choose
+        fewer rounds.
+    epsilon : float, default=0.1
+        Maximum change of each feature that the model is trained to withstand, in the units of the features.
+    learning_rate : float or None, default=None
+        Factor of the scores of each tree. A lower rate generalizes better and needs more rounds.
+    row_sample : float or None, default=None
+        Fraction of the samples drawn for each tree.
+    feature_sample : float or None, default=None
+        Fraction of the features drawn for each level of a tree. Decrease it to save time on data with many features.
+    max_depth : int or None, default=None
+        Maximum depth of a tree. Setting it disables tuning.
+    patience : int or None, default=None
+        With `validation`: number of rounds without improvement on the held-out samples after which training stops.
+
+    Attributes
+    ----------
+    model_, classes_, n_features_in_, feature_names_in_
+        As for `MetaSilvaeClassifier`.
+    robust_score_ : float
+        A lower bound of the robust accuracy on the training samples.
+    """
+
+    def __init__(
+        self,
+        n_rounds: int = 100,
+        epsilon: float = 0.1,
+        *,
+        learning_rate: float | None = None,
+        row_sample: float | None = None,
+        feature_sample: float | None = None,
+        perturbation: Perturbation | None = None,
+        preset: str = "default",
+        weights: dict[str, float] | None = None,
+        max_depth: int | None = None,
+        min_samples_leaf: int | None = None,
+        training_epsilon_factor: float | None = None,
+        robust_weight: float | None = None,
+        tune: bool | None = None,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        validation: float | None = None,
+        options: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self._keep(locals())
+
+    def _choose_options(self) -> Any:
+        names = ("learning_rate", "row_sample", "feature_sample", "patience")
+        own = {name: getattr(self, name) for name in names}
+        return choose_options(boost=self.n_rounds, **{**own, **self._shared_choices()})
 
 
 STABILITY, ROBUST_ACCURACY = Fitness(stable=1.0), Fitness(robust=1.0)

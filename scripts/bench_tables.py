@@ -19,14 +19,9 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
 
-ATTACK = """
-[default]
-radius = "2% of value"
-
-[columns]
-c0 = { any = true }
-c1 = { swap = [["v0", "v1"], ["v2", "v3"]] }
-"""
+ATTACK = (
+    '[default]\nradius = "2% of value"\n[columns]\nc0 = { any = true }\nc1 = { swap = [["v0", "v1"], ["v2", "v3"]] }\n'
+)
 N_VALUES = 10
 
 
@@ -62,8 +57,9 @@ def main() -> None:
     trained = time.process_time()
     counts = api.verify(model, dataset, attack, jobs=1).counts
     verified = time.process_time()
-    columns = f"{wanted.numbers} numbers, {wanted.categories} categories"
-    print(f"{wanted.rows} rows, {columns}: {dataset.n_features} features")
+    print(
+        f"{wanted.rows} rows, {wanted.numbers} numbers, {wanted.categories} categories: {dataset.n_features} features"
+    )
     print(f"read     {read - started:7.2f} s")
     print(f"train    {trained - read:7.2f} s  ({model.n_leaves} leaves)")
     print(f"verify   {verified - trained:7.2f} s  ({counts.correct} correct, {counts.stable} stable)")

@@ -67,6 +67,7 @@ class TestParameters:
 
         for option in command.__click_params__:  # type: ignore[attr-defined]
             known |= {name for name in option.opts if name.startswith("--")}
+        # An option of data: --categorical.
         for name in set(estimator.get_params()) - {"options", "categorical_features"}:
             assert f"--{other_names.get(name, name).replace('_', '-')}" in known
 

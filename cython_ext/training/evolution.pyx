@@ -28,7 +28,7 @@ from training.mutation cimport (
 )
 from training.scratch cimport Scratch, forget_levels, free_scratch, new_scratch
 from training.subtree_replacement cimport collect, replace
-from training.sweep cimport ENTROPY, GINI, Criterion, Split, Weights, find_split
+from training.sweep cimport ENTROPY, EXPONENTIAL, GINI, Criterion, Split, Weights, find_split
 from training.threshold_move cimport find_threshold_move
 from training.tree cimport Samples, TrainNode, Tree, copy_tree, free_tree, new_tree, rank_cut, set_ties
 
@@ -36,7 +36,7 @@ from training.tree cimport Samples, TrainNode, Tree, copy_tree, free_tree, new_t
 # read these tables.
 SELECTIONS = {"tournament": TOURNAMENT, "roulette-wheel": ROULETTE, "uniform": UNIFORM}
 MUTATIONS = {"mixed": MIXED_MOVES, "grow-or-prune": GROW_OR_PRUNE, "grow": GROW, "none": NO_MUTATION}
-IMPURITIES = {"gini": GINI, "entropy": ENTROPY}
+IMPURITIES = {"gini": GINI, "entropy": ENTROPY, "exponential": EXPONENTIAL}
 
 
 cdef class TrainingSet:
@@ -452,7 +452,7 @@ cdef class Reproduction:
                  double mutation_probability=1.0, str mutation="mixed", double aggressiveness=1.0,
                  bint split_by_score=True, str impurity="gini", double grow_weight=1.0, double regrow_weight=1.0,
                  double prune_weight=1.0, double move_weight=1.0, int32_t max_burst=4, int32_t prune_tries=4,
-                 double sweep_budget=1e6, double by_score_probability=0.3, blends=(0.0,)):
+                 double sweep_budget=1e6, double by_score_probability=0.3, blends=(("gini", 0.0),)):
         cdef Py_ssize_t position
         self.options.selection = SELECTIONS[selection]
         self.options.tournament_size = tournament_size
@@ -472,7 +472,8 @@ cdef class Reproduction:
         self.options.by_score_probability = by_score_probability
         if not 1 <= len(blends) <= MAX_BLENDS:
             raise ValueError(f"from 1 to {MAX_BLENDS} blends were expected, {len(blends)} are given")
-        for position, blend in enumerate(blends):
+        for position, (name, blend) in enumerate(blends):
+            self.options.impurities[position] = IMPURITIES[name]
             self.options.blends[position] = blend
         self.options.n_blends = <int32_t> len(blends)
 

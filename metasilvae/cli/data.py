@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from metasilvae.cli.commands import OUTPUT, CommandGroup, option
-from metasilvae.cli.parameters import check_files, data_options, format_option, output_option
+from metasilvae.cli.inputs import fit_perturbation
+from metasilvae.cli.parameters import (
+    ThreatModel,
+    check_files,
+    data_options,
+    format_option,
+    output_option,
+    perturbation_options,
+)
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.builtin import list_builtin_datasets
 from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
@@ -30,6 +38,7 @@ from metasilvae.io.storage import BUILTIN_PREFIX, CACHE_PREFIX, STANDARD_STREAM,
 from metasilvae.output.text.datasets import CHECK_FORMATS, DataCheck
 from metasilvae.output.text.tables import TABLE_FORMATS, Record
 from metasilvae.output.text.terminal import TransferBar, tell
+from metasilvae.verification.ceiling import find_ceiling
 
 to_option = option(
     "--to",
@@ -53,24 +62,34 @@ def data() -> None:
 
 @data.command(short_help="Summarize a data file and list its problems.")
 @click.argument("file")
+@perturbation_options()
 @format_option(CHECK_FORMATS, "Format of the report.")
 @data_options
 @click.pass_context
-def check(ctx: click.Context, file: str, output_format: str, **data_options: Any) -> None:
+def check(ctx: click.Context, file: str, threat: ThreatModel, output_format: str, **data_options: Any) -> None:
     """Summarize FILE and list its problems.
 
     Rows, features, classes with their counts, ranges, constant columns, equal rows with different labels; for an
-    invalid file, the first ten problems with line and column. The exit code is 1 if the file cannot be used.
+    invalid file, the first ten problems with line and column. With --epsilon, --perturbation or --attack also the
+    ceiling: the robust accuracy that no model can exceed on these rows, because rows with different labels have common
+    perturbations. The exit code is 1 if the file cannot be used.
 
     \b
     Examples:
       metasilvae data check train.csv
       metasilvae data check builtin:wine/train --format json
+      metasilvae data check builtin:iris/test --epsilon 0.2
     """
+    chosen = threat.choose(file)
+    check_files([file, threat.attack], [], chosen)
     dataset, problems, found = find_problems(file, **data_options)
     summary = summarize_dataset(dataset) if dataset else None
     found += summary.oddities if summary else []
-    result = DataCheck(display_name(file), dataset, summary, problems, found)
+    bound = None
+    if dataset is not None and chosen is not None:
+        perturbation = fit_perturbation(chosen, dataset)
+        bound = (perturbation, find_ceiling(dataset, perturbation))
+    result = DataCheck(display_name(file), dataset, summary, problems, found, bound)
     click.echo(CHECK_FORMATS[output_format](result), nl=False)
     if problems:
         ctx.exit(1)

@@ -78,7 +78,7 @@ def make_recipe(options: TrainingOptions, fitness: NDArray[np.float64]) -> Any:
         impurity=options.impurity,
         max_burst=options.max_burst,
         sweep_budget=SWEEP_BUDGET,
-        blends=options.blends,
+        blends=options.growth_criteria,
     )
 
 

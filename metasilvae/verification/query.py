@@ -35,8 +35,12 @@ class VerificationQuery:
 
     @cached_property
     def searched(self) -> Model:
-        """The model as kernels search it: thresholds on values that features can take, no contradictory branches."""
-        return self.boxes.domains.restrict(self.model).feasible
+        """The model as kernels search it: thresholds on values that features can take, no contradictory branches.
+
+        Where no value is or may become missing, branches that only missing values take are left out.
+        """
+        model = self.model if self.has_missing else self.model.without_directions
+        return self.boxes.domains.restrict(model).feasible
 
     def classify(self, jobs: int | None) -> tuple[PredictionTable, NDArray[np.bool_]]:
         """The prediction for each unperturbed sample, and whether it is correct."""
@@ -95,5 +99,5 @@ def _check_dropping(model: Model, dataset: Dataset, boxes: Boxes) -> None:
         feature = dataset.feature_name(int(np.argmax(is_refused)))
         raise ModelError(
             f"{model.source} does not say where missing values of {feature} go, and the attack lets them appear; "
-            'write missing = "stays" for this column, or train on rows with missing values'
+            'write missing = "stays" for this column, or use a model that takes missing values (docs/formats.md)'
         )

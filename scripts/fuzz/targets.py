@@ -103,7 +103,9 @@ def fuzz_trailer(content: bytes) -> None:
     choose_voting(model, None)
     text = format_model(model)
     require(text.count("LEAF") == 2 and text.count("SPLIT") == 1, "words of nodes in the trailer")
-    require(parse_model(text.encode()).description == model.description, "the description is written as another one")
+    again = parse_model(text.encode())
+    require(again.description == model.description, "the description is written as another one")
+    require(same_model(again, model), "directions of missing values are written as other ones")
 
 
 def fuzz_attack(content: bytes) -> None:

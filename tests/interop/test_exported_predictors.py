@@ -341,8 +341,8 @@ def test_scikit_learn_keeps_counts() -> None:
     for model in SAMPLES[:4]:
         imported = import_estimator(load_joblib(PREDICTOR_EXPORTERS["joblib"](model, None, "average")))
         # Counts come back as they were, labels were in order already.
-        assert imported.model.leaf_values[imported.model.nodes["leaf"]].tolist() == (
-            model.leaf_values[model.nodes["leaf"]].tolist()
+        assert imported.model.leaf_values[imported.model.leaf_nodes.argsort()].tolist() == (
+            model.leaf_values[model.leaf_nodes.argsort()].tolist()
         )
 
 

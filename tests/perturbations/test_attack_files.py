@@ -195,3 +195,22 @@ def test_absurd_files(text: str, message: str) -> None:
     with pytest.raises(PerturbationError, match=message) as caught:
         parse_attack(text.encode(), "attack.toml")
     assert len(str(caught.value)) < 400
+
+
+def test_values_that_may_become_missing() -> None:
+    text = """[default]
+radius = 0.1
+missing = "may appear"
+[columns]
+a = { immutable = true }
+b = { immutable = true, missing = "may appear" }
+c = { missing = "stays" }
+d = { values = [0, 1] }
+"""
+    rules = parse_attack(text.encode(), "attack.toml")
+    assert rules.default.may_be_dropped
+    assert {name: rule.may_be_dropped for name, rule in rules.columns.items()} == {
+        "a": False, "b": True, "c": False, "d": True,
+    }  # fmt: skip
+    with pytest.raises(PerturbationError, match=r'toml:2: default.missing: .always. is unknown; write "stays" or'):
+        parse_attack(b'[default]\nmissing = "always"\n', "attack.toml")

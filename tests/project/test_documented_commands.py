@@ -86,7 +86,7 @@ PRESUPPOSED = {
 FOR_A_SHELL = re.compile(r"[|<>&;$]")
 RUN_BY_A_SHELL = re.compile(r"metasilvae |eval |make help$|SBATCH_OPTIONS=\S+ MEMORY=\S+ scripts/slurm/forest\.sh ")
 HOST = re.compile(r"tcp://host:8786", re.IGNORECASE)
-HEAD_OF_A_FILE = "metasilvae checkpoint 2\n"
+HEAD_OF_A_FILE = "metasilvae checkpoint 4\n"
 MIRROR = "https://example.org/data"
 COMMANDS = [command for command in [*list_shown(), *list_examples(), *list_whole()] if not find_exemption(command.text)]
 SOURCES = list(dict.fromkeys(command.source for command in COMMANDS))

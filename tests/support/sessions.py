@@ -48,8 +48,12 @@ def make_environment(programs: Path) -> dict[str, str]:
 
 def find_scripts(text: str) -> dict[str, str]:
     """Names and contents of the files that a document shows."""
-    shown = re.findall(r"^```(?:sh|toml)\n(# (\w+\.(?:sh|toml)).*?)^```", text, re.DOTALL | re.MULTILINE)
-    return {name: script for script, name in shown}
+    return {
+        name: script
+        for script, name in re.findall(
+            r"^```(?:sh|toml)\n(# (\w+\.(?:sh|toml)).*?)^```", text, re.DOTALL | re.MULTILINE
+        )
+    }
 
 
 def run_all(commands: list[str], scripts: dict[str, str], folder: Path) -> list[list[str]]:

@@ -152,7 +152,7 @@ class Reproduction:
         prune_tries: int = 4,
         sweep_budget: float = 1e6,
         by_score_probability: float = 0.3,
-        blends: Sequence[float] = (0.0,),
+        blends: Sequence[tuple[str, float]] = (("gini", 0.0),),
     ) -> None: ...
     def select(self, fitness: NDArray[np.float64], seed: int, chosen: NDArray[np.int32]) -> None: ...
     def reproduce(

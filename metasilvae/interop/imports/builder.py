@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError, shorten
 from metasilvae.formats.silva_models import MAX_FEATURES, MAX_NODES, label_problem
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, NODE_DTYPE, LeafKind, Model
 
 LARGEST_COUNT = 2**53
+LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Nodes:
     left, right : int arrays, shape (n_nodes,)
     values : array, shape (n_nodes, n_labels)
         Counts or scores; those of splits are ignored.
+    missing_left : bool array, shape (n_nodes,), or None
+        Whether splits send missing values to the left child; None if the library does not take missing values.
     """
 
     feature: NDArray[np.int64]
@@ -44,6 +47,7 @@ class Nodes:
     left: NDArray[np.int64]
     right: NDArray[np.int64]
     values: np.ndarray
+    missing_left: NDArray[np.bool_] | None = None
 
 
 def single_leaf(values: Sequence[float]) -> Nodes:
@@ -56,6 +60,8 @@ def build_model(
     trees: Iterable[Nodes], kind: LeafKind, n_features: int, labels: Sequence[str], is_forest: bool, source: str
 ) -> Model:
     """Lay out trees in pre-order, without splits of which only one side can be reached.
+
+    Where missing values have a side of their own, the split is kept with the largest float64 number as its threshold.
 
     Nodes that do not form a tree, and values that silva's format cannot represent, raise a `ModelError`.
     """
@@ -100,6 +106,9 @@ def _lay_out(
     """Append the nodes of a tree in pre-order; the positions of its leaves, in the same order."""
     features, thresholds = tree.feature.tolist(), tree.threshold.tolist()
     lefts, rights = tree.left.tolist(), tree.right.tolist()
+    directions = [NO_DIRECTION] * len(features)
+    if tree.missing_left is not None:
+        directions = np.where(tree.missing_left, MISSING_LEFT, MISSING_RIGHT).tolist()
     is_seen = bytearray(len(features))
     order: list[int] = []
     todo = [(0, -1)]  # node, split whose right child it is
@@ -120,19 +129,25 @@ def _lay_out(
                 )
             if threshold != threshold:
                 raise ModelError(f"{where}: the threshold of node {node} is not a number")
+            left, right, direction = lefts[node], rights[node], directions[node]
             if abs(threshold) != np.inf:
                 break
-            # No value is above inf or equal to -inf, so the other side is never reached.
-            node = lefts[node] if threshold > 0 else rights[node]
+            # No value is above inf or equal to -inf, so the other side is reached by missing values only.
+            values_left = threshold > 0
+            if direction != NO_DIRECTION and values_left != (direction == MISSING_LEFT):
+                left, right = (left, right) if values_left else (right, left)
+                threshold, direction = LARGEST, MISSING_RIGHT
+                break
+            node = left if values_left else right
         here = len(nodes)
         if parent >= 0:
-            nodes[parent] = (*nodes[parent][:3], here, -1)
+            nodes[parent] = (*nodes[parent][:3], here, nodes[parent][4])
         if feature < 0:
             nodes.append((0.0, -1, -1, -1, n_leaves + len(order)))
             order.append(node)
         else:
-            nodes.append((threshold, feature, here + 1, -1, -1))
-            todo += [(rights[node], here), (lefts[node], -1)]
+            nodes.append((threshold, feature, here + 1, -1, direction))
+            todo += [(right, here), (left, -1)]
     return order
 
 
@@ -154,6 +169,8 @@ def _check_shapes(tree: Nodes, n_labels: int, where: str) -> None:
     if n_nodes == 0:
         raise ModelError(f"{where} has no nodes")
     sizes = {len(tree.threshold), len(tree.left), len(tree.right), len(tree.values)}
+    if tree.missing_left is not None:
+        sizes.add(len(tree.missing_left))
     if sizes != {n_nodes} or tree.values.shape[1:] != (n_labels,):
         raise ModelError(f"{where}: its lists of nodes have different lengths; is the file damaged?")
 

@@ -37,6 +37,8 @@ EXTRA = "catboost"
 BINARY = ("Logloss",)
 MULTI = ("MultiClass", "MultiClassOneVsAll")
 DEEPEST = 16  # CatBoost's own limit
+# Whether a missing value goes left: as the smallest number, the largest one, or as it compares (not above a border).
+NAN_TREATMENTS = {"AsFalse": True, "AsTrue": False, "AsIs": True}
 CLASSIFIERS = ("CatBoostClassifier", "CatBoost")
 # Keys of each object of a file. Those that are not read hold statistics and settings of training, or features and
 # statistics of categories and texts, which are refused elsewhere.
@@ -89,10 +91,11 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
         raise ModelError(f"{name}: {len(classes)} class names do not fit the loss {loss}")
     labels = choose_labels(name_classes(classes), options.labels, name)
     columns, own_names = _feature_columns(document.object("features_info"))
+    missing_left = _missing_sides(document.object("features_info"))
     scale, bias = _scale_and_bias(document, n_columns)
     trees = [*start_trees(bias)]
     oblivious = document.objects("oblivious_trees")
-    trees += [_tree_nodes(tree, columns, scale, n_columns) for tree in oblivious]
+    trees += [_tree_nodes(tree, columns, missing_left, scale, n_columns) for tree in oblivious]
     n_features = int(columns.max()) + 1
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     names = options.name_features(own_names, n_features, name)
@@ -134,6 +137,20 @@ def _feature_columns(features: Document) -> tuple[NDArray[np.int64], list[str] |
     return np.array(found, dtype=np.int64), in_order
 
 
+def _missing_sides(features: Document) -> NDArray[np.bool_]:
+    """For each number that splits can test whether missing values go left: below all borders, or not above any."""
+    sides = []
+    for item in features.objects("float_features"):
+        treatment = item.values.get("nan_value_treatment", "AsIs")
+        if treatment not in NAN_TREATMENTS:
+            raise ModelError(
+                f"{features.name}: {item.where('nan_value_treatment')} is {shorten(str(treatment))}; known are "
+                f"{', '.join(NAN_TREATMENTS)}"
+            )
+        sides.append(NAN_TREATMENTS[treatment])
+    return np.array(sides, dtype=np.bool_)
+
+
 def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[np.float64]]:
     """The factor of all sums, and the bias that is added then."""
     if "scale_and_bias" not in document:
@@ -147,7 +164,9 @@ def _scale_and_bias(document: Document, n_columns: int) -> tuple[float, NDArray[
     return float(numbers[0]), np.broadcast_to(numbers[1:], (n_columns,))
 
 
-def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_columns: int) -> Nodes:
+def _tree_nodes(
+    tree: Document, columns: NDArray[np.int64], missing_left: NDArray[np.bool_], scale: float, n_columns: int
+) -> Nodes:
     """A full binary tree; node n has the children 2n + 1 and 2n + 2, and the last split is at the root."""
     where = f"{tree.name}: {tree.place}"
     tree.expect_only(KNOWN_KEYS["tree"])
@@ -161,6 +180,7 @@ def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_colu
         raise ModelError(f"{where} has {len(values)} leaf values, {n_leaves * n_columns} were expected")
     n_splits = n_leaves - 1
     features, thresholds = np.full(n_splits + n_leaves, -1), np.zeros(n_splits + n_leaves)
+    goes_left = np.zeros(n_splits + n_leaves, dtype=np.bool_)
     for level, split in enumerate(reversed(splits)):
         kind = split.values.get("split_type", "FloatFeature")
         if kind != "FloatFeature":
@@ -174,11 +194,12 @@ def _tree_nodes(tree: Document, columns: NDArray[np.int64], scale: float, n_colu
             rounded = border.astype(np.float32).astype(np.float64)
         level_nodes = slice((1 << level) - 1, (2 << level) - 1)
         features[level_nodes], thresholds[level_nodes] = columns[number], fold_at_most(rounded)[0]
+        goes_left[level_nodes] = missing_left[number]
     left = 2 * np.arange(n_splits + n_leaves) + 1
     scores = np.zeros((n_splits + n_leaves, max(2, n_columns)))
     # A single score is that of the second label.
     scores[n_splits:, -n_columns:] = (scale * values).reshape(n_leaves, n_columns)
-    return Nodes(features, thresholds, left, left + 1, scores)
+    return Nodes(features, thresholds, left, left + 1, scores, goes_left)
 
 
 def _load_predictor(content: bytes, name: str) -> LibraryPredictor | None:

@@ -25,7 +25,12 @@ RANDOM_ROWS = 2000
 # Most rows beside thresholds: of the command, and where a comparison should take a second.
 MAX_ROWS = 200_000
 QUICK_ROWS = 20_000
-_PARTS = {"data": "row of the data", "random": "random row", "thresholds": "row beside a threshold"}
+_PARTS = {
+    "data": "row of the data",
+    "random": "random row",
+    "missing": "random row with missing values",
+    "thresholds": "row beside a threshold",
+}
 _CELLS_AT_ONCE = 1 << 21
 # Few enough that the progress bar moves while a library with many trees predicts.
 _MOST_ROWS_AT_ONCE = 1 << 14
@@ -42,7 +47,8 @@ class LibraryComparison:
     Attributes
     ----------
     n_data, n_random, n_thresholds : int
-        Rows of data, random rows and rows beside thresholds.
+        Rows of data, random rows (half of them with missing values, if the model takes them) and rows beside
+        thresholds.
     n_splits, n_all_splits : int
         Splits with rows on both sides, and all splits; of large models only some are compared.
     max_rows : int
@@ -100,14 +106,16 @@ def compare_with_library(
     if X is not None and X.shape[1] != model.n_features:
         raise ModelError(f"the data have {X.shape[1]} features, {model.source} has {model.n_features}")
     rng = np.random.default_rng(seed)
-    sizes = {"data": 0, "random": 0, "thresholds": 0}
+    sizes = dict.fromkeys(_PARTS, 0)
     n_ties = n_rounded = 0
     n_sides = 8 if library.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
     splits = _choose_splits(model, max_rows // n_sides, _MOST_STEPS // n_sides, rng)
+    n_missing = RANDOM_ROWS // 2 if model.has_directions else 0
     n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * len(splits)
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
-        ("random", random_rows(model, RANDOM_ROWS, rng, library.special)),
+        ("random", random_rows(model, RANDOM_ROWS - n_missing, rng, library.special)),
+        ("missing", rows_with_missing(model, n_missing, rng, splits)),
         ("thresholds", rows_beside_thresholds(model, rng, X, library.is_float32, splits)),
     ]
     for part, pieces in parts:
@@ -121,7 +129,7 @@ def compare_with_library(
             n_ties += ties
             n_rounded += rounded
             on_fraction(sum(sizes.values()) / n_all)
-    n_rows = (sizes["data"], sizes["random"], sizes["thresholds"])
+    n_rows = (sizes["data"], sizes["random"] + sizes["missing"], sizes["thresholds"])
     n_all_splits = model.n_nodes - model.n_leaves
     return LibraryComparison(library.name, *n_rows, len(splits), n_all_splits, n_ties, n_rounded, max_rows)
 
@@ -192,6 +200,23 @@ def random_rows(
     for n_piece in _piece_sizes(n_rows, model.n_features):
         rows = rng.uniform(low, high, (n_piece, model.n_features))
         rows[::2][rng.random(rows[::2].shape) < 0.3] = special
+        yield rows
+
+
+def rows_with_missing(
+    model: Model, n_rows: int, rng: np.random.Generator, splits: NDArray[np.intp]
+) -> Iterator[NDArray[np.float64]]:
+    """Random rows without some values; every other one leads to a split whose value it lacks, where any can."""
+    low, high = _ranges(model)
+    splits = splits[model.takes_missing[model.nodes["feature"][splits]]]
+    for n_piece in _piece_sizes(n_rows if len(splits) else 0, model.n_features):
+        rows = rng.uniform(low, high, (n_piece, model.n_features))
+        nodes = splits[rng.integers(len(splits), size=n_piece)]
+        _lead_to(model, nodes[::2], rows[::2])
+        is_missing = rng.random(rows.shape) < 0.3
+        is_missing[::2] = rng.random(rows[::2].shape) < 0.05
+        rows[is_missing & model.takes_missing] = np.nan
+        rows[np.arange(n_piece), model.nodes["feature"][nodes]] = np.nan
         yield rows
 
 

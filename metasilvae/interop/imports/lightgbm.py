@@ -66,7 +66,7 @@ PREDICTION_PARAMETERS = {
     "num_iteration_predict", "predict_raw_score", "is_predict_raw_score", "predict_rawscore", "raw_score",
     "predict_leaf_index", "is_predict_leaf_index", "leaf_index", "predict_contrib", "is_predict_contrib", "contrib",
 }  # fmt: skip
-_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT, _ZERO_IS_MISSING = 1, 2, 2, 1
+_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT, _NO_MISSING, _ZERO_IS_MISSING = 1, 2, 2, 0, 1
 
 
 class _Block:
@@ -208,6 +208,7 @@ def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
     n_splits = n_leaves - 1
     values = np.concatenate([np.zeros(n_splits), block.numbers("leaf_value", n_leaves)])
     feature, children, threshold = np.full(len(values), -1), np.full((2, len(values)), -1), np.zeros(len(values))
+    missing_left = np.zeros(len(values), dtype=np.bool_)
     if n_splits:
         kinds = block.integers("decision_type", n_splits)
         if (kinds & _CATEGORICAL).any():
@@ -216,10 +217,14 @@ def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
         if (feature[:n_splits] < 0).any():
             raise ModelError(f"{where}: the tree tests a feature with a negative number")
         threshold[:n_splits] = _fold(block.numbers("threshold", n_splits), kinds, where)
+        # Trees that saw no missing value take it for 0.
+        takes_zero = ((kinds >> _MISSING_SHIFT) & 3) == _NO_MISSING
+        missing_left[:n_splits] = np.where(takes_zero, threshold[:n_splits] >= 0, (kinds & _DEFAULT_LEFT) != 0)
         for side, key in enumerate(("left_child", "right_child")):
             child = block.integers(key, n_splits)
             children[side, :n_splits] = np.where(child < 0, n_splits + ~child, child)
-    return Nodes(feature, threshold, children[0], children[1], place_scores(values, column, n_columns))
+    scores = place_scores(values, column, n_columns)
+    return Nodes(feature, threshold, children[0], children[1], scores, missing_left)
 
 
 def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str) -> NDArray[np.float64]:

@@ -102,6 +102,7 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
     for number, tree in enumerate(estimator.estimators_ if kind in FORESTS else ()):
         _check_attributes(tree, f"{source}: tree {number}")
     trees = [estimator.tree_] if kind in TREES else [tree.tree_ for tree in estimator.estimators_]
+    takes_missing = all(map(_takes_missing, estimator.estimators_ if kind in FORESTS else [estimator]))
     counts = None if options.leaves == "scores" else [_recover_counts(tree) for tree in trees]
     if counts is None or any(count is None for count in counts):
         if options.leaves == "counts":
@@ -110,11 +111,13 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
                 "use --leaves scores"
             )
         # Each tree adds its fractions, the same float64 numbers as in the library; the mean has the same largest label.
-        nodes = [_tree_nodes(tree, _fractions(tree), source) for tree in trees]
+        nodes = [_tree_nodes(tree, _fractions(tree), source, takes_missing) for tree in trees]
         leaf_kind, voting = LeafKind.SCORES, "softargmax"
         notes = ("leaves hold the weighted fractions of the classes as scores, without rounding",)
     else:
-        nodes = [_tree_nodes(tree, n, source) for tree, n in zip(trees, counts, strict=True) if n is not None]
+        nodes = [
+            _tree_nodes(tree, n, source, takes_missing) for tree, n in zip(trees, counts, strict=True) if n is not None
+        ]
         leaf_kind, voting = LeafKind.COUNTS, "average"
     model = build_model(nodes, leaf_kind, n_features, labels, kind in FORESTS, source)
 
@@ -131,6 +134,13 @@ def import_estimator(estimator: Any, options: ImportOptions | None = None, sourc
         EXTRA,
         notes=notes,
     )
+
+
+def _takes_missing(tree: Any) -> bool:
+    """Whether a decision tree predicts rows with missing values; scikit-learn before 1.3 has no side for them."""
+    supports = getattr(tree, "_support_missing_values", None)
+    nodes = tree.tree_.__getstate__()["nodes"]
+    return supports is not None and "missing_go_to_left" in nodes.dtype.names and bool(supports(np.zeros((1, 1))))
 
 
 def _check_attributes(estimator: Any, source: str) -> None:
@@ -150,7 +160,7 @@ def _check_nodes(nodes: np.ndarray, is_leaf: NDArray[np.bool_], known: set[str],
     refuse_unknown({field: nodes[field][~is_leaf] for field in fields}, known, f"{source}: a node")
 
 
-def _tree_nodes(tree: Any, values: np.ndarray, source: str) -> Nodes:
+def _tree_nodes(tree: Any, values: np.ndarray, source: str, takes_missing: bool = False) -> Nodes:
     is_leaf = tree.children_left == -1
     state = tree.__getstate__()
     if isinstance(state, dict) and "nodes" in state:
@@ -168,6 +178,7 @@ def _tree_nodes(tree: Any, values: np.ndarray, source: str) -> Nodes:
         tree.children_left.astype(np.int64),
         tree.children_right.astype(np.int64),
         values,
+        state["nodes"]["missing_go_to_left"].astype(np.bool_) if takes_missing else None,
     )
 
 
@@ -209,7 +220,8 @@ def _import_boosted(estimator: Any, labels: Sequence[str], names: Sequence[str] 
     trees = start_trees(base)
     for stage in stages:
         for column, (nodes, values) in enumerate(stage):
-            trees.append(Nodes(*nodes, place_scores(values, column, len(base))))
+            sides, missing_left = nodes[:4], nodes[4]
+            trees.append(Nodes(*sides, place_scores(values, column, len(base)), missing_left))
     model = build_model(trees, LeafKind.SCORES, int(estimator.n_features_in_), labels, True, source)
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -239,14 +251,15 @@ def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
     return np.asarray(raw, dtype=np.float64).reshape(-1)
 
 
-_Half = tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], NDArray[np.float64]]
+# Features, thresholds, children and sides of missing values; and the values of nodes.
+_Half = tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, NDArray[np.bool_] | None], NDArray[np.float64]]
 
 
 def _regression_nodes(regressor: Any, learning_rate: float, source: str) -> _Half:
     _check_attributes(regressor, source)
     tree = regressor.tree_
     nodes = _tree_nodes(tree, tree.value, source)
-    return (nodes.feature, nodes.threshold, nodes.left, nodes.right), learning_rate * tree.value[:, 0, 0]
+    return (nodes.feature, nodes.threshold, nodes.left, nodes.right, None), learning_rate * tree.value[:, 0, 0]
 
 
 def _histogram_nodes(tree: Any, source: str) -> _Half:
@@ -257,7 +270,8 @@ def _histogram_nodes(tree: Any, source: str) -> _Half:
         raise ModelError(f"{source}: a split by categories cannot be imported; encode them as numbers and fit again")
     feature = np.where(is_leaf, -1, nodes["feature_idx"]).astype(np.int64)
     children = (nodes["left"].astype(np.int64), nodes["right"].astype(np.int64))
-    return (feature, nodes["num_threshold"].astype(np.float64), *children), nodes["value"].astype(np.float64)
+    thresholds, missing_left = nodes["num_threshold"].astype(np.float64), nodes["missing_go_to_left"].astype(np.bool_)
+    return (feature, thresholds, *children, missing_left), nodes["value"].astype(np.float64)
 
 
 def _load_predictor(estimator: Any, score: Any, is_float32: bool = True) -> LibraryPredictor:

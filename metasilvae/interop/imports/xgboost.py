@@ -269,7 +269,9 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int, miss
     threshold[~is_leaf] = fold_below(splits)
     # A product of two float32 numbers is exact in float64.
     values = np.where(is_leaf, numbers.astype(np.float64) * weight, 0.0)
-    return Nodes(np.where(is_leaf, -1, feature), threshold, left, right, place_scores(values, column, n_columns))
+    scores = place_scores(values, column, n_columns)
+    missing_left = tree.integers("default_left") != 0 if "default_left" in tree else None
+    return Nodes(np.where(is_leaf, -1, feature), threshold, left, right, scores, missing_left)
 
 
 def _send_missing(

@@ -49,6 +49,7 @@ class _DumpNode:
     feature: str | None = None
     yes: int = -1
     no: int = -1
+    missing: int = -1
 
     @property
     def value(self) -> float:
@@ -146,7 +147,14 @@ def _tree_nodes(tree: _Tree, position: dict[str, int], column: int, n_columns: i
         np.array([places.get(getattr(node, side), -1 - (node.feature is not None)) for node in tree.values()])
         for side in ("yes", "no")
     ]
-    return Nodes(feature, threshold, children[0], children[1], place_scores(values, column, n_columns))
+    sides = [node for node in tree.values() if node.feature is not None]
+    for node in sides:
+        if node.missing not in (-1, node.yes, node.no):
+            raise ModelError(f"{node.where}: missing values go to node {node.missing}, which is no child of the split")
+    missing_left = np.array([node.missing == node.yes for node in tree.values()])
+    is_told = all(node.missing >= 0 for node in sides)
+    scores = place_scores(values, column, n_columns)
+    return Nodes(feature, threshold, children[0], children[1], scores, missing_left if is_told else None)
 
 
 def _read_text(content: bytes, name: str) -> Iterator[_Tree]:
@@ -178,7 +186,7 @@ def _parse_line(text: str, where: str) -> tuple[int, _DumpNode]:
         return int(leaf[1]), _DumpNode(leaf[2], where)
     split = _SPLIT.match(text)
     if split:
-        return int(split[1]), _DumpNode(split[3], where, split[2], int(split[4]), int(split[5]))
+        return int(split[1]), _DumpNode(split[3], where, split[2], int(split[4]), int(split[5]), int(split[6] or -1))
     raise ModelError(
         f"{where}: {shorten(text)} is neither a leaf nor a test of a number; splits by categories or indicators cannot "
         "be imported"
@@ -204,7 +212,8 @@ def _read_json(content: bytes, name: str) -> Iterator[_Tree]:
             feature = split if isinstance(split, str) else f"f{split}"
             children = node.list("children")
             yes, no = node.integer("yes"), node.integer("no")
-            added = _DumpNode(_number(node, "split_condition"), f"{name}: {place}", feature, yes, no)
+            missing = node.integer("missing") if "missing" in node else -1
+            added = _DumpNode(_number(node, "split_condition"), f"{name}: {place}", feature, yes, no, missing)
             _add_node(tree, number_of_node, added)
             todo += [(child, f"{place}.children[{side}]") for side, child in reversed(list(enumerate(children)))]
         yield tree

@@ -13,6 +13,8 @@ from metasilvae.datasets.summary import DataSummary
 from metasilvae.encoding import BOOLEAN, CATEGORY, Column, Encoding
 from metasilvae.output.text.tables import Record, as_text, dump_json, finite_or_none
 from metasilvae.perturbations.attack import Attack
+from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.verification.ceiling import Ceiling
 
 _CLASSES_SHOWN = 12
 _COLUMNS_SHOWN = 40
@@ -23,13 +25,17 @@ _LINE_WIDTH = 100
 
 @dataclass(frozen=True)
 class DataCheck:
-    """Result of checking a file; an invalid one has problems and neither data set nor summary."""
+    """Result of checking a file; an invalid one has problems and neither data set nor summary.
+
+    `bound` is what no model can exceed under a perturbation, if one was given.
+    """
 
     source: str
     dataset: Dataset | None
     summary: DataSummary | None
     problems: list[str]
     warnings: list[str]
+    bound: tuple[Perturbation, Ceiling] | None = None
 
 
 def _show_classes(class_counts: dict[str, int]) -> str:
@@ -81,12 +87,30 @@ def _list(title: str, sentences: list[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {sentence}" for sentence in sentences)]) + "\n"
 
 
+def _describe_ceiling(perturbation: Perturbation, ceiling: Ceiling) -> str:
+    if ceiling.limit:
+        conflicts = f"not all were considered, because {ceiling.limit}"
+    else:
+        conflicts = f"{ceiling.n_conflicts} pairs of rows with different labels and a common perturbation"
+        conflicts += f", {ceiling.n_conflicting} rows in all"
+    sharpness = "some model reaches it" if ceiling.is_exact else f"some model reaches {ceiling.reached}"
+    n_rows = ceiling.n_rows
+    return (
+        f"ceiling under {perturbation.describe()}: no model can exceed on these rows\n"
+        f"accuracy         {100 * ceiling.accuracy:6.2f} %, {ceiling.accurate} of {n_rows} rows\n"
+        f"robust accuracy  {100 * ceiling.robust_accuracy:6.2f} %, {ceiling.robust} of {n_rows} rows; {sharpness}\n"
+        f"conflicts        {conflicts}\n"
+    )
+
+
 def check_as_text(check: DataCheck) -> str:
     """Facts first; problems last, where they are seen when the text has scrolled by."""
     parts = []
     if check.dataset is not None and check.summary is not None:
         parts.append("\n".join([check.source, *_facts(check.dataset, check.summary)]) + "\n")
         parts.append(_tabulate_columns(check.summary))
+    if check.bound is not None:
+        parts.append(_describe_ceiling(*check.bound))
     if check.warnings:
         parts.append(_list("warnings", check.warnings))
     if check.problems:
@@ -111,6 +135,20 @@ def check_as_json(check: DataCheck) -> str:
             "constant_features": summary.constant_features,
             "repeated_rows": summary.duplicates.n_repeats,
             "conflicting_rows": summary.duplicates.conflicts,
+        }
+    if check.bound is not None:
+        perturbation, ceiling = check.bound
+        content["ceiling"] = {
+            "perturbation": perturbation.describe(),
+            "accuracy": ceiling.accuracy,
+            "robust_accuracy": ceiling.robust_accuracy,
+            "is_exact": ceiling.is_exact,
+            "accurate_rows": ceiling.accurate,
+            "robust_rows": ceiling.robust,
+            "reached_rows": ceiling.reached,
+            "conflicts": ceiling.n_conflicts,
+            "conflicting_rows": ceiling.n_conflicting,
+            "limit": ceiling.limit or None,
         }
     content |= {"warnings": check.warnings, "problems": check.problems}
     return dump_json(content)
@@ -150,7 +188,9 @@ def list_rules(attack: Attack, dataset: Dataset) -> list[tuple[list[str], str]]:
             words = "may change" if reach[features[0]][1] > 0 else "fixed"
             rules.append(([column.name], f"{words}, {column.categories[0]} or {column.categories[1]}"))
         elif features[0] not in grouped:
-            rules.append(([column.name], describe_column(attack, features[0], *reach[features[0]])))
+            is_droppable = attack.droppable is not None and attack.droppable[features[0]]
+            words = describe_column(attack, features[0], *reach[features[0]])
+            rules.append(([column.name], words + (", may become missing" if is_droppable else "")))
     names = dataset.names.names
     for group in groups:
         if group not in of_columns:
