@@ -35,6 +35,7 @@ from metasilvae.cli.parameters import (
     shard_option,
     shared_options,
 )
+from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
@@ -68,6 +69,7 @@ _OF_ENSEMBLES = {
     "learning_rate": "boosting; give the number of rounds with --boost",
     "thresholds": "boosting; give the number of rounds with --boost",
     "score_penalty": "boosting; give the number of rounds with --boost",
+    "tolerance": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
@@ -159,6 +161,13 @@ training_options = shared_options(
             help="Tune leaf penalty, epsilon factor and robust weight by cross-validation.  "
             "[default: tune, unless one of them is set]",
         ),
+        option(
+            "--split",
+            type=click.Choice(SPLITS),
+            metavar="NAME",
+            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: rows that follow each other; auto: "
+            "blocks if rows look ordered in time.  [default: auto]",
+        ),
     ),
     option_group(
         ENSEMBLES,
@@ -199,6 +208,12 @@ training_options = shared_options(
             type=click.FloatRange(min=0),
             metavar="X",
             help=f"L2 penalty on boosted scores, in rows.  [default: {BOOSTING.score_penalty:g}]",
+        ),
+        option(
+            "--tolerance",
+            type=_FRACTION,
+            metavar="X",
+            help="How far boosting gives up rows that are far from robust, from 0 to 1.  [default: tuned]",
         ),
     ),
     option_group(
@@ -335,6 +350,7 @@ def read_request(
     learning_rate: float | None,
     thresholds: int | None,
     score_penalty: float | None,
+    tolerance: float | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -360,7 +376,7 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty,
+        "score_penalty": score_penalty, "tolerance": tolerance,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()

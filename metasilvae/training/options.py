@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from metasilvae._core.training import evolution
+from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.shards import Shard
@@ -21,6 +22,9 @@ MUTATION_PROBABILITIES = ("constant", "encourage-variance")
 IMPURITIES = tuple(evolution.IMPURITIES)
 # Weights of the impurity of reach sets in the criterion by which trees are grown, from accuracy (0) to stability (1).
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
+# The same for exponential loss, which counts a row that reaches both sides of a split on the worst side only.
+LOSS = "exponential"
+LOSS_BLENDS: tuple[float, ...] = ()
 
 LARGEST = 2**30
 # Maximum depth and maximum number of leaves that mean no limit.
@@ -94,6 +98,9 @@ class TrainingOptions:
     tune : bool
         Choose training_epsilon_factor, robust_weight and leaf_penalty by cross-validation first, see
         metasilvae.training.tuning; the values given here are ignored then.
+    split : str
+        How tuning splits the rows: "random"; "blocks" of rows that follow each other; "auto": blocks if rows look
+        ordered in time, see metasilvae.datasets.splitting.
     training_epsilon_factor : float
         Train with the perturbation multiplied by this factor.
     robust_weight : float
@@ -103,6 +110,8 @@ class TrainingOptions:
         Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
         Criteria of greedy growth, see `BLENDS`.
+    loss_blends : tuple of float
+        More criteria, see `LOSS_BLENDS`.
     seed_leaves : int
         Leaves of the largest greedily grown tree; 0 chooses by the number of samples.
     leaf_penalty : float
@@ -146,12 +155,14 @@ class TrainingOptions:
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
     tune: bool = True
-    training_epsilon_factor: float = 1.15
+    split: str = "auto"
+    training_epsilon_factor: float = 1.0
     robust_weight: float = 0.2
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
+    loss_blends: tuple[float, ...] = LOSS_BLENDS
     seed_leaves: int = 0
-    leaf_penalty: float = 1.0
+    leaf_penalty: float = 2.0
     min_samples_leaf: int = 3
     max_leaves: int = NO_LIMIT
     max_depth: int = NO_LIMIT
@@ -197,6 +208,12 @@ class TrainingOptions:
         found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
         return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
 
+    @property
+    def growth_criteria(self) -> list[tuple[str, float]]:
+        """Impurity and weight of reach sets of each criterion by which trees are grown."""
+        criteria = [(self.impurity, blend) for blend in self.blends] + [(LOSS, blend) for blend in self.loss_blends]
+        return list(dict.fromkeys(criteria))
+
     def price_of_leaf(self, n_samples: int) -> float:
         """What a leaf subtracts from the fitness."""
         correct, stable, robust = self.fitness.weights
@@ -215,7 +232,7 @@ class TrainingOptions:
                 raise RequestError(f"{name.replace('_', '-')} must be one of {', '.join(choices)}")
         if not 0 < self.aggressiveness <= 1:
             raise RequestError("split-search-aggressiveness must be more than 0 and at most 1")
-        if not self.blends or not all(0 <= blend <= 1 for blend in self.blends):
+        if not self.blends or not all(0 <= blend <= 1 for blend in (*self.blends, *self.loss_blends)):
             raise RequestError("blends must be numbers from 0 to 1")
         if self.elitism > self.population:
             raise RequestError(
@@ -254,6 +271,7 @@ _CHOICES = (
     ("mutation", MUTATIONS),
     ("mutation_probability_rule", MUTATION_PROBABILITIES),
     ("impurity", IMPURITIES),
+    ("split", SPLITS),
 )
 
 
@@ -315,17 +333,27 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
 # Names of options of a forest on the command line, where they differ from the fields; its trees have the others.
 _FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
 METHODS = ("auto", "reweighted", "independent")
+# What tuning chooses where one tree is better than a forest.
+SINGLE = "single"
 MOST_TREES = 100_000
 # Trees of a forest must differ: of up to so many features each tree uses all, of more a part.
 ALWAYS_ALL_FEATURES = 16
 # Independent trees differ by their rows too.
 INDEPENDENT_ROW_SAMPLE = 0.7
 # Changes of a preset for a tree in a forest. Many cheap trees beat few elaborate ones.
-_CHEAP: dict[str, Any] = {"tune": True, "generations": 0, "polish": 1, "blends": (0.3,), "robust_weight": 0.2}
+_CHEAP: dict[str, Any] = {
+    "tune": True, "generations": 0, "polish": 1, "blends": (0.3,), "robust_weight": 0.2,
+    "training_epsilon_factor": 1.15, "leaf_penalty": 1.0,
+}  # fmt: skip
 # Where samples are few, a short search for each tree costs little and pays.
 FEW_SAMPLES = 3000
 _SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
 _SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
+# The search for a single tree.
+SEARCHED: dict[str, Any] = {
+    name: getattr(TrainingOptions(), name)
+    for name in ("generations", "population", "initial_population", "elitism", "polish", "blends")
+}
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
     "fast": {**_CHEAP, "tune": False, "polish": 0},
@@ -346,7 +374,8 @@ class ForestOptions:
         Number of trees.
     method : str
         "reweighted": each tree is grown on rows drawn by the votes of the trees before it, see `strength` and `focus`.
-        "independent": no tree depends on another one. "auto": what tuning chooses, otherwise "reweighted".
+        "independent": no tree depends on another one. "auto": what tuning chooses, otherwise "reweighted"; tuning may
+        choose "single", one tree that is searched for as without a forest.
     row_sample : float
         Fraction of the rows drawn for each tree; 0 chooses by the method.
     strength : float
@@ -377,7 +406,7 @@ class ForestOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.n_trees <= MOST_TREES:
             raise RequestError(f"trees is {self.n_trees}, it must be from 1 to {MOST_TREES}")
-        if self.method not in METHODS:
+        if self.method not in (*METHODS, SINGLE):
             raise RequestError(f"forest-method must be one of {', '.join(METHODS)}")
         if not 0 <= self.row_sample <= 1:
             raise RequestError(f"row-sample is {self.row_sample:g}, it must be more than 0 and at most 1")
@@ -406,13 +435,17 @@ class ForestOptions:
         return {**self.tree.describe(), **own}
 
     @property
+    def is_single(self) -> bool:
+        return self.method == SINGLE
+
+    @property
     def is_reweighted(self) -> bool:
-        return self.method != "independent"
+        return self.method not in ("independent", SINGLE)
 
     @property
     def row_fraction(self) -> float:
         """Fraction of the rows that is drawn for each tree."""
-        return self.row_sample or (1.0 if self.is_reweighted else INDEPENDENT_ROW_SAMPLE)
+        return self.row_sample or (INDEPENDENT_ROW_SAMPLE if self.method == "independent" else 1.0)
 
     def features_per_tree(self, n_features: int) -> int:
         """Number of features drawn for each tree."""
@@ -422,7 +455,7 @@ class ForestOptions:
                     f"{self.tree.allowed_features} features are to be drawn for each tree, the data has {n_features}"
                 )
             return self.tree.allowed_features
-        if not self.tree.greedy:
+        if not self.tree.greedy or self.is_single:
             return n_features
         return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 4
 
@@ -436,10 +469,17 @@ class ForestOptions:
     def with_candidate(self, candidate: dict[str, Any]) -> ForestOptions:
         """The same options with other values of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
+        if candidate.get("method") == SINGLE:
+            return replace(
+                self, method=SINGLE, row_sample=1.0, tree=replace(self.tree, **SEARCHED, **_tree_part(candidate))
+            )
         if self.method != "auto":
             own.pop("method", None)
-        others = {name: value for name, value in candidate.items() if name in TrainingOptions.__dataclass_fields__}
-        return replace(self, tree=replace(self.tree, **others), **own)
+        return replace(self, tree=replace(self.tree, **_tree_part(candidate)), **own)
+
+
+def _tree_part(candidate: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in candidate.items() if name in TrainingOptions.__dataclass_fields__}
 
 
 def forest_options_for(
@@ -462,8 +502,8 @@ def forest_options_for(
 
 # Options of boosted models. The genetic search and its trees have others.
 BOOSTING_FIELDS = (
-    "fitness", "seed", "tune", "training_epsilon_factor", "robust_weight", "max_depth", "min_samples_leaf", "patience",
-    "target", "time_limit", "validation",
+    "fitness", "seed", "tune", "split", "training_epsilon_factor", "robust_weight", "max_depth", "min_samples_leaf",
+    "patience", "target", "time_limit", "validation",
 )  # fmt: skip
 BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -514,7 +554,7 @@ class BoostingOptions:
     learning_rate: float = 0.1
     row_sample: float = 1.0
     feature_sample: float = 0.0
-    thresholds: int = 64
+    thresholds: int = 255
     score_penalty: float = 1.0
     tolerance: float = 0.5
 
@@ -597,7 +637,7 @@ def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> Boosting
     own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
     for name in chosen:
         if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
-            public = PUBLIC_NAMES.get(name, name.replace("_", "-"))
+            public = {**PUBLIC_NAMES, "greedy": "population-generator"}.get(name, name.replace("_", "-"))
             raise RequestError(f"'{public}' is for the search for trees; leave out '{public}' or 'boost'")
         if name not in (*own, *BOOSTING_FIELDS):
             raise TypeError(f"no such option: {name}")

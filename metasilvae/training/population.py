@@ -155,18 +155,18 @@ def blank(samples: Any) -> TreeMaker:
     return lambda workspace: kernel.Individual(samples).become_leaf(workspace)
 
 
-def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
+def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[tuple[str, float], int]]:
     """Criterion and number of splits of each greedily grown tree, in the order of growth."""
     most = max(1, n_samples // options.min_samples_leaf)
     largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
     small = min(FIRST_SPLITS, largest)
     medium = min(MEDIUM_SPLITS, largest)
-    first, *others = options.blends
+    first, *others = options.growth_criteria
     # One small tree comes first, then medium ones, one of them for accuracy alone if that is among the criteria; then
     # the large ones, which are better, and at last small ones for variety.
-    plan = [(first, small), (first, medium), *((blend, medium) for blend in others if blend == 0 and medium < largest)]
-    plan += [(blend, largest) for blend in options.blends]
-    return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
+    plan = [(first, small), (first, medium), *((each, medium) for each in others if each[1] == 0 and medium < largest)]
+    plan += [(each, largest) for each in options.growth_criteria]
+    return list(dict.fromkeys([*plan, *((each, small) for each in others)]))
 
 
 def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
@@ -174,11 +174,11 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
     if not options.greedy:
         return [blank(samples)]
     plan = plan_sizes(samples.n_samples, options)
-    grower = {blend: Grower(samples, objective, options.impurity, blend) for blend in options.blends}
-    last = {blend: max(number for number, (other, _) in enumerate(plan) if other == blend) for blend in grower}
+    last = {criterion: number for number, (criterion, _) in enumerate(plan)}
+    grower = {criterion: Grower(samples, objective, *criterion) for criterion in last}
     return [
-        partial(grower[blend].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[blend])
-        for number, (blend, size) in enumerate(plan)
+        partial(grower[chosen].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[chosen])
+        for number, (chosen, size) in enumerate(plan)
     ]
 
 
@@ -205,8 +205,8 @@ class Grower:
     def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
         """A trimmed tree of up to n_splits splits.
 
-        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last`: no tree is
-        taken later.
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last` says that
+        no tree is taken later.
         """
         with self._lock:
             if self._growth is None:

@@ -7,6 +7,7 @@ that run other trainers (tuning, forests) pass a stop on to them through a `Trai
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 import threading
@@ -21,9 +22,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
 from metasilvae.datasets.splitting import choose_rows
-from metasilvae.errors import DataError
+from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.threads import available_cores, wait_for
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
@@ -114,6 +115,8 @@ class Progress:
         What the search maximizes: the fitness with the robust weight and the leaf penalty.
     training_epsilon_factor : float
         Stability and robust accuracy are measured with the perturbation multiplied by this factor.
+    tuning : dict or None
+        What tuning has chosen, with the step that decided it.
     """
 
     phase: str
@@ -128,6 +131,7 @@ class Progress:
     mean_fitness: float
     score: float
     training_epsilon_factor: float = 1.0
+    tuning: dict[str, Any] | None = None
 
     @property
     def unit(self) -> str:
@@ -138,7 +142,8 @@ class Progress:
 def read_progress(document: dict[str, Any]) -> Progress:
     """The progress that was stored as a dictionary."""
     kinds = {"str": str, "int": int, "float": float}
-    return Progress(*(take(document, each.name, kinds[str(each.type)], -math.inf) for each in fields(Progress)))
+    stored = [each for each in fields(Progress) if each.name != "tuning"]
+    return Progress(*(take(document, each.name, kinds[str(each.type)], -math.inf) for each in stored))
 
 
 class Observer(Protocol):
@@ -199,6 +204,10 @@ class Trainer(Protocol):
         """Fitness of the best model so far on the held-out rows, if there are any."""
 
     @property
+    def tuning(self) -> dict[str, Any] | None:
+        """What tuning has chosen and by which scores, as JSON has it; None without tuning."""
+
+    @property
     def state(self) -> dict[str, Any]:
         """Where the run stands after the last step that no stop has cut short; `steps` counts the reported ones."""
 
@@ -243,12 +252,19 @@ class Clock:
         self._start = min(self._start, time.perf_counter() - seconds)
 
 
+class Stoppable(Protocol):
+    """Work that can be ended early."""
+
+    def stop(self) -> None:
+        """End soon."""
+
+
 class TrainerGroup:
     """Trainers that one call stops, from any thread; those that are added later stop at once."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._trainers: list[Trainer] = []
+        self._trainers: list[Stoppable] = []
         self.is_stopped = False
 
     def stop(self) -> None:
@@ -257,20 +273,26 @@ class TrainerGroup:
         for trainer in list(self._trainers):
             trainer.stop()
 
-    def add(self, trainer: Trainer) -> None:
+    def add(self, trainer: Stoppable) -> None:
         with self._lock:
             self._trainers.append(trainer)
         if self.is_stopped:
             trainer.stop()
 
-    def run(self, trainer: Trainer) -> Model:
-        """Train to the end, or until the group is stopped."""
-        self.add(trainer)
+    @contextlib.contextmanager
+    def watching(self, work: Stoppable) -> Iterator[None]:
+        """Stop this work, too, if the group is stopped meanwhile."""
+        self.add(work)
         try:
-            return finish(trainer)
+            yield
         finally:
             with self._lock:
-                self._trainers.remove(trainer)
+                self._trainers.remove(work)
+
+    def run(self, trainer: Trainer) -> Model:
+        """Train to the end, or until the group is stopped."""
+        with self.watching(trainer):
+            return finish(trainer)
 
 
 def finish(trainer: Trainer) -> Model:
@@ -308,6 +330,12 @@ class BaseTrainer(ABC):
         self._clock = clock or Clock(options.time_limit)
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
+        refuse_missing(dataset, "training does not take missing values")
+        if perturbation.boxes(dataset).droppable is not None:
+            raise RequestError(
+                f'{perturbation.describe()} lets values become missing (missing = "may appear"), which training does '
+                "not take; train without it, and verify with it"
+            )
         self.dataset = dataset
         self.perturbation = perturbation
         self.options = options
@@ -348,6 +376,10 @@ class BaseTrainer(ABC):
     @property
     @abstractmethod
     def held_out_fitness(self) -> float | None: ...
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        return None
 
     @property
     @abstractmethod

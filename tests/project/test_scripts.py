@@ -16,12 +16,18 @@ from support.script_parsers import SCRIPTS, options_of_script
 # A short run of each, in a folder with small data in the place of the paper's, and an empty folder.
 SHORT_RUNS = {
     "scripts/bench_ablation.py": "--data data --sets breast-cancer --repeat 1",
+    "scripts/bench_boosting.py": "--data data --sets breast-cancer --rounds 3 --models boosted",
     "scripts/bench_cluster.py": "--workers 1 --tasks 5 --trees 1 --epsilon 0.1 builtin:iris/train",
     "scripts/bench_forest.py": "--data data --golden empty --cases mnist-1-5 --limit 1",
     "scripts/bench_forest_training.py": "--data data --sets breast-cancer --trees 2 --models forests",
+    "scripts/bench_generalization.py": "--records records.jsonl --sets grid --splits 1 --preset fast",
+    "scripts/bench_hard_forests.py": "--rows 2 --forests 1 --radius-rows 1 --radius-seconds 0.1 --seconds 0.1",
     "scripts/bench_load.py": "--rows 200 --repeat 1",
+    "scripts/bench_phases.py": "--data data --sets breast-cancer --preset fast",
     "scripts/bench_peers.py": "--data data --sets breast-cancer --peers CART --here --repeats 2 --preset fast",
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
+    "scripts/bench_scaling.py": "--studies training --sizes 500 --presets fast --noise 0.1",
+    "scripts/bench_tables.py": "--rows 300 --numbers 2 --categories 2 --preset fast",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
     "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",
@@ -35,7 +41,6 @@ SHORT_RUNS = {
 LONG = (*(name for name in SHORT_RUNS if "/bench_" in name), "scripts/make_datasets.py", "scripts/soak.py")
 NOT_RUN = {
     "scripts/update_sessions.py": "writes into the documents; test_sessions.py runs the same sessions",
-    "scripts/bench_scaling.py": "its smallest study takes ten seconds",
     "scripts/check_golden.py": "needs recorded verdicts; test_reference.py runs it where they are",
     "scripts/paper.py": "test_paper.py runs it",
 }

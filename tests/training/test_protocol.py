@@ -138,10 +138,11 @@ def test_progress(make: Maker) -> None:
 
 
 @every_trainer
-def test_a_fitness_that_falls_from_phase_to_phase_is_measured_in_another_way(make: Maker) -> None:
+def test_a_fitness_that_falls_from_phase_to_phase_is_that_of_a_more_regularized_tree(make: Maker) -> None:
     for before, after in itertools.pairwise(make().run()):
         if after.fitness < before.fitness and after.phase != before.phase and before.phase != "sample":
-            assert after.training_epsilon_factor > before.training_epsilon_factor
+            is_larger = after.training_epsilon_factor > before.training_epsilon_factor
+            assert is_larger or after.leaves < before.leaves
 
 
 @every_trainer
@@ -175,8 +176,8 @@ def test_a_stop_during_the_run_and_what_comes_of_its_state(make: Maker, jobs: in
         for n_reported, _ in enumerate(trainer.run(), 1):
             if n_reported == place + 1:
                 trainer.stop()
-        # A batch of trees that is complete may be reported after the stop.
-        assert place < n_reported <= min(place + 5, len(records))
+        # A batch of trees or trials that is complete may be reported after the stop.
+        assert place < n_reported <= min(place + 12, len(records))
         assert trainer.stop_reason is StopReason.INTERRUPTED or n_reported == len(records)
         again = make(jobs)
         again.resume(stored(trainer.state))
