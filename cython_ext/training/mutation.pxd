@@ -45,7 +45,9 @@ cdef struct ReproductionOptions:
     int32_t prune_tries
     double sweep_budget         # samples times features that one move may visit
     double by_score_probability
-    double[MAX_BLENDS] blends   # weights of the impurity of reach sets to draw from
+    # Criteria of growth to draw from: an impurity each, and the weight of reach sets.
+    Impurity[MAX_BLENDS] impurities
+    double[MAX_BLENDS] blends
     int32_t n_blends
 
 
@@ -199,11 +201,12 @@ cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const Reprodu
                                uint64_t* random) except -1 nogil:
     """Grow, regrow, prune, or move a threshold, drawn at random."""
     cdef double mark, after, best_after
-    cdef int32_t node, best, turn, n_drawn, n_splits, saved, last
+    cdef int32_t node, best, turn, n_drawn, n_splits, saved, last, drawn_criterion
     cdef Criterion criterion
     mark = options.grow_weight + options.regrow_weight + options.prune_weight + options.move_weight
     mark *= next_fraction(random)
-    criterion = Criterion(False, options.blends[next_below(random, options.n_blends)], options.impurity)
+    drawn_criterion = next_below(random, options.n_blends)
+    criterion = Criterion(False, options.blends[drawn_criterion], options.impurities[drawn_criterion])
     mark -= options.move_weight
     if mark < 0:
         node = _pick_inner(tree, random)

@@ -8,11 +8,10 @@
 # Everything that depends on the threshold is kept in counters that an event changes (see below). The score of the whole
 # candidate tree follows from the counters.
 
-from libc.math cimport log
+from libc.math cimport log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from common.box cimport lower_bound, upper_bound
 from training.tree cimport MIXED, NONE, Samples, Tree, known_tie
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
@@ -22,6 +21,7 @@ from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, res
 cdef enum Impurity:
     GINI
     ENTROPY
+    EXPONENTIAL         # exponential loss with the best value of each leaf, see worst_side_loss
 
 cdef struct Weights:
     # The score of a tree is correct * its correct samples + stable * its stable samples + robust * its robust samples.
@@ -64,29 +64,84 @@ cdef inline bint is_better(const Criterion* criterion, const Split* a, const Spl
 
 cdef inline double mass_of(Impurity impurity, double count) noexcept nogil:
     """What a class of this size subtracts from the impurity of a node; see impurity_of."""
-    if impurity == GINI:
-        return count * count
-    return count * log(count) if count > 0 else 0.0
+    if impurity == ENTROPY:
+        return count * log(count) if count > 0 else 0.0
+    return count * count
 
 
 cdef inline double mass_change(Impurity impurity, int32_t size, int32_t more) noexcept nogil:
     """Change of mass_of when a class of this size gets `more` samples."""
-    if impurity == GINI:
-        return <double> more * (2.0 * size + more)
-    return mass_of(impurity, size + more) - mass_of(impurity, size)
+    if impurity == ENTROPY:
+        return mass_of(impurity, size + more) - mass_of(impurity, size)
+    return <double> more * (2.0 * size + more)
 
 
 cdef inline double impurity_of(Impurity impurity, double total, double mass, double unit) noexcept nogil:
     """Impurity of a node times its number of samples; `unit` scales entropy to the base of the number of labels."""
     if total <= 0:
         return 0.0
-    if impurity == GINI:
-        return total - mass / total
-    return (total * log(total) - mass) * unit
+    if impurity == ENTROPY:
+        return (total * log(total) - mass) * unit
+    return total - mass / total
 
 
 cdef inline double blend(const Criterion* criterion, double own, double reach) noexcept nogil:
     return (1 - criterion.reach) * own + criterion.reach * reach
+
+
+# Exponential loss. A leaf whose samples weigh `p` for a class and `q` against it has the loss 2 sqrt(p q) with its best
+# value, 0.5 log(p / q). A sample counts with weight 1 - reach where it lies, and with weight reach on the worst side that
+# its box reaches: the one with the lower value if the sample is of the class, the other one if not. Several classes: the
+# sum over one against all.
+
+cdef inline double leaf_loss(double p, double q) noexcept nogil:
+    return 2 * sqrt(p * q)
+
+
+cdef inline double exponential_loss(double reach, const int32_t* own, const int32_t* reached, int32_t n_own,
+                                    int32_t n_reached, int32_t m) noexcept nogil:
+    """Loss of a leaf that is not split."""
+    cdef double total = (1 - reach) * n_own + reach * n_reached, loss = 0, p
+    cdef int32_t label
+    for label in range(m - (m == 2)):
+        p = (1 - reach) * own[label] + reach * reached[label]
+        loss += leaf_loss(p, total - p)
+    return loss
+
+
+cdef inline double worst_side_loss(double reach, const int32_t* own_left, const int32_t* own_right,
+                                   const int32_t* reach_left, const int32_t* reach_right, const int32_t* own_total,
+                                   const int32_t* reach_total, int32_t left_size, int32_t right_size,
+                                   int32_t left_reach, int32_t right_reach, int32_t n_own, int32_t n_reached,
+                                   int32_t m) noexcept nogil:
+    """Loss of the two sides of a split; that of the leaf as it is where no order of the two values is consistent."""
+    cdef double own_weight = 1 - reach, loss = 0, least, p_left, q_left, p_right, q_right, p, found
+    cdef int32_t label
+    for label in range(m - (m == 2)):
+        p = own_weight * own_total[label] + reach * reach_total[label]
+        least = leaf_loss(p, own_weight * n_own + reach * n_reached - p)
+        # The left value is the lower one: samples of the class that reach both sides count on the left, others right.
+        p_left = own_weight * own_left[label] + reach * reach_left[label]
+        q_left = own_weight * (left_size - own_left[label]) + reach * (
+            n_reached - right_reach - reach_total[label] + reach_right[label])
+        p_right = own_weight * own_right[label] + reach * (reach_total[label] - reach_left[label])
+        q_right = own_weight * (right_size - own_right[label]) + reach * (right_reach - reach_right[label])
+        if p_left * q_right <= p_right * q_left:
+            found = leaf_loss(p_left, q_left) + leaf_loss(p_right, q_right)
+            if found < least:
+                least = found
+        # The other way round.
+        p_left = own_weight * own_left[label] + reach * (reach_total[label] - reach_right[label])
+        q_left = own_weight * (left_size - own_left[label]) + reach * (left_reach - reach_left[label])
+        p_right = own_weight * own_right[label] + reach * reach_right[label]
+        q_right = own_weight * (right_size - own_right[label]) + reach * (
+            n_reached - left_reach - reach_total[label] + reach_left[label])
+        if p_left * q_right >= p_right * q_left:
+            found = leaf_loss(p_left, q_left) + leaf_loss(p_right, q_right)
+            if found < least:
+                least = found
+        loss += least
+    return loss
 
 
 # Events: the samples of a node in the order of a feature, as runs of samples that behave alike.
@@ -173,9 +228,8 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     cdef uint64_t* target = scratch.spare_keys
     cdef int32_t[256] counters
     cdef int32_t* cells
-    cdef double value, low, high
-    cdef double down = samples.radius_down[feature], up = samples.radius_up[feature]
-    cdef double minimum = samples.minimum[feature], maximum = samples.maximum[feature]
+    cdef const double* lower_ends = samples.lower_ends + samples.value_starts[feature]
+    cdef const double* upper_ends = samples.upper_ends + samples.value_starts[feature]
     cdef int64_t n_cells = (samples.value_starts[feature + 1] - samples.value_starts[feature]) * n_keys
     if n_cells <= 2 * <int64_t> n:
         reserve_cells(scratch, n_cells)
@@ -192,16 +246,13 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
             for key_number in range(n_keys):
                 cells[key_number] -= cells[code * n_keys + key_number]
         for code in range(<int32_t> (n_cells // n_keys)):
-            value = values[code]
-            low = lower_bound(value, down, minimum)
-            high = upper_bound(value, up, maximum)
             for key_number in range(n_keys):
                 if cells[code * n_keys + key_number] > 0:
                     scratch.run_keys[n_runs] = key_number
                     scratch.run_counts[n_runs] = cells[code * n_keys + key_number]
-                    scratch.lows[n_runs] = low
-                    scratch.mids[n_runs] = value
-                    scratch.highs[n_runs] = high
+                    scratch.lows[n_runs] = lower_ends[code]
+                    scratch.mids[n_runs] = values[code]
+                    scratch.highs[n_runs] = upper_ends[code]
                     n_runs += 1
         return n_runs if scratch.mids[0] < scratch.mids[n_runs - 1] else 0
     smallest = codes[scratch.entries[0] >> 1]
@@ -244,12 +295,12 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     scratch.keys = source
     scratch.spare_keys = target
     for position in range(n):
-        value = values[source[position] >> 32]
+        code = <int32_t> (source[position] >> 32)
         scratch.run_keys[position] = <int32_t> <uint32_t> source[position]
         scratch.run_counts[position] = 1
-        scratch.lows[position] = lower_bound(value, down, minimum)
-        scratch.mids[position] = value
-        scratch.highs[position] = upper_bound(value, up, maximum)
+        scratch.lows[position] = lower_ends[code]
+        scratch.mids[position] = values[code]
+        scratch.highs[position] = upper_ends[code]
     return n
 
 
@@ -374,8 +425,11 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     for label in range(m):
         total_mass += mass_of(impurity, own_total[label])
         reach_total_mass += mass_of(impurity, reach_total[label])
-    before = blend(criterion, impurity_of(impurity, n_own, total_mass, unit),
-                   impurity_of(impurity, n, reach_total_mass, unit))
+    if impurity == EXPONENTIAL:
+        before = exponential_loss(criterion.reach, own_total, reach_total, n_own, n, m)
+    else:
+        before = blend(criterion, impurity_of(impurity, n_own, total_mass, unit),
+                       impurity_of(impurity, n, reach_total_mass, unit))
     for item in range(n_features):
         feature = features[item]
         n_runs = list_events(samples, feature, scratch)
@@ -504,12 +558,18 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
             candidate.score = score_of(weights, correct, stable, robust)
             if criterion.by_score and best.feature >= 0 and candidate.score < best.score:
                 continue
-            candidate.gain = before - blend(
-                criterion,
-                impurity_of(impurity, left_size, left_mass, unit) + impurity_of(impurity, right_size, right_mass, unit),
-                impurity_of(impurity, left_reach, reach_left_mass, unit)
-                + impurity_of(impurity, right_reach, reach_right_mass, unit),
-            )
+            if impurity == EXPONENTIAL:
+                candidate.gain = before - worst_side_loss(
+                    criterion.reach, own_left, own_right, reach_left, reach_right, own_total, reach_total, left_size,
+                    right_size, left_reach, right_reach, n_own, n, m)
+            else:
+                candidate.gain = before - blend(
+                    criterion,
+                    impurity_of(impurity, left_size, left_mass, unit)
+                    + impurity_of(impurity, right_size, right_mass, unit),
+                    impurity_of(impurity, left_reach, reach_left_mass, unit)
+                    + impurity_of(impurity, right_reach, reach_right_mass, unit),
+                )
             candidate.feature = feature
             candidate.width = (event_after - event) / range_of(samples, feature)
             if is_better(criterion, &candidate, best):

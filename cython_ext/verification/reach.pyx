@@ -6,8 +6,8 @@ leaf if and only if it passes each test on the path by itself. The box of row i 
     [ max(low_center[i, f] - radius_down[f], minimum[f]),  min(high_center[i, f] + radius_up[f], maximum[f]) ]
 
 and must not be empty (`find_empty_box`). A missing value, NaN as a center, stays missing, and goes where the split sends
-missing values; a value that is `droppable` may become missing. The search in forests is left to forest_search.pyx; what the labels that
-single trees can predict mean for a forest is left to metasilvae.ensemble_votes.
+missing values; a value that is `droppable` may become missing. The search in forests is left to forest_search.pyx;
+what the labels that single trees can predict mean for a forest is left to metasilvae.training.forest_votes.
 """
 
 from libc.math cimport INFINITY, NAN, fabs
@@ -120,6 +120,53 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                     node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
     finally:
         free(waiting)
+
+
+def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const double[:, ::1] leaf_scores,
+                      Py_ssize_t max_depth,
+                      const double[:, ::1] low_center, const double[:, ::1] high_center,
+                      const double[::1] radius_down, const double[::1] radius_up,
+                      const double[::1] minimum, const double[::1] maximum,
+                      Py_ssize_t start, Py_ssize_t stop, double[:, ::1] lowest, double[:, ::1] highest):
+    """Write for the rows start..stop-1 and each label the sum over all trees of the lowest and of the highest score.
+
+    The score of a tree is that of a leaf that the box reaches. Rows come first: the box of one row stays in the cache.
+    """
+    cdef Py_ssize_t row, top, label, tree, n_labels = leaf_scores.shape[1]
+    cdef int32_t node
+    cdef RowBox box
+    cdef const double* scores
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    cdef double* least = <double*> malloc(2 * n_labels * sizeof(double))
+    cdef double* most = least + n_labels
+    if least == NULL:
+        free(waiting)
+        raise MemoryError()
+    try:
+        with nogil:
+            for row in range(start, stop):
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                for label in range(n_labels):
+                    lowest[row, label] = highest[row, label] = 0.0
+                for tree in range(roots.shape[0]):
+                    top = 0
+                    node = first_leaf_of_row(&nodes[0], roots[tree], box, True, waiting, &top)
+                    scores = &leaf_scores[nodes[node].leaf, 0]
+                    for label in range(n_labels):
+                        least[label] = most[label] = scores[label]
+                    while top > 0:
+                        node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
+                        scores = &leaf_scores[nodes[node].leaf, 0]
+                        for label in range(n_labels):
+                            least[label] = min(least[label], scores[label])
+                            most[label] = max(most[label], scores[label])
+                    for label in range(n_labels):
+                        lowest[row, label] += least[label]
+                        highest[row, label] += most[label]
+    finally:
+        free(waiting)
+        free(least)
 
 
 # One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists

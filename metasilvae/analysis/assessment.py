@@ -15,6 +15,7 @@ from metasilvae.analysis.explanation import Explanation, UnstableRow, explain_in
 from metasilvae.errors import MetasilvaeError
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.ceiling import Ceiling, bound_boxes
 from metasilvae.verification.curve import Curve
 from metasilvae.verification.metrics import Evaluation, confusion
 from metasilvae.verification.query import VerificationQuery
@@ -22,6 +23,8 @@ from metasilvae.verification.radius import Radii, check_radii, find_radii, in_co
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import verify
 
+# Pairs of rows that are compared for the ceiling, a second's work; of more, it is a weaker bound.
+CEILING_PAIRS = 10**8
 # Opens a progress display for a named part of the work and its number of rows; gives a function that counts rows.
 Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 
@@ -71,6 +74,8 @@ class Assessment:
         In the unit of `is_over_epsilon`.
     no_curve : str
         Why there is no curve.
+    ceiling : Ceiling
+        What no model can exceed on these rows.
     """
 
     query: VerificationQuery
@@ -79,6 +84,7 @@ class Assessment:
     curve: Curve | None
     no_curve: str
     attribution: Attribution
+    ceiling: Ceiling
 
     @property
     def is_over_epsilon(self) -> bool:
@@ -140,4 +146,6 @@ def assess(
         for rows in explain_in_batches(query, outcome, jobs, budget=budget, radii=radii, stop=stop, on_rows=on_rows):
             attribution.add(Explanation(query, outcome, rows), n_fragile)
     curve = None if radii is None else Curve(radii)
-    return Assessment(query, perturbation, outcome, curve, no_curve, attribution)
+    boxes = replace(query.boxes, groups=query.groups)
+    ceiling = bound_boxes(query.dataset, boxes, most_pairs=CEILING_PAIRS)
+    return Assessment(query, perturbation, outcome, curve, no_curve, attribution, ceiling)

@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from metasilvae.cli.commands import OUTPUT, CommandGroup, option
-from metasilvae.cli.parameters import check_files, data_options, format_option
+from metasilvae.cli.inputs import fit_perturbation
+from metasilvae.cli.parameters import (
+    ThreatModel,
+    check_files,
+    data_options,
+    format_option,
+    output_option,
+    perturbation_options,
+)
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.builtin import list_builtin_datasets
 from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
@@ -19,13 +27,18 @@ from metasilvae.formats.datasets import (
     choose_format,
     find_problems,
     read_dataset,
+    read_raw_table,
     split_suffixes,
     write_dataset,
 )
-from metasilvae.io.storage import BUILTIN_PREFIX, CACHE_PREFIX, STANDARD_STREAM, all_or_none, display_name
+from metasilvae.formats.schema_files import write_schema
+from metasilvae.formats.tables import type_columns
+from metasilvae.formats.text import Problems
+from metasilvae.io.storage import BUILTIN_PREFIX, CACHE_PREFIX, STANDARD_STREAM, all_or_none, display_name, write_output
 from metasilvae.output.text.datasets import CHECK_FORMATS, DataCheck
 from metasilvae.output.text.tables import TABLE_FORMATS, Record
 from metasilvae.output.text.terminal import TransferBar, tell
+from metasilvae.verification.ceiling import find_ceiling
 
 to_option = option(
     "--to",
@@ -49,27 +62,59 @@ def data() -> None:
 
 @data.command(short_help="Summarize a data file and list its problems.")
 @click.argument("file")
+@perturbation_options()
 @format_option(CHECK_FORMATS, "Format of the report.")
 @data_options
 @click.pass_context
-def check(ctx: click.Context, file: str, output_format: str, **data_options: Any) -> None:
+def check(ctx: click.Context, file: str, threat: ThreatModel, output_format: str, **data_options: Any) -> None:
     """Summarize FILE and list its problems.
 
     Rows, features, classes with their counts, ranges, constant columns, equal rows with different labels; for an
-    invalid file, the first ten problems with line and column. The exit code is 1 if the file cannot be used.
+    invalid file, the first ten problems with line and column. With --epsilon, --perturbation or --attack also the
+    ceiling: the robust accuracy that no model can exceed on these rows, because rows with different labels have common
+    perturbations. The exit code is 1 if the file cannot be used.
 
     \b
     Examples:
       metasilvae data check train.csv
       metasilvae data check builtin:wine/train --format json
+      metasilvae data check builtin:iris/test --epsilon 0.2
     """
+    chosen = threat.choose(file)
+    check_files([file, threat.attack], [], chosen)
     dataset, problems, found = find_problems(file, **data_options)
     summary = summarize_dataset(dataset) if dataset else None
     found += summary.oddities if summary else []
-    result = DataCheck(display_name(file), dataset, summary, problems, found)
+    bound = None
+    if dataset is not None and chosen is not None:
+        perturbation = fit_perturbation(chosen, dataset)
+        bound = (perturbation, find_ceiling(dataset, perturbation))
+    result = DataCheck(display_name(file), dataset, summary, problems, found, bound)
     click.echo(CHECK_FORMATS[output_format](result), nl=False)
     if problems:
         ctx.exit(1)
+
+
+@data.command(short_help="Write the types of the columns of a table, to edit.")
+@click.argument("file", metavar="DATA")
+@output_option
+@data_options
+def schema(file: str, output: str, **data_options: Any) -> None:
+    """Write the types of the columns of DATA as a schema, to be edited and given to other commands by --schema.
+
+    A column is a number, a category, a boolean or ignored; docs/formats.md has the rules by which types are detected.
+
+    \b
+    Example:
+      metasilvae data schema train.csv -o schema.toml
+    """
+    check_files([file], [output])
+    problems = Problems(display_name(file))
+    columns = data_options["columns"]
+    table = read_raw_table(file, problems, **data_options)
+    typed = type_columns(table, columns, problems)
+    text = "".join(write_schema(typed, table.label_name, columns.missing, table.source))
+    write_output(output, [text])
 
 
 @data.command(short_help="Convert and scale data.")

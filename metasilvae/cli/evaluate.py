@@ -11,9 +11,9 @@ from metasilvae.cli.inputs import fit_perturbation, load_model_and_data, load_mo
 from metasilvae.cli.parameters import (
     budget_options,
     check_files,
-    data_options,
     format_option,
     jobs_option,
+    model_data_options,
     output_option,
     refuse_two_pipes,
     repeatable_attack_option,
@@ -34,6 +34,7 @@ from metasilvae.output.text.terminal import tell
 from metasilvae.perturbations.attack_files import read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.ceiling import find_ceiling
 from metasilvae.verification.metrics import Evaluation, classify, confusion
 from metasilvae.verification.metrics import evaluate as evaluate_model
 
@@ -57,6 +58,12 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
     help="Add the confusion matrix, or for more than 100 labels a list of mistakes.",
 )
 @option(
+    "--ceiling",
+    "wants_ceiling",
+    is_flag=True,
+    help="Add the robust accuracy that no model can exceed on these rows, and the share of it that each model reaches.",
+)
+@option(
     "--curve",
     "wants_curve",
     is_flag=True,
@@ -71,7 +78,7 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
 @output_option
 @budget_options
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def evaluate(
     ctx: click.Context,
@@ -80,6 +87,7 @@ def evaluate(
     epsilons: tuple[str, ...],
     attacks: tuple[str, ...],
     wants_confusion: bool,
+    wants_ceiling: bool,
     wants_curve: bool,
     plot: str | None,
     voting: str | None,
@@ -98,6 +106,7 @@ def evaluate(
     \b
     Examples:
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
+      metasilvae evaluate a.silva b.silva test.csv --epsilon 0.1 --ceiling
       metasilvae evaluate a.silva b.silva test.csv --curve --plot curves.png
     """
     if wants_confusion and output_format == "csv":
@@ -106,6 +115,8 @@ def evaluate(
         raise click.UsageError(
             "--curve covers every epsilon and has no confusion matrix; leave --epsilon and --confusion out"
         )
+    if wants_ceiling and (wants_curve or not (epsilons or attacks)):
+        raise click.UsageError("--ceiling is for one or more --epsilon or --attack, without --curve")
     if plot is not None and not wants_curve:
         raise click.UsageError("--plot draws curves; add --curve")
     plot_format = None if plot is None else choose_plot_format(plot)
@@ -140,7 +151,8 @@ def evaluate(
     if work.is_interrupted:
         n_complete = sum(not each.is_interrupted for each in evaluations)
         tell(f"interrupted; {n_complete} of {n_wanted} evaluations are complete")
-    report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations))
+    ceilings = [(each, find_ceiling(dataset, each)) for each in perturbations] if wants_ceiling else []
+    report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations), ceilings)
     write_output(output, EVALUATION_FORMATS[output_format](report))
     ctx.exit(work.exit_code)
 
@@ -154,7 +166,7 @@ def evaluate(
 )
 @output_option
 @jobs_option
-@data_options
+@model_data_options
 def predict(
     model: str, data: str, voting: str | None, output_format: str, output: str, jobs: int | None, **data_options: Any
 ) -> None:

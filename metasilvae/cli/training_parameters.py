@@ -35,9 +35,11 @@ from metasilvae.cli.parameters import (
     shard_option,
     shared_options,
 )
+from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
+from metasilvae.training.boosted_trees import MOST_THRESHOLDS
 from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN
 from metasilvae.training.options import (
     IMPURITIES,
@@ -47,8 +49,10 @@ from metasilvae.training.options import (
     PRESETS,
     SELECTIONS,
     TUNED,
+    BoostingOptions,
     Options,
     TrainingOptions,
+    boosting_options_for,
     forest_options_for,
     options_for,
 )
@@ -56,6 +60,16 @@ from metasilvae.training.runs import TrainingRequest
 from metasilvae.verification.objective import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
 
 DEFAULTS = TrainingOptions()
+BOOSTING = BoostingOptions(DEFAULTS)
+# Options that only some kinds of models have, with what they ask for.
+_OF_ENSEMBLES = {
+    "forest_method": "forests; give the number of trees with --trees",
+    "row_sample": "ensembles; give --trees or --boost",
+    "feature_sample": "boosting; give the number of rounds with --boost",
+    "learning_rate": "boosting; give the number of rounds with --boost",
+    "thresholds": "boosting; give the number of rounds with --boost",
+    "score_penalty": "boosting; give the number of rounds with --boost",
+}
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
 MOST_SEEDS = 100_000
@@ -146,10 +160,18 @@ training_options = shared_options(
             help="Tune leaf penalty, epsilon factor and robust weight by cross-validation.  "
             "[default: tune, unless one of them is set]",
         ),
+        option(
+            "--split",
+            type=click.Choice(SPLITS),
+            metavar="NAME",
+            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: rows that follow each other; auto: "
+            "blocks if rows look ordered in time.  [default: auto]",
+        ),
     ),
     option_group(
         ENSEMBLES,
         option("--trees", type=_SIZE, help="Train a forest of N trees."),
+        option("--boost", type=_SIZE, help="Train a boosted model in at most N rounds."),
         option(
             "--forest-method",
             type=click.Choice(METHODS),
@@ -162,6 +184,29 @@ training_options = shared_options(
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
             help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+        ),
+        option(
+            "--feature-sample",
+            type=click.FloatRange(0, 1, min_open=True),
+            metavar="FRACTION",
+            help="Features drawn for each level of a boosted tree.  [default: all of up to 16, fewer of more]",
+        ),
+        option(
+            "--learning-rate",
+            type=click.FloatRange(0, 1, min_open=True),
+            metavar="X",
+            help=f"Factor of the scores of each boosted tree.  [default: {BOOSTING.learning_rate:g}]",
+        ),
+        option(
+            "--thresholds",
+            type=click.IntRange(1, MOST_THRESHOLDS),
+            help=f"Thresholds per feature in boosting, at most.  [default: {BOOSTING.thresholds}]",
+        ),
+        option(
+            "--score-penalty",
+            type=click.FloatRange(min=0),
+            metavar="X",
+            help=f"L2 penalty on boosted scores, in rows.  [default: {BOOSTING.score_penalty:g}]",
         ),
     ),
     option_group(
@@ -291,8 +336,13 @@ def read_request(
     allowed_features: tuple[str, ...] | None,
     tune: bool | None,
     trees: int | None,
+    boost: int | None,
     forest_method: str | None,
     row_sample: float | None,
+    feature_sample: float | None,
+    learning_rate: float | None,
+    thresholds: int | None,
+    score_penalty: float | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -306,22 +356,32 @@ def read_request(
     """
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
-    chosen, goal = _read_goal(trees is not None, epsilon, perturbation, attack, weights, fitness)
+    if trees is not None and boost is not None:
+        raise click.UsageError("--trees asks for a forest and --boost for a boosted model; give one of them")
+    kind = "forest" if trees is not None else "tree" if boost is None else "model"
+    chosen, goal = _read_goal(kind, epsilon, perturbation, attack, weights, fitness)
     generator, *path = population_generator or (None,)
     fixed = [f"--{name.replace('_', '-')}" for name in sorted(TUNED) if changes[name] is not None]
     if generator not in (None, "greedy"):
         fixed.append(f"--population-generator {generator}")
     if tune and fixed:
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
-    if trees is None:
-        for name, value in (("--forest-method", forest_method), ("--row-sample", row_sample)):
-            if value is not None:
-                raise click.UsageError(f"{name} is for forests; give the number of trees with --trees")
-    elif generator == "from-forest":
+    boosting: dict[str, Any] = {
+        "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
+        "score_penalty": score_penalty,
+    }  # fmt: skip
+    given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
+    usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()
+    for name, value in given.items():
+        if value is not None and name not in usable:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {_OF_ENSEMBLES[name]}")
+    if trees is not None and generator == "from-forest":
         raise click.UsageError("--trees grows a new forest; leave --trees or --population-generator from-forest out")
     make_options: Callable[..., Options] = options_for
     if trees is not None:
         make_options = partial(forest_options_for, n_trees=trees, method=forest_method, row_sample=row_sample)
+    elif boost is not None:
+        make_options = partial(boosting_options_for, n_rounds=boost, row_sample=row_sample, **boosting)
     options = make_options(
         preset,
         fitness=goal,
@@ -340,7 +400,7 @@ def read_request(
 
 
 def _read_goal(
-    is_forest: bool,
+    kind: str,
     epsilon: str | None,
     perturbation: tuple[str, ...] | None,
     attack: str | None,
@@ -358,8 +418,7 @@ def _read_goal(
     chosen = choose_perturbation(epsilon, perturbation, attack)
     if chosen is None:
         warnings.warn(
-            f"no --epsilon is given: the {'forest' if is_forest else 'tree'} is trained for accuracy alone, as if "
-            "every value were exact",
+            f"no --epsilon is given: the {kind} is trained for accuracy alone, as if every value were exact",
             MetasilvaeWarning,
             stacklevel=2,
         )

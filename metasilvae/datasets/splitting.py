@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,11 +75,48 @@ def _explain_empty_part(dataset: Dataset, test_fraction: float) -> str:
     return f"{dataset.n_samples} rows are too few to put {test_fraction:g} of them into a test part"
 
 
-# Cross-validation: repeated folds, or a single split of at most so many samples where there are many.
+# Cross-validation: repeated folds; where there are many samples, the folds of some of them.
 FOLDS = 5
 REPEATS = 3
 MANY_SAMPLES = 3000
+FOLDS_IF_MANY = 4
+# Of many samples, at most so many and so many values are used.
 MOST_SAMPLES = 12000
+MOST_VALUES = 3e6
+# How rows are split for tuning: "blocks" are contiguous, "auto" uses them if rows look ordered in time.
+SPLITS = ("auto", "random", "blocks")
+# Rows look ordered if, in at least half of the features with so many values, neighbouring rows of the same class are
+# correlated by more than this.
+ORDERED_CORRELATION = 0.8
+MIN_VALUES_IF_ORDERED = 10
+MIN_ROWS_IF_ORDERED = 100
+# Rows and features that the test of the order looks at.
+MOST_TESTED_ROWS = 20000
+MOST_TESTED_FEATURES = 64
+
+Pair = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Splits for tuning.
+
+    Attributes
+    ----------
+    pairs : list of (intp array, intp array)
+        Rows to train on and rows to score by.
+    n_first : int
+        Number of pairs that all candidates are tried on; only the leading ones are tried on the others.
+    kind : str
+        "random" or "blocks".
+    n_rows : int
+        Number of rows that take part.
+    """
+
+    pairs: list[Pair]
+    n_first: int
+    kind: str
+    n_rows: int
 
 
 def split_into_folds(y: NDArray[np.int32], n_folds: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -89,15 +128,89 @@ def split_into_folds(y: NDArray[np.int32], n_folds: int, rng: np.random.Generato
     return folds
 
 
-def plan_splits(y: NDArray[np.int32], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of rows to train on and rows to test on: repeated folds, or one split of many samples."""
+def split_into_blocks(y: NDArray[np.int32], n_folds: int, shift: float = 0.0) -> NDArray[np.intp]:
+    """Number of the fold of each sample; the samples of a class that follow each other are in the same fold.
+
+    Parameters
+    ----------
+    shift : float
+        By how much of a fold the edges are moved; the last fold then continues at the first sample.
+    """
+    folds = np.empty(len(y), dtype=np.intp)
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        place = (np.arange(len(rows)) + 0.5) * n_folds / len(rows) + shift
+        folds[rows] = place.astype(np.intp) % n_folds
+    return folds
+
+
+def is_ordered(dataset: Dataset) -> bool:
+    """Whether neighbouring rows of the same class resemble each other, as they do in recordings over time.
+
+    Files that are sorted by class, or by one feature, are not ordered in this sense.
+    """
+    n_rows, n_features = min(dataset.n_samples, MOST_TESTED_ROWS), dataset.n_features
+    if n_rows < MIN_ROWS_IF_ORDERED:
+        return False
+    features = np.unique(np.linspace(0, n_features - 1, min(n_features, MOST_TESTED_FEATURES)).round().astype(np.intp))
+    y = dataset.y[:n_rows]
+    order = np.argsort(y, kind="stable")
+    is_pair = y[order][1:] == y[order][:-1]
+    correlations = []
+    for feature in features:
+        column = dataset.X[:n_rows, feature]
+        if len(np.unique(column)) < MIN_VALUES_IF_ORDERED:
+            continue
+        # Ranks, because single large values would hide or feign a correlation; less the mean of the class.
+        ranks = np.unique(column, return_inverse=True)[1].astype(np.float64)
+        ranks -= (np.bincount(y, ranks) / np.maximum(np.bincount(y), 1))[y]
+        sorted_ranks = ranks[order]
+        variance = float(ranks @ ranks) / n_rows
+        if variance > 0:
+            products = (sorted_ranks[1:] * sorted_ranks[:-1])[is_pair]
+            correlations.append(float(products.mean()) / variance if len(products) else 0.0)
+    return bool(correlations) and float(np.median(correlations)) > ORDERED_CORRELATION
+
+
+def plan_cross_validation(dataset: Dataset, seed: int, kind: str = "auto") -> CrossValidation:
+    """Splits of a data set for tuning: repeated folds, or the folds of some of many samples."""
+    chosen = kind if kind != "auto" else "blocks" if is_ordered(dataset) else "random"
+    rng = np.random.default_rng([seed, 2])
+    y = dataset.y
+    rows = np.arange(len(y))
+    n_folds, n_repeats = FOLDS, REPEATS
+    if len(y) > MANY_SAMPLES:
+        n_most = int(min(MOST_SAMPLES, max(MANY_SAMPLES, MOST_VALUES / dataset.n_features)))
+        rows = np.sort(rng.permutation(len(y))[:n_most])
+        n_folds, n_repeats = FOLDS_IF_MANY, 1
+    pairs = _list_pairs(y[rows], n_folds, n_repeats, None if chosen == "blocks" else rng)
+    n_first = n_folds // 2 if n_repeats == 1 else n_folds
+    usable = [_is_usable(y[rows], pair) for pair in pairs]
+    kept_pairs = [(rows[kept], rows[held]) for (kept, held), is_usable in zip(pairs, usable, strict=True) if is_usable]
+    return CrossValidation(kept_pairs, max(1, sum(usable[:n_first])), chosen, len(rows))
+
+
+def plan_splits(y: NDArray[np.int32], seed: int) -> list[Pair]:
+    """Pairs of rows to train on and rows to test on, at random: repeated folds, or one split of many samples."""
     rng = np.random.default_rng([seed, 2])
     if len(y) > MANY_SAMPLES:
         rows = np.sort(rng.permutation(len(y))[:MOST_SAMPLES])
-        folds = split_into_folds(y[rows], 4, rng)
+        folds = split_into_folds(y[rows], FOLDS_IF_MANY, rng)
         return [(rows[folds != 0], rows[folds == 0])]
-    splits = []
-    for _ in range(REPEATS):
-        folds = split_into_folds(y, FOLDS, rng)
-        splits += [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(FOLDS)]
-    return [(kept, held) for kept, held in splits if len(kept) and len(held) and len(np.unique(y[kept])) > 1]
+    pairs = _list_pairs(y, FOLDS, REPEATS, rng)
+    return [pair for pair in pairs if _is_usable(y, pair)]
+
+
+def _list_pairs(y: NDArray[np.int32], n_folds: int, n_repeats: int, rng: np.random.Generator | None) -> list[Pair]:
+    """Rows outside and inside each fold; without a random generator, folds are blocks."""
+    pairs: list[Pair] = []
+    for repeat in range(n_repeats):
+        shift = repeat / n_repeats
+        folds = split_into_blocks(y, n_folds, shift) if rng is None else split_into_folds(y, n_folds, rng)
+        pairs += [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(n_folds)]
+    return pairs
+
+
+def _is_usable(y: NDArray[np.int32], pair: Pair) -> bool:
+    kept, held = pair
+    return len(kept) > 0 and len(held) > 0 and len(np.unique(y[kept])) > 1

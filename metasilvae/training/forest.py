@@ -26,9 +26,9 @@ from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest_votes import Counts, GrowingForest
-from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions
+from metasilvae.training.options import FEW_SAMPLES, SINGLE, ForestOptions, TrainingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
-from metasilvae.training.tuning import choose_candidate
+from metasilvae.training.trials import CLEAR_ERRORS, FACTORS, QuickTrees, choose_candidate, compare, list_factors
 
 # Margins are counted as if a forest had no more trees than this.
 COUNTED_TREES = 12
@@ -58,7 +58,7 @@ def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, grou
     """Do a task on one thread; if the group is stopped, the best tree so far."""
     part = Dataset(
         np.ascontiguousarray(dataset.X[np.ix_(task.rows, task.features)]), dataset.y[task.rows], dataset.labels,
-        source=dataset.source,
+        source=dataset.source, indicators=None if dataset.indicators is None else dataset.indicators[task.features],
     )  # fmt: skip
     tree = (group or TrainerGroup()).run(TreeTrainer(part, perturbation.for_features(task.features), task.options, 1))
     nodes = tree.nodes.copy()
@@ -181,6 +181,14 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.02,), "training_epsilon_factor": 1.15, "robust_weight": 0.1, "focus": 0.5, "strength": 0.1},
     {"blends": (0.0,), "training_epsilon_factor": 1.0, "robust_weight": 0.0, "focus": 0.1, "strength": 0.5},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
+    # For noisy labels.
+    {
+        "blends": (0.3,),
+        "training_epsilon_factor": 1.0,
+        "robust_weight": 0.1,
+        "leaf_penalty": 4.0,
+        "method": "independent",
+    },
 )
 # The same for few samples. Independent trees, together, are more accurate and more stable than the best single one;
 # reweighted trees give up stability and must be clearly better to be chosen.
@@ -188,6 +196,13 @@ CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
 )
+# One tree, for data on which a forest is no better. The forest must not be clearly worse than it.
+SINGLE_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
+    {"method": SINGLE, "training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": penalty}
+    for penalty in (1.0, 3.0, 9.0)
+)
+# By how much one tree must be better than a forest; the forest of a trial is smaller than the one to come.
+SMALLEST_GAIN = 0.005
 # Many samples are split once into so many to grow on and so many to test on, which is cheap; more trees or samples
 # would not separate the candidates better. Few samples are split repeatedly.
 GROWN_SAMPLES = 2400
@@ -195,14 +210,22 @@ TESTED_SAMPLES = 10000
 MOST_TREES = 9
 
 
-def list_candidates(options: ForestOptions, n_samples: int) -> list[dict[str, Any]]:
-    """The candidates to choose among; of those that do not differ where the method is fixed, one."""
+def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
+    """The candidates to choose among; of those that do not differ where the method is fixed, one.
+
+    A training-epsilon factor that is not among `factors` becomes 1.
+    """
     kept: dict[ForestOptions, dict[str, Any]] = {}
-    for candidate in CANDIDATES_IF_FEW if n_samples <= FEW_SAMPLES else CANDIDATES:
+    for usual in CANDIDATES_IF_FEW if n_samples <= FEW_SAMPLES else CANDIDATES:
+        is_allowed = usual["training_epsilon_factor"] in factors
+        candidate = usual if is_allowed else {**usual, "training_epsilon_factor": 1.0}
         found = options.with_candidate(candidate)
         if not found.is_reweighted:
             found = found.with_candidate({"strength": 0.0, "focus": 0.0})
         kept.setdefault(found, candidate)
+    # A job that grows a part of the trees does not know what the others choose.
+    if options.method == "auto" and options.numbers is None and options.n_trees > 1:
+        return [*kept.values(), *SINGLE_CANDIDATES]
     return list(kept.values())
 
 
@@ -216,6 +239,23 @@ def plan_tuning_splits(
     return [(np.sort(drawn[:GROWN_SAMPLES]), np.sort(drawn[GROWN_SAMPLES:]))]
 
 
+def choose_method(candidates: Sequence[dict[str, Any]], scores: NDArray[np.float64]) -> int:
+    """Number of the candidate to train with; a single tree must be clearly better than the best forest.
+
+    Parameters
+    ----------
+    scores : float64 array, shape (n_candidates, n_splits)
+        The first row alone, if there was no time for the others.
+    """
+    n_forests = sum(candidate.get("method") != SINGLE for candidate in candidates)
+    forest = choose_candidate(scores[:n_forests])
+    if len(scores) <= n_forests:
+        return forest
+    gain, error = compare(scores[n_forests:] - scores[forest])
+    best = int(np.argmax(gain))
+    return n_forests + best if gain[best] > max(CLEAR_ERRORS * error[best], SMALLEST_GAIN) else forest
+
+
 def score_candidate(
     dataset: Dataset,
     perturbation: Perturbation,
@@ -225,8 +265,16 @@ def score_candidate(
     group: TrainerGroup | None = None,
 ) -> float:
     """Lower bound of the fitness of a small forest on the rows left out; a task like `grow_tree`."""
-    judged = GrowingForest(dataset.subset(held), perturbation)
     watched = group or TrainerGroup()
+    if options.is_single:
+        chosen = options.tree
+        quick = QuickTrees(
+            dataset.subset(kept), dataset.subset(held), perturbation, chosen, chosen.training_epsilon_factor
+        )
+        with watched.watching(quick):
+            (score,) = quick.score([(chosen.robust_weight, chosen.leaf_penalty)])
+        return math.nan if watched.is_stopped else score
+    judged = GrowingForest(dataset.subset(held), perturbation)
     numbers = range(min(options.n_trees, MOST_TREES))
     growth = grow_forest(
         dataset, perturbation, options, kept, numbers,
@@ -290,7 +338,8 @@ class ForestTrainer(BaseTrainer):
         self._initial: list[Model] = []
         self._is_initial_whole = False
         is_tuned = options.tree.tune and options.tree.greedy
-        self._candidates = list_candidates(self.forest_options, len(self._rows)) if is_tuned else []
+        factors = list_factors(self.learned, perturbation) if is_tuned else FACTORS
+        self._candidates = list_candidates(self.forest_options, len(self._rows), factors) if is_tuned else []
         if len(self._candidates) == 1:
             self._apply(self._candidates.pop())
         self._splits = plan_tuning_splits(dataset.y, self._rows, options.tree.seed) if self._candidates else []
@@ -317,6 +366,24 @@ class ForestTrainer(BaseTrainer):
         for tree in self._kept_trees():
             judged.add(tree)
         return self.options.fitness.value(*judged.certainty.fractions)
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        n_trials = len(self._candidates) * len(self._splits)
+        if self.candidate is None or not 0 < len(self._scores) == n_trials:
+            return None
+        scores = np.reshape(self._scores, (len(self._candidates), -1))
+        mean, error = compare(scores)
+        position = self._candidates.index(self.candidate)
+        compared = [
+            {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
+            for place, candidate in enumerate(self._candidates)
+        ]
+        return {
+            "chosen": self.candidate, "score": compared[position]["score"], "error": compared[position]["error"],
+            "splits": len(self._splits), "split": "random", "rows": len(np.unique(np.concatenate(self._splits[0]))),
+            "finalists": compared,
+        }  # fmt: skip
 
     @property
     def state(self) -> dict[str, Any]:
@@ -395,12 +462,14 @@ class ForestTrainer(BaseTrainer):
             is_complete = 0 < len(self._scores) == len(work)
             shape = (len(self._candidates), -1) if is_complete else (1, -1)
             scores = np.reshape(self._scores if is_complete else [0.0], shape)
-            self._apply(self._candidates[choose_candidate(scores)])
+            self._apply(self._candidates[choose_method(self._candidates, scores)])
 
     def _apply(self, candidate: dict[str, Any]) -> None:
         self.candidate = dict(candidate)
         self.forest_options = self.forest_options.with_candidate(candidate)
         self.options = self.forest_options.tree
+        if self.forest_options.is_single:
+            self._numbers = self._numbers[:1]
 
     def _grow(self) -> Iterator[Progress]:
         growth = grow_forest(
@@ -412,7 +481,7 @@ class ForestTrainer(BaseTrainer):
             self._trees.append(tree)
             progress = self._report("tree", step, self._trees, votes, self.options.training_epsilon_factor)
             if step >= n_known:
-                yield progress
+                yield progress if step else replace(progress, tuning=self.tuning)
             if progress.fitness >= self.options.target:
                 self._end(StopReason.TARGET)
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.execution.threads import over_rows
-from metasilvae.model import Model, PredictionTable
+from metasilvae.model import LeafKind, Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, Perturbation
-from metasilvae.prediction import find_leaves, match_labels
+from metasilvae.prediction import find_leaves, match_labels, predict
 from metasilvae.verification.verdicts import Outcome, Stability
 
 Counts = NDArray[np.int32]
@@ -137,10 +137,13 @@ class GrowingForest:
 
 
 def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:
-    """Verdicts on a forest with the voting `max`, as far as its votes prove them; all others are unknown.
+    """Verdicts on a forest, as far as its votes or scores tree by tree prove them; all others are unknown.
 
-    Labels of the data set that the model does not know count as wrong.
+    Leaves with counts vote by `max`, scores are added. Labels of the data set that the model does not know count as
+    wrong.
     """
+    if model.leaf_kind is LeafKind.SCORES:
+        return _bound_scores(model, dataset, perturbation, jobs)
     start = time.perf_counter()
     true_labels = match_labels(model, dataset)
     votes = GrowingForest(replace(dataset, y=np.maximum(true_labels, 0), labels=model.labels), perturbation, jobs)
@@ -150,6 +153,32 @@ def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
     stability = np.where(found.is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
     is_correct = found.is_correct & (true_labels >= 0)
     return Outcome(votes.predictions, is_correct, stability, seconds=time.perf_counter() - start)
+
+
+def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Outcome:
+    start = time.perf_counter()
+    true_labels = match_labels(model, dataset)
+    predictions = predict(model, dataset.X, jobs=jobs)
+    boxes = perturbation.boxes(dataset)
+    searched = boxes.domains.restrict(model).feasible
+    lowest, highest = np.empty((2, dataset.n_samples, model.n_labels))
+
+    def fill(first: int, last: int) -> None:
+        reach.fill_score_bounds(
+            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *boxes.arrays, first, last,
+            lowest, highest,
+        )  # fmt: skip
+
+    over_rows(fill, dataset.n_samples, jobs)
+    only, rows = predictions.only_label[predictions.ids], np.arange(dataset.n_samples)
+    label = np.maximum(only, 0)
+    # Sums are off by at most one rounding of the running size for each tree.
+    sizes = np.abs(model.leaf_values).max() * model.n_trees
+    slack = 2 * (model.n_trees + 1) * 2.0**-52 * sizes
+    highest[rows, label] = -np.inf
+    is_stable = (only >= 0) & (lowest[rows, label] - highest.max(axis=1) > slack)
+    stability = np.where(is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
+    return Outcome(predictions, predictions.are_correct(true_labels), stability, seconds=time.perf_counter() - start)
 
 
 def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:

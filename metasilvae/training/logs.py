@@ -25,7 +25,10 @@ LONGEST_RECORD = 1 << 16
 
 
 def make_record(seed: int, progress: Progress) -> dict[str, Any]:
-    return {"seed": seed, **asdict(progress)}
+    record = {"seed": seed, **asdict(progress)}
+    if progress.tuning is None:
+        del record["tuning"]
+    return record
 
 
 @dataclass(frozen=True)

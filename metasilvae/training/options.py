@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from metasilvae._core.training import evolution
+from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.shards import Shard
@@ -21,6 +22,9 @@ MUTATION_PROBABILITIES = ("constant", "encourage-variance")
 IMPURITIES = tuple(evolution.IMPURITIES)
 # Weights of the impurity of reach sets in the criterion by which trees are grown, from accuracy (0) to stability (1).
 BLENDS = (0.3, 0.1, 0.0, 1.0, 0.05, 0.2, 0.5, 0.02)
+# The same for exponential loss, which counts a row that reaches both sides of a split on the worst side only.
+LOSS = "exponential"
+LOSS_BLENDS: tuple[float, ...] = ()
 
 LARGEST = 2**30
 # Maximum depth and maximum number of leaves that mean no limit.
@@ -51,11 +55,14 @@ class Options(Protocol):
         Whether a cluster can divide one run into tasks.
     is_observable : bool
         Whether the run searches for one tree: observers see all trees of the search, and it can start from given trees.
+    count_name : str
+        Name of the option that asks for such a model; empty for a single tree.
     """
 
     kind: ClassVar[str]
     is_divisible: ClassVar[bool]
     is_observable: ClassVar[bool]
+    count_name: ClassVar[str]
 
     @property
     def tree_options(self) -> TrainingOptions:
@@ -91,6 +98,9 @@ class TrainingOptions:
     tune : bool
         Choose training_epsilon_factor, robust_weight and leaf_penalty by cross-validation first, see
         metasilvae.training.tuning; the values given here are ignored then.
+    split : str
+        How tuning splits the rows: "random"; "blocks" of rows that follow each other; "auto": blocks if rows look
+        ordered in time, see metasilvae.datasets.splitting.
     training_epsilon_factor : float
         Train with the perturbation multiplied by this factor.
     robust_weight : float
@@ -100,6 +110,8 @@ class TrainingOptions:
         Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
         Criteria of greedy growth, see `BLENDS`.
+    loss_blends : tuple of float
+        More criteria, see `LOSS_BLENDS`.
     seed_leaves : int
         Leaves of the largest greedily grown tree; 0 chooses by the number of samples.
     leaf_penalty : float
@@ -138,16 +150,19 @@ class TrainingOptions:
     kind: ClassVar[str] = "tree"
     is_divisible: ClassVar[bool] = False
     is_observable: ClassVar[bool] = True
+    count_name: ClassVar[str] = ""
 
     fitness: Fitness = PAPER_FITNESS
     seed: int = 0
     tune: bool = True
-    training_epsilon_factor: float = 1.15
+    split: str = "auto"
+    training_epsilon_factor: float = 1.0
     robust_weight: float = 0.2
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
+    loss_blends: tuple[float, ...] = LOSS_BLENDS
     seed_leaves: int = 0
-    leaf_penalty: float = 1.0
+    leaf_penalty: float = 2.0
     min_samples_leaf: int = 3
     max_leaves: int = NO_LIMIT
     max_depth: int = NO_LIMIT
@@ -193,6 +208,12 @@ class TrainingOptions:
         found["population_generator"] = "greedy" if found.pop("greedy") else "blank"
         return {PUBLIC_NAMES.get(name, name.replace("_", "-")): as_json(value) for name, value in found.items()}
 
+    @property
+    def growth_criteria(self) -> list[tuple[str, float]]:
+        """Impurity and weight of reach sets of each criterion by which trees are grown."""
+        criteria = [(self.impurity, blend) for blend in self.blends] + [(LOSS, blend) for blend in self.loss_blends]
+        return list(dict.fromkeys(criteria))
+
     def price_of_leaf(self, n_samples: int) -> float:
         """What a leaf subtracts from the fitness."""
         correct, stable, robust = self.fitness.weights
@@ -211,7 +232,7 @@ class TrainingOptions:
                 raise RequestError(f"{name.replace('_', '-')} must be one of {', '.join(choices)}")
         if not 0 < self.aggressiveness <= 1:
             raise RequestError("split-search-aggressiveness must be more than 0 and at most 1")
-        if not self.blends or not all(0 <= blend <= 1 for blend in self.blends):
+        if not self.blends or not all(0 <= blend <= 1 for blend in (*self.blends, *self.loss_blends)):
             raise RequestError("blends must be numbers from 0 to 1")
         if self.elitism > self.population:
             raise RequestError(
@@ -250,6 +271,7 @@ _CHOICES = (
     ("mutation", MUTATIONS),
     ("mutation_probability_rule", MUTATION_PROBABILITIES),
     ("impurity", IMPURITIES),
+    ("split", SPLITS),
 )
 
 
@@ -311,17 +333,27 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
 # Names of options of a forest on the command line, where they differ from the fields; its trees have the others.
 _FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
 METHODS = ("auto", "reweighted", "independent")
+# What tuning chooses where one tree is better than a forest.
+SINGLE = "single"
 MOST_TREES = 100_000
 # Trees of a forest must differ: of up to so many features each tree uses all, of more a part.
 ALWAYS_ALL_FEATURES = 16
 # Independent trees differ by their rows too.
 INDEPENDENT_ROW_SAMPLE = 0.7
 # Changes of a preset for a tree in a forest. Many cheap trees beat few elaborate ones.
-_CHEAP: dict[str, Any] = {"tune": True, "generations": 0, "polish": 1, "blends": (0.3,), "robust_weight": 0.2}
+_CHEAP: dict[str, Any] = {
+    "tune": True, "generations": 0, "polish": 1, "blends": (0.3,), "robust_weight": 0.2,
+    "training_epsilon_factor": 1.15, "leaf_penalty": 1.0,
+}  # fmt: skip
 # Where samples are few, a short search for each tree costs little and pays.
 FEW_SAMPLES = 3000
 _SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
 _SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
+# The search for a single tree.
+SEARCHED: dict[str, Any] = {
+    name: getattr(TrainingOptions(), name)
+    for name in ("generations", "population", "initial_population", "elitism", "polish", "blends")
+}
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
     "fast": {**_CHEAP, "tune": False, "polish": 0},
@@ -342,7 +374,8 @@ class ForestOptions:
         Number of trees.
     method : str
         "reweighted": each tree is grown on rows drawn by the votes of the trees before it, see `strength` and `focus`.
-        "independent": no tree depends on another one. "auto": what tuning chooses, otherwise "reweighted".
+        "independent": no tree depends on another one. "auto": what tuning chooses, otherwise "reweighted"; tuning may
+        choose "single", one tree that is searched for as without a forest.
     row_sample : float
         Fraction of the rows drawn for each tree; 0 chooses by the method.
     strength : float
@@ -359,6 +392,7 @@ class ForestOptions:
     kind: ClassVar[str] = "forest"
     is_divisible: ClassVar[bool] = True
     is_observable: ClassVar[bool] = False
+    count_name: ClassVar[str] = "trees"
 
     tree: TrainingOptions
     n_trees: int = 50
@@ -372,7 +406,7 @@ class ForestOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.n_trees <= MOST_TREES:
             raise RequestError(f"trees is {self.n_trees}, it must be from 1 to {MOST_TREES}")
-        if self.method not in METHODS:
+        if self.method not in (*METHODS, SINGLE):
             raise RequestError(f"forest-method must be one of {', '.join(METHODS)}")
         if not 0 <= self.row_sample <= 1:
             raise RequestError(f"row-sample is {self.row_sample:g}, it must be more than 0 and at most 1")
@@ -401,13 +435,17 @@ class ForestOptions:
         return {**self.tree.describe(), **own}
 
     @property
+    def is_single(self) -> bool:
+        return self.method == SINGLE
+
+    @property
     def is_reweighted(self) -> bool:
-        return self.method != "independent"
+        return self.method not in ("independent", SINGLE)
 
     @property
     def row_fraction(self) -> float:
         """Fraction of the rows that is drawn for each tree."""
-        return self.row_sample or (1.0 if self.is_reweighted else INDEPENDENT_ROW_SAMPLE)
+        return self.row_sample or (INDEPENDENT_ROW_SAMPLE if self.method == "independent" else 1.0)
 
     def features_per_tree(self, n_features: int) -> int:
         """Number of features drawn for each tree."""
@@ -417,7 +455,7 @@ class ForestOptions:
                     f"{self.tree.allowed_features} features are to be drawn for each tree, the data has {n_features}"
                 )
             return self.tree.allowed_features
-        if not self.tree.greedy:
+        if not self.tree.greedy or self.is_single:
             return n_features
         return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 4
 
@@ -431,10 +469,17 @@ class ForestOptions:
     def with_candidate(self, candidate: dict[str, Any]) -> ForestOptions:
         """The same options with other values of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
+        if candidate.get("method") == SINGLE:
+            return replace(
+                self, method=SINGLE, row_sample=1.0, tree=replace(self.tree, **SEARCHED, **_tree_part(candidate))
+            )
         if self.method != "auto":
             own.pop("method", None)
-        others = {name: value for name, value in candidate.items() if name in TrainingOptions.__dataclass_fields__}
-        return replace(self, tree=replace(self.tree, **others), **own)
+        return replace(self, tree=replace(self.tree, **_tree_part(candidate)), **own)
+
+
+def _tree_part(candidate: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in candidate.items() if name in TrainingOptions.__dataclass_fields__}
 
 
 def forest_options_for(
@@ -453,3 +498,149 @@ def forest_options_for(
     searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}
     chosen_method = usual if method is None else method
     return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches)
+
+
+# Options of boosted models. The genetic search and its trees have others.
+BOOSTING_FIELDS = (
+    "fitness", "seed", "tune", "training_epsilon_factor", "robust_weight", "max_depth", "min_samples_leaf", "patience",
+    "target", "time_limit", "validation",
+)  # fmt: skip
+BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "fast": {"tune": False},
+    "best": {"learning_rate": 0.05},
+}
+# Options that the tuning of boosting chooses.
+BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance"})
+# Values of the options above in boosting, where they differ from those of a single tree.
+_BOOSTED_TREES: dict[str, Any] = {
+    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
+}  # fmt: skip
+MOST_ROUNDS = 100_000
+
+
+@dataclass(frozen=True)
+class BoostingOptions:
+    """Options of a training run for a boosted model.
+
+    Attributes
+    ----------
+    tree : TrainingOptions
+        Those of `BOOSTING_FIELDS` count. `patience` counts rounds and needs rows that `validation` holds out; `tune`
+        asks for the tuning of boosting, which chooses among metasilvae.training.boosting.CANDIDATES.
+    n_rounds : int
+        Maximum number of rounds. A round adds one tree; with more than two classes, one for each class.
+    learning_rate : float
+        Factor of the scores of each tree (shrinkage).
+    row_sample : float
+        Fraction of the rows that is drawn for each tree.
+    feature_sample : float
+        Fraction of the features that is drawn for each level of a tree; 0 chooses by their number.
+    thresholds : int
+        Maximum number of thresholds of each feature.
+    score_penalty : float
+        L2 penalty on the scores of leaves, as a number of samples.
+    tolerance : float
+        How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
+    """
+
+    kind: ClassVar[str] = "boosting"
+    is_divisible: ClassVar[bool] = False
+    is_observable: ClassVar[bool] = False
+    count_name: ClassVar[str] = "boost"
+
+    tree: TrainingOptions
+    n_rounds: int = 100
+    learning_rate: float = 0.1
+    row_sample: float = 1.0
+    feature_sample: float = 0.0
+    thresholds: int = 64
+    score_penalty: float = 1.0
+    tolerance: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
+            ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise RequestError(f"{_boosting_name(name)} is {value:g}, it must be from {low} to {high}")
+        for name in ("learning_rate", "row_sample"):
+            if not getattr(self, name):
+                raise RequestError(f"{_boosting_name(name)} is 0, it must be more than 0")
+        correct, stable, robust = self.tree.fitness.weights
+        if correct < 0 or stable + robust < 0:
+            raise RequestError(
+                "boosting needs weights that reward accuracy, and stability or robust accuracy; leave out 'boost' or "
+                "change the weights"
+            )
+
+    @property
+    def tree_options(self) -> TrainingOptions:
+        return self.tree
+
+    @property
+    def loss_weights(self) -> tuple[float, float]:
+        """Weights of the natural and of the certified part of the loss; their sum is 1."""
+        correct, stable, robust = self.tree.fitness.weights
+        moved = self.tree.robust_weight * correct
+        total = correct + stable + robust
+        return (correct - moved) / total, (stable + robust + moved) / total
+
+    def with_seed(self, seed: int) -> BoostingOptions:
+        return replace(self, tree=replace(self.tree, seed=seed))
+
+    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> NoReturn:
+        """A boosted model cannot be divided: each tree depends on those before it."""
+        raise RequestError(
+            "'shard' divides the trees of a forest or the seeds of single trees, and each tree of a boosted model "
+            "depends on those before it; leave out 'shard' or 'boost', or give each job a seed of its own"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        of_tree = self.tree.describe()
+        names = [PUBLIC_NAMES.get(name, name.replace("_", "-")) for name in BOOSTING_FIELDS if name != "seed"]
+        own = {_boosting_name(field.name): getattr(self, field.name) for field in fields(self) if field.name != "tree"}
+        return {**{name: of_tree[name] for name in names}, **own}
+
+    def features_per_level(self, n_features: int) -> int:
+        """Number of features drawn for each level of a tree."""
+        if self.feature_sample:
+            return max(1, round(self.feature_sample * n_features))
+        return min(n_features, ALWAYS_ALL_FEATURES) + max(0, n_features - ALWAYS_ALL_FEATURES) // 8
+
+    def with_candidate(self, candidate: dict[str, Any]) -> BoostingOptions:
+        """The same options with other values of boosting or of its trees."""
+        own = {name: value for name, value in candidate.items() if name not in BOOSTING_FIELDS}
+        others = {name: value for name, value in candidate.items() if name in BOOSTING_FIELDS}
+        return replace(self, tree=replace(self.tree, **others), **own)
+
+
+def _boosting_name(field: str) -> str:
+    return {"n_rounds": "boost"}.get(field, field.replace("_", "-"))
+
+
+def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> BoostingOptions:
+    """Options of a boosted model by the name of a preset, with changes; a change that is None is ignored.
+
+    Setting any of `BOOSTING_TUNED` disables tuning.
+    """
+    if preset not in BOOSTING_PRESETS:
+        raise RequestError(f"preset {preset!r} is for single trees and forests; leave out 'preset' or 'boost'")
+    chosen = {name: value for name, value in changes.items() if value is not None}
+    fixed = sorted(BOOSTING_TUNED & set(chosen))
+    if fixed and chosen.get("tune"):
+        raise RequestError(f"'tune' chooses '{_boosting_name(fixed[0])}'; leave out one of them")
+    if fixed:
+        chosen["tune"] = False
+    own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
+    for name in chosen:
+        if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
+            public = PUBLIC_NAMES.get(name, name.replace("_", "-"))
+            raise RequestError(f"'{public}' is for the search for trees; leave out '{public}' or 'boost'")
+        if name not in (*own, *BOOSTING_FIELDS):
+            raise TypeError(f"no such option: {name}")
+    values = {**_BOOSTED_TREES, **BOOSTING_PRESETS[preset], **chosen}
+    tree = TrainingOptions(**{name: value for name, value in values.items() if name in BOOSTING_FIELDS})
+    return BoostingOptions(tree, n_rounds, **{name: value for name, value in values.items() if name in own})

@@ -101,15 +101,19 @@ class HallOfFame:
 
 
 def build_tree(
-    columns: Sequence[np.ndarray], leaf_values: np.ndarray, n_features: int, labels: tuple[str, ...]
+    columns: Sequence[np.ndarray],
+    leaf_values: np.ndarray,
+    n_features: int,
+    labels: tuple[str, ...],
+    leaf_kind: LeafKind = LeafKind.COUNTS,
 ) -> Model:
-    """A model of one tree from feature, threshold, left and right of its nodes, and the class counts of its leaves."""
+    """A model of one tree from feature, threshold, left and right of its nodes, and the values of its leaves."""
     is_leaf = columns[0] < 0
     nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
     for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
         nodes[name] = column
     nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, LeafKind.COUNTS, n_features, labels)
+    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, leaf_kind, n_features, labels)
 
 
 def as_model(tree: Any, dataset: Dataset) -> Model:
@@ -151,18 +155,18 @@ def blank(samples: Any) -> TreeMaker:
     return lambda workspace: kernel.Individual(samples).become_leaf(workspace)
 
 
-def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[float, int]]:
+def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[tuple[str, float], int]]:
     """Criterion and number of splits of each greedily grown tree, in the order of growth."""
     most = max(1, n_samples // options.min_samples_leaf)
     largest = min(options.seed_leaves or max(2 * FIRST_SPLITS, most // 8), most, options.max_leaves) - 1
     small = min(FIRST_SPLITS, largest)
     medium = min(MEDIUM_SPLITS, largest)
-    first, *others = options.blends
+    first, *others = options.growth_criteria
     # One small tree comes first, then medium ones, one of them for accuracy alone if that is among the criteria; then
     # the large ones, which are better, and at last small ones for variety.
-    plan = [(first, small), (first, medium), *((blend, medium) for blend in others if blend == 0 and medium < largest)]
-    plan += [(blend, largest) for blend in options.blends]
-    return list(dict.fromkeys([*plan, *((blend, small) for blend in others)]))
+    plan = [(first, small), (first, medium), *((each, medium) for each in others if each[1] == 0 and medium < largest)]
+    plan += [(each, largest) for each in options.growth_criteria]
+    return list(dict.fromkeys([*plan, *((each, small) for each in others)]))
 
 
 def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
@@ -170,11 +174,11 @@ def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[T
     if not options.greedy:
         return [blank(samples)]
     plan = plan_sizes(samples.n_samples, options)
-    grower = {blend: Grower(samples, objective, options.impurity, blend) for blend in options.blends}
-    last = {blend: max(number for number, (other, _) in enumerate(plan) if other == blend) for blend in grower}
+    last = {criterion: number for number, (criterion, _) in enumerate(plan)}
+    grower = {criterion: Grower(samples, objective, *criterion) for criterion in last}
     return [
-        partial(grower[blend].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[blend])
-        for number, (blend, size) in enumerate(plan)
+        partial(grower[chosen].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[chosen])
+        for number, (chosen, size) in enumerate(plan)
     ]
 
 
@@ -201,7 +205,8 @@ class Grower:
     def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
         """A trimmed tree of up to n_splits splits.
 
-        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last`: no tree is taken later.
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last` says that
+        no tree is taken later.
         """
         with self._lock:
             if self._growth is None:

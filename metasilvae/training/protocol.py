@@ -7,6 +7,7 @@ that run other trainers (tuning, forests) pass a stop on to them through a `Trai
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 import threading
@@ -57,7 +58,7 @@ class StopReason(enum.Enum):
         """The reason as a phrase for users; `options` are those of the trees."""
         found = {
             StopReason.ITERATIONS: f"reached the limit of {options.generations} generations",
-            StopReason.PATIENCE: f"no improvement in {options.patience} generations",
+            StopReason.PATIENCE: f"no improvement in {options.patience} {'rounds' if is_forest else 'generations'}",
             StopReason.TARGET: f"reached the target phi {options.target:g}",
             StopReason.TIME_LIMIT: "reached the time limit",
             StopReason.INTERRUPTED: "interrupted",
@@ -69,8 +70,8 @@ class StopReason(enum.Enum):
 
 # Phases of training runs, with the unit of their steps. The phases of a tree are "initial population", "generation" and
 # "local search". Tuning adds "initial tree", which is there for users who stop early, and "tuning" before them. After
-# these two, the steps of a forest are of the phase "tree". With very many samples all these phases except "tree" run on
-# a part of the samples first, and are reported as "sample".
+# these two, the steps of a forest are of the phase "tree"; those of a boosted model are of the phase "round". With very
+# many samples all these phases except "tree" and "round" run on a part of the samples first, reported as "sample".
 PHASES = {
     "sample": "step",
     "initial tree": "step",
@@ -79,6 +80,7 @@ PHASES = {
     "generation": "generation",
     "local search": "pass",
     "tree": "tree",
+    "round": "round",
 }
 
 
@@ -113,6 +115,8 @@ class Progress:
         What the search maximizes: the fitness with the robust weight and the leaf penalty.
     training_epsilon_factor : float
         Stability and robust accuracy are measured with the perturbation multiplied by this factor.
+    tuning : dict or None
+        What tuning has chosen, with the step that decided it.
     """
 
     phase: str
@@ -127,6 +131,7 @@ class Progress:
     mean_fitness: float
     score: float
     training_epsilon_factor: float = 1.0
+    tuning: dict[str, Any] | None = None
 
     @property
     def unit(self) -> str:
@@ -137,7 +142,8 @@ class Progress:
 def read_progress(document: dict[str, Any]) -> Progress:
     """The progress that was stored as a dictionary."""
     kinds = {"str": str, "int": int, "float": float}
-    return Progress(*(take(document, each.name, kinds[str(each.type)], -math.inf) for each in fields(Progress)))
+    stored = [each for each in fields(Progress) if each.name != "tuning"]
+    return Progress(*(take(document, each.name, kinds[str(each.type)], -math.inf) for each in stored))
 
 
 class Observer(Protocol):
@@ -198,6 +204,10 @@ class Trainer(Protocol):
         """Fitness of the best model so far on the held-out rows, if there are any."""
 
     @property
+    def tuning(self) -> dict[str, Any] | None:
+        """What tuning has chosen and by which scores, as JSON has it; None without tuning."""
+
+    @property
     def state(self) -> dict[str, Any]:
         """Where the run stands after the last step that no stop has cut short; `steps` counts the reported ones."""
 
@@ -242,12 +252,19 @@ class Clock:
         self._start = min(self._start, time.perf_counter() - seconds)
 
 
+class Stoppable(Protocol):
+    """Work that can be ended early."""
+
+    def stop(self) -> None:
+        """End soon."""
+
+
 class TrainerGroup:
     """Trainers that one call stops, from any thread; those that are added later stop at once."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._trainers: list[Trainer] = []
+        self._trainers: list[Stoppable] = []
         self.is_stopped = False
 
     def stop(self) -> None:
@@ -256,20 +273,26 @@ class TrainerGroup:
         for trainer in list(self._trainers):
             trainer.stop()
 
-    def add(self, trainer: Trainer) -> None:
+    def add(self, trainer: Stoppable) -> None:
         with self._lock:
             self._trainers.append(trainer)
         if self.is_stopped:
             trainer.stop()
 
-    def run(self, trainer: Trainer) -> Model:
-        """Train to the end, or until the group is stopped."""
-        self.add(trainer)
+    @contextlib.contextmanager
+    def watching(self, work: Stoppable) -> Iterator[None]:
+        """Stop this work, too, if the group is stopped meanwhile."""
+        self.add(work)
         try:
-            return finish(trainer)
+            yield
         finally:
             with self._lock:
-                self._trainers.remove(trainer)
+                self._trainers.remove(work)
+
+    def run(self, trainer: Trainer) -> Model:
+        """Train to the end, or until the group is stopped."""
+        with self.watching(trainer):
+            return finish(trainer)
 
 
 def finish(trainer: Trainer) -> Model:
@@ -353,6 +376,10 @@ class BaseTrainer(ABC):
     @property
     @abstractmethod
     def held_out_fitness(self) -> float | None: ...
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        return None
 
     @property
     @abstractmethod

@@ -78,7 +78,9 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def describe_trained(model: Model, dataset: Dataset, run: dict[str, Any], seed: int) -> Model:
+def describe_trained(
+    model: Model, dataset: Dataset, run: dict[str, Any], seed: int, tuning: dict[str, Any] | None = None
+) -> Model:
     """A trained model that knows its columns, its voting and how it was made.
 
     The same data, options and seed give the same description on every machine: it holds no times, no time limit (which
@@ -90,6 +92,8 @@ def describe_trained(model: Model, dataset: Dataset, run: dict[str, Any], seed: 
         What `describe_run` returns.
     seed : int
         The seed that gave this model.
+    tuning : dict or None
+        What tuning has chosen.
     """
     words = run["perturbation"]["description"].split(" --feature-weights")[0]
     description = words if words.startswith("l_inf") else words.split()[0]
@@ -100,6 +104,7 @@ def describe_trained(model: Model, dataset: Dataset, run: dict[str, Any], seed: 
         **({} if run["start"] is None else {"start": run["start"]}),
         "options": {name: value for name, value in run["options"].items() if name != TIME_LIMIT},
         "seed": seed,
+        **({} if tuning is None else {"tuning": tuning["chosen"]}),
     }
     names = dataset.feature_names
     problem = None if names is None else names_problem(names, model.n_features)
@@ -108,8 +113,8 @@ def describe_trained(model: Model, dataset: Dataset, run: dict[str, Any], seed: 
         warnings.warn(message, MetasilvaeWarning, stacklevel=2)
         names = None
     voting = DEFAULT_VOTING[model.leaf_kind] if model.is_forest else None
-    label_name = dataset.label_name
-    return replace(model, description=ModelDescription(names, label_name, voting, None, provenance))
+    encoding = None if dataset.encoding is None else dataset.encoding.as_json()
+    return replace(model, description=ModelDescription(names, dataset.label_name, voting, encoding, provenance))
 
 
 def name_manifest(output: str) -> str | None:
@@ -174,6 +179,7 @@ def _describe_run(run: TrainedModel) -> dict[str, Any]:
         "leaves": run.model.n_leaves,
         "training": _describe_metrics(run, run.training),
         "held_out": held_out,
+        "tuning": run.tuning,
         "test": None if run.test is None else _describe_metrics(run, run.test),
     }
 

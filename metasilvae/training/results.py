@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ class TrainingResult:
         Number of held-out rows.
     observed : list of dict
         States of the observers.
+    tuning : dict or None
+        What tuning has chosen and by which scores.
     """
 
     options: TrainingOptions
@@ -48,13 +50,14 @@ class TrainingResult:
     seconds: float
     stop_reason: StopReason | None
     observed: list[dict[str, Any]]
+    tuning: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
         n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
         return cls(
             trainer.options, trainer.model, trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
-            [observer.state for observer in observers],
+            [observer.state for observer in observers], trainer.tuning,
         )  # fmt: skip
 
     @property
@@ -83,8 +86,8 @@ class TrainedModel(TrainingResult):
         Metrics on the test rows, if there are any.
     """
 
-    training: Evaluation
-    test: Evaluation | None
+    training: Evaluation = field(kw_only=True)
+    test: Evaluation | None = field(kw_only=True)
 
     @property
     def training_merit(self) -> float:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
@@ -28,6 +28,7 @@ from metasilvae.io.storage import STANDARD_STREAM, check_outputs, is_file_output
 from metasilvae.model import Model, join_trees, place_features
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align_names, find_columns
+from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
 from metasilvae.training.large import make_single_tree_trainer
@@ -59,7 +60,11 @@ from metasilvae.verification.shards import Shard
 REPORT_SECONDS = 10.0
 IN_MEMORY = "<memory>"
 # Makes the trainer for each kind of options.
-TRAINERS: dict[str, Callable[..., Trainer]] = {"tree": make_single_tree_trainer, "forest": ForestTrainer}
+TRAINERS: dict[str, Callable[..., Trainer]] = {
+    "tree": make_single_tree_trainer,
+    "forest": ForestTrainer,
+    "boosting": BoostingTrainer,
+}
 
 
 def make_trainer(
@@ -79,6 +84,7 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
+    refuse_missing(dataset, "training needs numbers")
     special = {"start": start, "submit": submit}
     given = {name: value for name, value in special.items() if value is not None}
     return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)
@@ -158,7 +164,8 @@ class TrainingRequest:
         if self.scheduler is not None and self.log is not None:
             raise RequestError("'log' follows a training in this process; leave out 'log' or 'scheduler'")
         if self.start is not None and not self.options.is_observable:
-            raise RequestError("'start' is for the search for one tree; leave out 'start' or 'trees'")
+            name = self.options.count_name
+            raise RequestError(f"'start' is for the search for one tree; leave out 'start' or '{name}'")
         files = self.checkpoint_files
         named = [self.output, self.log, *self.other_outputs, *files.outputs]
         outputs = [path for path in named if path is not None]
@@ -177,7 +184,7 @@ class TrainingRequest:
         others = {"seeds": self.seeds, "shard": self.shard, "scheduler": self.scheduler}
         clashes = [name for name, value in others.items() if value is not None]
         if clashes or not self.options.is_observable:
-            name = (clashes or ["trees"])[0]
+            name = (clashes or [self.options.count_name])[0]
             raise RequestError(
                 f"'pareto' keeps the trees of one run for one tree in this process; leave out 'pareto' or '{name}'"
             )
@@ -306,7 +313,9 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
             if run.checkpoint is not None and results:
                 run.checkpoint.write()
             parts = run.dataset, run.perturbation, run.test, request.jobs, run.name
-            described = [replace(result, model=run.describe(result.model, result.seed)) for result in results]
+            described = [
+                replace(result, model=run.describe(result.model, result.seed, result.tuning)) for result in results
+            ]
             models = [score_result(result, *parts) for result in described]
         return run.write(models, started)
 
@@ -338,10 +347,10 @@ class _Run:
             self.collector = TreeCollector(self.dataset, self.perturbation, request.options.tree_options, run=digest)
         self.name = request.output or IN_MEMORY
 
-    def describe(self, model: Model, seed: int) -> Model:
+    def describe(self, model: Model, seed: int, tuning: dict[str, Any] | None = None) -> Model:
         """The model with its description; the trees of a shard have that of the whole run."""
         options = (self.request.whole_options or self.request.options).describe()
-        return describe_trained(model, self.dataset, {**self.description, "options": options}, seed)
+        return describe_trained(model, self.dataset, {**self.description, "options": options}, seed, tuning)
 
     @property
     def archived(self) -> list[tuple[TreeMetrics, Model]]:
@@ -504,7 +513,8 @@ def _load(data: Dataset | str, reading: dict[str, Any]) -> Dataset:
 
 
 def _load_test(data: Dataset | str, dataset: Dataset, reading: dict[str, Any]) -> Dataset:
-    test = _load(data, {**reading, "libsvm_width": dataset.n_features})
+    known = {"encoding": dataset.encoding, "label_name": dataset.label_name, "model_names": dataset.feature_names}
+    test = _load(data, {**reading, "libsvm_width": dataset.n_features, "maker": dataset.source, **known})
     if dataset.feature_names is not None:
         test = align_names(dataset.feature_names, dataset.source, test)
     if test.n_features != dataset.n_features:

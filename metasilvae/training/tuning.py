@@ -1,8 +1,8 @@
 """Tuning by cross-validation: choosing how strongly to regularize a tree.
 
 How much regularization a tree needs depends on the data. Where few samples can be stable, a robust weight costs
-accuracy and gains nothing; where samples are few, it makes a tree generalize. Tuning trains a quick tree for each
-candidate on each split of the samples, and chooses the candidate with the best mean fitness on the samples left out.
+accuracy and gains nothing; where samples are few, it makes a tree generalize. The noisier the labels, the larger the
+leaf penalty must be. Tuning tries candidates on splits of the samples, see `metasilvae.training.trials`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from concurrent import futures
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import MANY_SAMPLES, plan_splits
+from metasilvae.datasets.splitting import MANY_SAMPLES, plan_cross_validation
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, take, take_array
@@ -25,44 +22,19 @@ from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import plan_sizes
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, read_progress
-from metasilvae.verification.metrics import evaluate
+from metasilvae.training.trials import NOISE_PENALTY, QuickTrees, Race, Trial, list_factors, list_robust_weights
 
-# The first candidate is the best one for few samples; each of the others was the best one on some of the paper's larger
-# sets. All were found by cross-validation on the training splits.
-CANDIDATES: tuple[dict[str, Any], ...] = (
-    {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "leaf_penalty": 1.0},
-    {"training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 2.0},
-    {"training_epsilon_factor": 1.15, "robust_weight": 0.1, "leaf_penalty": 1.0},
-    {"training_epsilon_factor": 1.15, "robust_weight": 0.0, "leaf_penalty": 1.0},
-    {"training_epsilon_factor": 1.3, "robust_weight": 0.1, "leaf_penalty": 0.5},
-)
-# A gain over the first candidate counts if it exceeds so many standard errors.
-ERRORS = 2.0
-# Options of a trial.
-QUICK: dict[str, Any] = {
-    "tune": False, "validation": 0.0, "generations": 0, "polish": 2, "blends": (0.3, 0.1, 0.0, 1.0),
-}  # fmt: skip
+# What is trained with if there are too few samples to choose by.
+USUAL: dict[str, float] = {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 1.0}
+# Options of a run whose tree will be a single leaf.
+SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), "loss_blends": (), "seed_leaves": 2}
 # Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
 INITIAL_TREE: dict[str, Any] = {
-    **QUICK, "training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 0.0,
-    "polish": 1, "blends": (0.3, 0.1, 0.0),
+    "tune": False, "validation": 0.0, "training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 0.0,
+    "polish": 1, "blends": (0.3, 0.1, 0.0), "loss_blends": (),
 }  # fmt: skip
 # Generations of the initial tree; with few samples they take a moment.
 INITIAL_GENERATIONS = 20
-
-
-def choose_candidate(scores: NDArray[np.float64]) -> int:
-    """Number of the candidate to train with, from the fitness of each candidate (rows) on each split (columns).
-
-    A single split means many samples, and the best fitness decides. Where samples are few, the fitness is noisy:
-    another candidate than the first is chosen only if its gain is clear, because the best of several is mostly the
-    luckiest.
-    """
-    gains = scores - scores[0]
-    n_splits = scores.shape[1]
-    mean = gains.mean(axis=1)
-    error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.zeros(len(mean))
-    return int(np.argmax(np.where(mean > ERRORS * error, mean, 0.0)))
 
 
 class TunedTrainer(BaseTrainer):
@@ -74,15 +46,21 @@ class TunedTrainer(BaseTrainer):
     ----------
     candidate : dict or None
         The chosen training_epsilon_factor, robust_weight and leaf_penalty; None before.
+    tuning : dict or None
+        The same with the scores of the finalists.
     """
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
-        self.candidate: dict[str, Any] | None = None
-        self._splits = plan_splits(self.learned.y, options.seed)
-        self._scores = np.full((len(CANDIDATES), len(self._splits)), np.nan)
+        self.candidate: dict[str, float] | None = None
+        self._validation = plan_cross_validation(self.learned, options.seed, options.split)
+        self._race = Race(
+            list_factors(self.learned, perturbation), list_robust_weights(options), self.learned.n_samples,
+            len(self._validation.pairs), self._validation.n_first,
+        )  # fmt: skip
+        self._n_trials = 0
         self._group = TrainerGroup()
         n_samples = self.learned.n_samples
         n_generations = min(INITIAL_GENERATIONS, options.generations) if n_samples <= MANY_SAMPLES else 0
@@ -104,7 +82,7 @@ class TunedTrainer(BaseTrainer):
     def n_steps(self) -> int:
         n_initial = len(plan_sizes(self.learned.n_samples, self.options))
         main = n_initial + self.options.generations + self.options.polish
-        return self._initial.n_steps + self._scores.size + main
+        return self._initial.n_steps + self._race.n_most_trials + main
 
     @property
     def model(self) -> Model:
@@ -119,13 +97,13 @@ class TunedTrainer(BaseTrainer):
     def state(self) -> dict[str, Any]:
         initial = self._initial_state or self._initial.state
         main = self._main_state if self._main is None else self._main.state
-        n_trials = int(np.isfinite(self._scores).sum())
         return {
-            "steps": initial["steps"] + n_trials + (0 if main is None else main["steps"]),
+            "steps": initial["steps"] + self._n_trials + (0 if main is None else main["steps"]),
             "initial": initial,
             "latest": None if self._latest is None else asdict(self._latest),
-            "scores": self._scores.ravel(),
-            "candidate": None if self.candidate is None else CANDIDATES.index(self.candidate),
+            "scores": self._race.scores.ravel(),
+            "trials": self._n_trials,
+            "is_tuned": self.candidate is not None,
             "main": main,
             "has_overtaken": self._has_overtaken,
             "seconds": self.seconds,
@@ -137,14 +115,14 @@ class TunedTrainer(BaseTrainer):
         if document.get("latest") is not None:
             self._latest = read_progress(take(document, "latest", dict))
         scores = take_array(document, "scores", "<f8")
-        if scores.size != self._scores.size:
+        if scores.size != self._race.scores.size:
             raise damaged("the tuning has another size")
-        self._scores[:] = scores.reshape(self._scores.shape)
-        if document.get("candidate") is not None:
-            position = take(document, "candidate", int)
-            if position >= len(CANDIDATES) or self._latest is None:
-                raise damaged("there is no such candidate")
-            self.candidate = dict(CANDIDATES[position])
+        self._race.scores[:] = scores.reshape(self._race.scores.shape)
+        self._n_trials = take(document, "trials", int)
+        if take(document, "is_tuned", bool):
+            if self._latest is None or self._race.plan():
+                raise damaged("the tuning is not complete")
+            self._choose()
             self._initial_state = state
         if document.get("main") is not None:
             self._main_state = take(document, "main", dict)
@@ -174,38 +152,68 @@ class TunedTrainer(BaseTrainer):
             self._end(self._initial.stop_reason)
 
     def _tune(self) -> Iterator[Progress]:
-        """Try every candidate on every split, then choose."""
+        """Try candidates until the race is over, then choose."""
         assert self._latest is not None
         pool = futures.ThreadPoolExecutor(self._jobs)
-        places = [(row, column) for column in range(len(self._splits)) for row in range(len(CANDIDATES))]
         try:
-            tasks = {
-                step: pool.submit(self._score_candidate, CANDIDATES[row], *self._splits[column])
-                for step, (row, column) in enumerate(places)
-                if np.isnan(self._scores[row, column])
-            }
-            for step, task in tasks.items():
-                score = self._wait(task)
-                if self.stop_reason is None:
-                    self._scores[places[step]] = score
-                yield replace(self._latest, phase="tuning", step=step, seconds=self.seconds)
-                if self._is_over():
-                    return
+            while trials := self._race.plan():
+                tasks = [pool.submit(self._try, trial) for trial in trials]
+                for trial, task in zip(trials, tasks, strict=True):
+                    scores = self._wait(task)
+                    if self.stop_reason is None:
+                        self._race.record(trial, scores)
+                        self._n_trials += 1
+                        if not self._race.plan():
+                            self._choose()
+                    step = self._n_trials - (self.stop_reason is None)
+                    yield replace(self._latest, phase="tuning", step=step, seconds=self.seconds, tuning=self.tuning)
+                    if self._is_over():
+                        return
         finally:
             pool.shutdown(cancel_futures=True)
         if not self._is_over():
-            self.candidate = dict(CANDIDATES[choose_candidate(self._scores) if self._splits else 0])
+            self._choose()
 
-    def _score_candidate(self, candidate: dict[str, Any], kept: NDArray[np.intp], held: NDArray[np.intp]) -> float:
-        """Fitness of a quick tree on the samples left out."""
-        if self.stop_reason is not None:
-            return math.nan
-        options = replace(self.options, **QUICK, **candidate)
-        model = self._group.run(TreeTrainer(self.learned.subset(kept), self.perturbation, options, 1))
-        return evaluate(model, self.learned.subset(held), [self.perturbation], jobs=1)[0].phi(self.options.fitness)
+    def _try(self, trial: Trial) -> list[float]:
+        """Fitness of quick trees of some candidates on the samples left out."""
+        kept, held = self._validation.pairs[trial.split]
+        candidates = [self._race.candidates[number] for number in trial.candidates]
+        trees = QuickTrees(
+            self.learned.subset(kept), self.learned.subset(held), self.perturbation, self.options,
+            candidates[0]["training_epsilon_factor"],
+        )  # fmt: skip
+        with self._group.watching(trees):
+            return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
 
-    def _make_main(self, candidate: dict[str, Any]) -> TreeTrainer:
-        options = replace(self.options, tune=False, **candidate)
+    def _choose(self) -> None:
+        """Take the candidate that the race has found, with its leaf penalty for all samples."""
+        if not self._validation.pairs:
+            self.candidate = dict(USUAL)
+            return
+        chosen = self._race.candidates[self._race.choice]
+        penalty = chosen["leaf_penalty"]
+        n_kept = len(self._validation.pairs[0][0])
+        if NOISE_PENALTY <= penalty < self.learned.n_samples and self._validation.n_rows < self.learned.n_samples:
+            penalty = round(penalty * math.sqrt(self.learned.n_samples / n_kept), 1)
+        self.candidate = {**chosen, "leaf_penalty": penalty}
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        """What was chosen and by which scores, as JSON has it; None before."""
+        if self.candidate is None:
+            return None
+        finalists = self._race.describe() if self._validation.pairs else []
+        scores = self._race.describe_choice() if finalists else {"score": None, "error": None, "splits": 0}
+        return {
+            "chosen": self.candidate, **scores,
+            "split": self._validation.kind, "rows": self._validation.n_rows, "finalists": finalists,
+        }  # fmt: skip
+
+    def _make_main(self, candidate: dict[str, float]) -> TreeTrainer:
+        changes: dict[str, Any] = {"tune": False, **candidate}
+        if candidate["leaf_penalty"] >= self.learned.n_samples:
+            changes |= SINGLE_LEAF
+        options = replace(self.options, **changes)
         main = TreeTrainer(self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock)
         main._observers = self._observers
         self._group.add(main)

@@ -6,18 +6,20 @@ Conversely, a model that predicts in each box of an independent set the label of
 decision tree with enough splits is such a model. So the ceiling of robust accuracy is the size of a maximum independent
 set. With two classes the graph is bipartite, and the size is the number of rows minus that of a maximum matching
 (König). With more classes, the number of rows minus a minimum *fractional* vertex cover is an upper bound; it is the
-linear relaxation of the problem, computed by a maximum matching as well, and is rounded down in each connected component.
+linear relaxation of the problem, computed by a maximum matching as well, and is rounded down in each connected
+component.
 
-Boxes are closed and are compared in float64, as the verifier builds them. Boxes of whole numbers or listed values end on
-possible values, so their common part holds one if it is not empty; one-hot groups are checked on the common part.
+Boxes are closed and are compared in float64, as the verifier builds them. Boxes of whole numbers or listed values end
+on possible values, so their common part holds one if it is not empty; one-hot groups are checked on the common part.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,13 +109,19 @@ def find_ceiling(
         Number of conflicts that are stored. If there are more, a greedy matching takes the place of a maximum one,
         which again gives a valid upper bound.
     """
+    return bound_boxes(dataset, perturbation.boxes(dataset), most_pairs=most_pairs, most_conflicts=most_conflicts)
+
+
+def bound_boxes(
+    dataset: Dataset, boxes: Boxes, *, most_pairs: int = MOST_PAIRS, most_conflicts: int = MOST_CONFLICTS
+) -> Ceiling:
+    """The same for boxes of the rows."""
     refuse_missing(dataset, "the ceiling does not take missing values")
-    if perturbation.boxes(dataset).droppable is not None:
-        raise RequestError(f"{perturbation.describe()} lets values become missing, which the ceiling does not take")
+    if boxes.droppable is not None:
+        raise RequestError("the attack lets values become missing, which the ceiling does not take")
     counts = np.bincount(dataset.y, minlength=1)
     majority = int(counts.max())  # the robust rows of a model that always predicts the most frequent label
     accurate = _count_accurate(dataset)
-    boxes = perturbation.boxes(dataset)
     sweep = _Sweep(dataset, boxes, most_pairs)
     limit = sweep.limit
     pairs = sweep.collect(most_conflicts)
@@ -129,9 +137,11 @@ def find_ceiling(
         reached = majority  # the set may not be independent, or the rows themselves may be conflicts too
     elif n_classes <= 2:
         reached = robust
-    n_conflicting = int(np.count_nonzero(np.diff(graph.starts)))
-    known = (None, None) if limit else (len(pairs), n_conflicting)
-    return Ceiling(dataset.n_samples, accurate, robust, max(reached, majority), *known, limit)
+    n_conflicting: int | None = int(np.count_nonzero(np.diff(graph.starts)))
+    n_conflicts: int | None = len(pairs)
+    if limit:
+        n_conflicts = n_conflicting = None
+    return Ceiling(dataset.n_samples, accurate, robust, max(reached, majority), n_conflicts, n_conflicting, limit)
 
 
 def _count_accurate(dataset: Dataset) -> int:
@@ -178,7 +188,7 @@ class _Sweep:
             self.window = max(1, most_pairs // self.n_rows)
             self.n_compared = np.minimum(self.n_compared, self.window)
             self.limit = f"more than {most_pairs} pairs of rows would have to be compared"
-        self.arguments: tuple[Any, ...] = (
+        arguments: tuple[Any, ...] = (
             self.low,
             self.high,
             np.ascontiguousarray(dataset.y[self.order]),
@@ -191,6 +201,9 @@ class _Sweep:
             boxes.groups.starts,
             self.window,
         )
+        find: Callable[..., tuple[int, int]] = conflicts.find_conflicts
+        match: Callable[..., int] = conflicts.match_greedily
+        self.find, self.match = partial(find, *arguments), partial(match, *arguments)
 
     def _batches(self) -> Iterator[tuple[int, int]]:
         """Ranges of places, so that an interrupt is handled between them."""
@@ -209,7 +222,7 @@ class _Sweep:
         n_found = 0
         for start, stop in self._batches():
             while start < stop:
-                start, n_pairs = conflicts.find_conflicts(*self.arguments, start, stop, buffer)
+                start, n_pairs = self.find(start, stop, buffer)
                 n_found += n_pairs
                 if n_found > most_conflicts:
                     return None
@@ -219,9 +232,7 @@ class _Sweep:
     def match_greedily(self) -> int:
         """The size of a maximal matching of the conflicts."""
         is_matched = np.zeros(self.n_rows, dtype=np.uint8)
-        return sum(
-            conflicts.match_greedily(*self.arguments, start, stop, is_matched) for start, stop in self._batches()
-        )
+        return sum(self.match(start, stop, is_matched) for start, stop in self._batches())
 
 
 def _bounds(

@@ -62,7 +62,7 @@ def standard_input(content: bytes) -> Iterator[str]:
 
 def check_dataset(dataset: Dataset) -> None:
     require(dataset.X.ndim == 2 and min(dataset.X.shape) > 0, f"a data set of shape {dataset.X.shape}")
-    require(np.isfinite(dataset.X).all(), "values that are not finite")
+    require(not np.isinf(dataset.X).any(), "values that are infinite")
     require(len(dataset.y) == dataset.n_samples, "not one label for each row")
     require(((dataset.y >= 0) & (dataset.y < dataset.n_labels)).all(), "a label that is not there")
     require(len(set(dataset.labels)) == dataset.n_labels, "labels that are equal")

@@ -77,7 +77,7 @@ def test_options_reach_the_trees() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--row-sample", "0.5"], "--row-sample is for forests"),
+        (["--row-sample", "0.5"], "--row-sample is for ensembles"),
         (["--forest-method", "independent"], "--forest-method is for forests"),
         (["--trees", "3", "--population-generator", "from-forest", "x"], "--trees grows a new forest"),
         (["--trees", "0"], "0 is not in the range"),

@@ -32,8 +32,8 @@ def random_operation(rng: np.random.Generator, tree: Individual, donor: Individu
     feature = tree.nodes()[0]
     leaves, inner = np.flatnonzero(feature < 0), np.flatnonzero(feature >= 0)
     kind = rng.integers(0, 5)
-    names = ("gini", "entropy")
-    criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "impurity": names[rng.integers(2)]}
+    names = ("gini", "entropy", "exponential")
+    criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "impurity": names[rng.integers(3)]}
     if kind == 0 or len(inner) == 0:
         tree.grow(int(rng.choice(leaves)), objective, workspace, **criterion)
     elif kind == 1:
@@ -178,6 +178,73 @@ def test_the_gain_is_the_decrease_of_the_blended_impurity(seed: int, measure) ->
     ]
     assert found[3] == pytest.approx(max(gains), abs=1e-9)
     assert gain(found[0], found[1]) == pytest.approx(max(gains), abs=1e-9)
+
+
+def loss_of_values(problem: Problem, reach: float, label: int, sides: np.ndarray, boxes: np.ndarray):
+    """Exponential loss as a function of the values of the two sides, from its definition, row by row."""
+    sign = np.where(problem.dataset.y == label, 1.0, -1.0)
+
+    def loss(left: float, right: float) -> float:
+        of_side = np.exp(-sign[:, None] * np.array([left, right]))
+        own = np.where(sides[0], of_side[:, 0], of_side[:, 1]).sum()
+        worst = np.where(boxes.T, of_side, 0.0).max(axis=1).sum()
+        return float((1 - reach) * own + reach * worst)
+
+    return loss
+
+
+def smallest(function, low: float = -30.0, high: float = 30.0, n_steps: int = 70) -> float:
+    """Minimum of a convex function by ternary search."""
+    for _ in range(n_steps):
+        third = (high - low) / 3
+        if function(low + third) <= function(high - third):
+            high -= third
+        else:
+            low += third
+    return function((low + high) / 2)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_gain_of_exponential_loss_is_that_of_the_best_values(seed: int) -> None:
+    """The closed form against the definition: the worst side of each box, minimized over the values of both sides."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, n_samples=25)
+    dataset, m = problem.dataset, problem.dataset.n_labels
+    if m < 2:
+        return
+    workspace = Workspace(problem.samples)
+    objective = problem.objective()
+    tree = Individual(problem.samples).become_leaf(workspace)
+    reach = float(rng.choice([0.0, 1.0, rng.random()]))
+    found = tree.best_split(0, objective, workspace, by_score=False, reach=reach, impurity="exponential")
+    if found is None:
+        return
+    labels = range(m) if m > 2 else [0]
+
+    def masks(feature: int, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+        x = dataset.X[:, feature]
+        down, up, low, high = (part[feature] for part in problem.radii.arrays)
+        boxes = np.array([np.maximum(x - down, low) <= threshold, np.minimum(x + up, high) > threshold])
+        return np.array([x <= threshold, x > threshold]), boxes
+
+    def gain(feature: int, threshold: float) -> float:
+        total = 0.0
+        for label in labels:
+            loss = loss_of_values(problem, reach, label, *masks(feature, threshold))
+            before = smallest(lambda value, loss=loss: loss(value, value))
+            total += before - smallest(
+                lambda left, loss=loss: smallest(lambda right: loss(left, right), n_steps=35), n_steps=35
+            )
+        return total
+
+    assert found[3] == pytest.approx(gain(found[0], found[1]), abs=1e-3)
+    # No other threshold is better; a few are enough to find out, because the sweep is the same for all criteria.
+    for _ in range(3):
+        feature = int(rng.integers(dataset.n_features))
+        threshold = float(rng.choice(all_thresholds(problem, feature)))
+        sides, _ = masks(feature, threshold)
+        if sides[0].any() and sides[1].any():
+            assert gain(feature, threshold) <= found[3] + 1e-3
 
 
 @settings(max_examples=100)

@@ -229,7 +229,7 @@ def test_offspring_keep_to_the_limits_and_know_their_figures(seed: int, mutation
     for generation in range(5):
         fitness = np.array([tree.fitness(objective) for tree in population])
         children = [Individual(samples) for _ in range(10)]
-        Reproduction(mutation=mutation, blends=(0.0, 0.5)).reproduce(
+        Reproduction(mutation=mutation, blends=(("gini", 0.0), ("exponential", 0.5))).reproduce(
             population, fitness, children, objective, workspace, seed, generation, 0, 10
         )
         population = children

@@ -55,6 +55,10 @@ class TestNumbers:
                 assert table[name][place].text == f"{100 * value:.2f} %"
             assert float(table["accuracy / leaves"][place].value or "") == found["acc/leaves"]
             assert float(table["stability / leaves"][place].value or "") == found["st/leaves"]
+            (found,) = prediction_of("evaluate", IRIS, data, "--epsilon", 0.3, "--ceiling")["evaluations"]
+            assert float(table["ceiling of robust accuracy"][place].value or "") == found["ceiling"] <= 1
+            share = float(table["share of the ceiling"][place].value or "")
+            assert share == pytest.approx(found["share_of_ceiling"])
             phi = float(table["phi"][place].value or "")
             assert phi == pytest.approx(0.9 * found["accuracy"] + 0.1 * found["stability"])
         facts = dict(zip(*(([e.text for e in iris.find(tag)]) for tag in ("dt", "dd")), strict=True))

@@ -13,7 +13,7 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.checkpoint.files import pack, unpack
 from metasilvae.training.checkpoint.runs import Checkpoint
-from metasilvae.training.options import Options, forest_options_for, options_for
+from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.protocol import Progress, Trainer
 from metasilvae.training.provenance import describe_run
 from metasilvae.training.runs import make_trainer
@@ -39,6 +39,9 @@ CASES: dict[str, Options] = {
     "plain forest": forest_options_for("fast", 6, seed=2),
     "independent": forest_options_for("fast", 5, "independent", validation=0.3),
     "forest with target": forest_options_for("fast", 9, target=0.9),
+    "boosting": boosting_options_for("fast", 8, max_depth=3, min_samples_leaf=1, feature_sample=0.7),
+    "boosting, held out": boosting_options_for("fast", 12, validation=0.3, patience=3),
+    "tuned boosting": boosting_options_for("default", 6),
 }
 
 

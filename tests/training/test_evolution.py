@@ -144,7 +144,7 @@ def test_allowed_features_are_drawn_once(iris: Dataset) -> None:
         model = train(iris, 0.1, options_for("fast", allowed_features=2, seed=seed))
         assert len(model.tested_features) <= 2
         drawn.add(tuple(model.tested_features.tolist()))
-    assert len(drawn) > 3
+    assert len(drawn) > 2
     with pytest.raises(RequestError, match="5 features are to be drawn"):
         train(iris, 0.1, options_for("fast", allowed_features=5))
 

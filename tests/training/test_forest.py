@@ -25,7 +25,9 @@ from metasilvae.training.forest import (
     CANDIDATES_IF_FEW,
     COUNTED_TREES,
     LARGEST_BATCH,
+    SINGLE_CANDIDATES,
     ForestTrainer,
+    choose_method,
     draw_evenly,
     grow_forest,
     grow_tree,
@@ -111,7 +113,7 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str,
     other = replace(options, tree=replace(options.tree, seed=6))
     assert format_model(train_to_end(iris, EPSILON, other)) != format_model(trainers[0].model)
     if variant == "tuned":
-        assert trainers[0].candidate in CANDIDATES_IF_FEW
+        assert trainers[0].candidate in (*CANDIDATES_IF_FEW, *SINGLE_CANDIDATES)
         assert [trainer.candidate for trainer in trainers] == [trainers[0].candidate] * 3
 
 
@@ -338,12 +340,52 @@ def test_a_tree_that_is_stopped_is_whole(wine: Dataset) -> None:
 
 
 def test_settings_that_do_not_differ_are_tried_once() -> None:
-    assert list_candidates(quick(5), FEW_SAMPLES) == list(CANDIDATES_IF_FEW)
+    assert list_candidates(quick(5), FEW_SAMPLES) == [*CANDIDATES_IF_FEW, *SINGLE_CANDIDATES]
     many = FEW_SAMPLES + 1
-    assert list_candidates(quick(5), many) == list(CANDIDATES)
+    assert list_candidates(quick(5), many) == [*CANDIDATES, *SINGLE_CANDIDATES]
     independent = list_candidates(quick(5, method="independent"), many)
     assert 1 < len(independent) < len(CANDIDATES)
-    assert list_candidates(quick(5, method="reweighted"), many) == list(CANDIDATES[:-1])
+    assert list_candidates(quick(5, method="reweighted"), many) == [*CANDIDATES[:-2], CANDIDATES[-1]]
+    # A part of a forest, or a forest of one tree, is not replaced by a tree.
+    assert list_candidates(quick(1), many) == list(CANDIDATES)
+    assert list_candidates(replace(quick(5), numbers=(0, 2)), many) == list(CANDIDATES)
+
+
+def test_forests_do_not_enlarge_epsilon_past_the_gaps_of_a_grid() -> None:
+    for n_samples in (FEW_SAMPLES, FEW_SAMPLES + 1):
+        found = list_candidates(quick(5), n_samples, factors=[1.0])
+        assert {candidate["training_epsilon_factor"] for candidate in found} == {1.0}
+
+
+def test_one_tree_is_chosen_if_it_is_clearly_better_than_the_best_forest() -> None:
+    candidates = [{"focus": 1.0}, {"focus": 0.5}, {"method": "single", "leaf_penalty": 1.0}, {"method": "single"}]
+    forests = [[0.8, 0.82], [0.9, 0.92]]
+    assert choose_method(candidates, np.array([*forests, [0.93, 0.95], [0.95, 0.971]])) == 3
+    assert choose_method(candidates, np.array([*forests, [0.902, 0.922], [0.8, 0.82]])) == 1, "by too little"
+    assert choose_method(candidates, np.array([*forests, [0.85, 1.0], [0.8, 0.82]])) == 1, "it may be luck"
+    assert choose_method(candidates, np.array([[0.0]])) == 0, "there was no time"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_forest_can_be_one_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    monkeypatch.setattr(forest, "choose_method", lambda candidates, scores: len(candidates) - 2)
+    options = forest_options_for("default", 5, seed=2)
+    trainer = ForestTrainer(iris, EPSILON, options, jobs)
+    records = list(trainer.run())
+    assert [record.phase for record in records].count("tree") == 1
+    assert trainer.model.n_trees == 1
+    assert trainer.candidate == SINGLE_CANDIDATES[1]
+    assert trainer.tuning is not None
+    assert trainer.tuning["chosen"] == SINGLE_CANDIDATES[1]
+    assert records[-1].tuning == trainer.tuning
+    # It is searched for on all rows and features, as a tree without a forest.
+    tree = trainer.forest_options.tree
+    assert (tree.generations, tree.leaf_penalty) == (TrainingOptions().generations, 3.0)
+    assert trainer.model.leaf_values.sum() == iris.n_samples
+    again = ForestTrainer(iris, EPSILON, options, jobs)
+    again.resume(trainer.state)
+    assert list(again.run()) == []
+    assert format_model(again.model) == format_model(trainer.model)
 
 
 def test_nothing_is_tuned_where_there_is_nothing_to_choose(iris: Dataset) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import plan_splits
+from metasilvae.datasets.splitting import is_ordered, plan_cross_validation, split_into_blocks
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball
@@ -15,8 +15,10 @@ from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.protocol import StopReason
 from metasilvae.training.runs import make_trainer
-from metasilvae.training.tuning import CANDIDATES, TunedTrainer, choose_candidate
+from metasilvae.training.trials import LEAF_PENALTIES, N_FINALISTS, Race, choose_candidate, list_factors
+from metasilvae.training.tuning import TunedTrainer
 from metasilvae.verification.metrics import evaluate
+from metasilvae.verification.objective import Fitness
 
 SHORT = {"generations": 5, "population": 8, "initial_population": 8, "patience": 0}
 
@@ -44,7 +46,7 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(validation: f
         texts.add(format_model(trainer.model))
         candidates.append(trainer.candidate)
     assert len(texts) == 1
-    assert candidates[0] in CANDIDATES
+    assert candidates[0]["leaf_penalty"] in LEAF_PENALTIES
     assert candidates == [candidates[0]] * 4
 
 
@@ -120,15 +122,160 @@ def test_a_target_may_be_reached_early(iris: Dataset) -> None:
     assert trainer.stop_reason == StopReason.TARGET
 
 
+def make_rows(n_samples: int, n_features: int = 2, seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_samples).astype(np.int32)
+    return Dataset(rng.normal(size=(n_samples, n_features)), y, ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("kind", ["random", "blocks"])
 @pytest.mark.parametrize("n_samples", [10, 200, 5000, 20_000])
-def test_splits_are_disjoint_and_hold_every_class(n_samples: int) -> None:
-    y = np.random.default_rng(0).integers(0, 3, n_samples).astype(np.int32)
-    splits = plan_splits(y, 1)
-    assert len(splits) == (1 if n_samples > 3000 else 15)
-    for kept, held in splits:
+def test_splits_are_disjoint_and_hold_every_class(n_samples: int, kind: str) -> None:
+    dataset = make_rows(n_samples)
+    found = plan_cross_validation(dataset, 1, kind)
+    assert found.kind == kind
+    assert len(found.pairs) == (4 if n_samples > 3000 else 15)
+    assert found.n_first == (2 if n_samples > 3000 else 5)
+    assert found.n_rows == min(n_samples, 12_000)
+    for kept, held in found.pairs:
         assert not set(kept.tolist()) & set(held.tolist())
-        assert len(np.unique(y[kept])) == 3 or n_samples == 10
+        assert len(np.unique(dataset.y[kept])) == 3 or n_samples == 10
         assert len(held)
+        assert len(kept) + len(held) == found.n_rows
+
+
+def test_many_features_mean_fewer_rows() -> None:
+    assert plan_cross_validation(make_rows(4000, 900), 0, "random").n_rows == 3333
+
+
+@pytest.mark.parametrize("shift", [0.0, 1 / 3, 0.9])
+def test_blocks_are_contiguous_within_each_class(shift: float) -> None:
+    y = np.random.default_rng(1).integers(0, 3, 200).astype(np.int32)
+    folds = split_into_blocks(y, 5, shift)
+    for label in range(3):
+        of_class = folds[y == label]
+        n_changes = int((np.diff(of_class) != 0).sum())
+        assert n_changes <= (4 if shift == 0 else 5)
+        sizes = np.bincount(of_class, minlength=5)
+        assert sizes.max() - sizes.min() <= 2
+
+
+def test_rows_in_the_order_of_time_are_noticed() -> None:
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(size=(600, 5)), axis=0)
+    y = (walk[:, 0] > np.median(walk[:, 0])).astype(np.int32)
+    in_time = Dataset(walk, y, ("a", "b"))
+    assert is_ordered(in_time)
+    assert plan_cross_validation(in_time, 0).kind == "blocks"
+    assert plan_cross_validation(in_time, 0, "random").kind == "random"
+    shuffled = in_time.subset(rng.permutation(600))
+    assert not is_ordered(shuffled)
+    assert plan_cross_validation(shuffled, 0).kind == "random"
+    # Sorted by class, or by one of five features, is no order in time.
+    assert not is_ordered(shuffled.subset(np.argsort(shuffled.y, kind="stable")))
+    noise = Dataset(rng.normal(size=(600, 5)), y, ("a", "b"))
+    assert not is_ordered(noise.subset(np.argsort(noise.X[:, 0])))
+    assert not is_ordered(in_time.subset(np.arange(50)))
+
+
+def test_a_larger_epsilon_does_not_close_the_gaps_of_a_grid() -> None:
+    rng = np.random.default_rng(0)
+    grid = Dataset(
+        rng.integers(0, 10, (300, 2)).astype(np.float64), rng.integers(0, 2, 300).astype(np.int32), ("a", "b")
+    )
+    assert list_factors(grid, Ball(0.45)) == [1.0]
+    assert list_factors(grid, Ball(0.4)) == [1.0, 1.15]
+    assert list_factors(grid, Ball(0.5)) == [1.0, 1.15], "there is no gap left to lose"
+    assert list_factors(Dataset(rng.normal(size=(300, 2)), grid.y, grid.labels), Ball(0.45)) == [1.0, 1.15]
+
+
+def run_race(race: Race, score: object) -> int:
+    """Run a race with a function of candidate and split; returns the number of trials."""
+    n_trials = 0
+    while trials := race.plan():
+        for trial in trials:
+            factors = {race.candidates[number]["training_epsilon_factor"] for number in trial.candidates}
+            assert len(factors) == 1
+            race.record(trial, [score(race.candidates[number], trial.split) for number in trial.candidates])  # type: ignore[operator]
+            n_trials += 1
+    return n_trials
+
+
+def test_a_race_drops_losers_and_chooses_the_best() -> None:
+    race = Race([1.0, 1.15], [0.0, 0.2], 500, 15, 5)
+
+    def score(candidate: dict[str, float], split: int) -> float:
+        luck = 1e-4 * ((split * 7 + int(10 * candidate["robust_weight"])) % 5)
+        return (
+            0.9 + luck - 0.01 * abs(candidate["leaf_penalty"] - 4) + 0.02 * (candidate["training_epsilon_factor"] > 1)
+        )
+
+    n_trials = run_race(race, score)
+    assert n_trials <= race.n_most_trials
+    chosen = race.candidates[race.choice]
+    assert (chosen["leaf_penalty"], chosen["training_epsilon_factor"]) == (4.0, 1.15)
+    n_tried = np.isfinite(race.scores).sum(axis=1)
+    assert set(n_tried.tolist()) == {0, 5, 15}
+    assert (n_tried == 15).sum() == N_FINALISTS
+    described = race.describe()
+    assert len(described) == N_FINALISTS
+    assert min(each["difference"] for each in described) < 0
+    assert [each["difference"] for each in described if each.items() >= chosen.items()] == [0.0]
+
+
+def test_of_candidates_that_are_close_the_most_regularized_is_chosen() -> None:
+    noise = np.random.default_rng(0).normal(size=100)
+
+    def score(candidate: dict[str, float], split: int) -> float:
+        place = int(17 * candidate["leaf_penalty"] + 310 * candidate["robust_weight"] + 29 * split) % 100
+        return 0.9 + 0.05 * float(noise[place])
+
+    race = Race([1.0], [0.0, 0.2], 500, 15, 5)
+    run_race(race, score)
+    finalists = race.describe()
+    best = max(each["score"] for each in finalists)
+    chosen = next(each for each in finalists if each["difference"] == 0)
+    assert chosen["score"] >= best - 0.05
+    assert chosen["leaf_penalty"] == max(
+        each["leaf_penalty"] for each in finalists if each["score"] >= chosen["score"]
+    )  # fmt: skip
+    same = Race([1.0, 1.15], [0.0, 0.2], 5000, 4, 2)
+    run_race(same, lambda candidate, split: 0.6)
+    assert same.candidates[same.choice]["leaf_penalty"] == 5000.0, "a single leaf is as good as any tree"
+
+
+def test_noise_ends_in_a_single_leaf_and_quickly() -> None:
+    rng = np.random.default_rng(0)
+    noise = Dataset(rng.normal(size=(3200, 3)), (rng.random(3200) < 0.3).astype(np.int32), ("a", "b"))
+    trainer = TunedTrainer(noise, Ball(0.1), options_for("default"))
+    phases = [record.phase for record in trainer.run()]
+    assert trainer.model.n_leaves == 1
+    assert phases.count("generation") == 0
+    assert trainer.candidate is not None
+    assert trainer.candidate["leaf_penalty"] == 3200.0
+
+
+def test_what_was_chosen_is_told_with_the_last_trial(iris: Dataset) -> None:
+    trainer = TunedTrainer(iris, Ball(0.1), options_for("default", **SHORT))
+    assert trainer.tuning is None
+    records = [record for record in trainer.run() if record.phase == "tuning"]
+    assert all(record.tuning is None for record in records[:-1])
+    assert records[-1].tuning == trainer.tuning
+    assert trainer.tuning is not None
+    assert trainer.tuning["chosen"] == trainer.candidate
+    assert trainer.tuning["split"] == "random"
+    assert trainer.tuning["rows"] == iris.n_samples
+    finalists = trainer.tuning["finalists"]
+    assert all(each["splits"] == 15 and 0 < each["score"] <= 1 and each["error"] >= 0 for each in finalists)
+    assert any(each.items() >= trainer.candidate.items() for each in finalists)
+
+
+def test_robust_weights_matter_only_with_a_weight_of_accuracy(iris: Dataset) -> None:
+    trainer = TunedTrainer(iris, Ball(0.1), options_for("default", fitness=Fitness(robust=1.0), **SHORT))
+    for _ in trainer.run():
+        pass
+    assert trainer.tuning is not None
+    assert {each["robust_weight"] for each in trainer.tuning["finalists"]} == {0.0}
 
 
 def test_another_candidate_must_be_surely_better() -> None:

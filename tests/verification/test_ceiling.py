@@ -94,7 +94,7 @@ def test_clipped_balls(dataset: Dataset, epsilon: float) -> None:
 @settings(max_examples=100)
 @given(problems(2, 6), st.data())
 def test_any_boxes(dataset: Dataset, data: st.DataObject) -> None:
-    """Boxes from a file need not hold their rows; then the rows themselves make further conflicts, which may be missed."""
+    """Boxes from a file need not hold their rows; then the rows themselves may make further conflicts."""
     corners = st.lists(grid, min_size=dataset.n_features, max_size=dataset.n_features)
     pairs = [(data.draw(corners), data.draw(corners)) for _ in range(dataset.n_samples)]
     lower = [list(map(min, one, other)) for one, other in pairs]
@@ -177,6 +177,7 @@ def test_one_hot_groups_that_cannot_meet() -> None:
         assert find_ceiling(dataset, perturbation).n_conflicts == int(meets)  # type: ignore[arg-type]
 
 
+@pytest.mark.filterwarnings("ignore::metasilvae.errors.MetasilvaeWarning")  # labels that the model does not know
 @settings(max_examples=60)
 @given(problems(3), st.sampled_from([0.05, 0.1, 0.3]), st.integers(0, 1000))
 def test_no_tree_is_above_it(dataset: Dataset, epsilon: float, seed: int) -> None:

@@ -22,6 +22,14 @@ class TrainingSet:
         minimum: ArrayLike,
         maximum: ArrayLike,
     ) -> None: ...
+    @staticmethod
+    def of_boxes(
+        X: NDArray[np.float64],
+        y: NDArray[np.int32],
+        n_labels: int,
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+    ) -> TrainingSet | None: ...
     def with_boxes(
         self, radius_down: ArrayLike, radius_up: ArrayLike, minimum: ArrayLike, maximum: ArrayLike
     ) -> TrainingSet: ...
@@ -144,7 +152,7 @@ class Reproduction:
         prune_tries: int = 4,
         sweep_budget: float = 1e6,
         by_score_probability: float = 0.3,
-        blends: Sequence[float] = (0.0,),
+        blends: Sequence[tuple[str, float]] = (("gini", 0.0),),
     ) -> None: ...
     def select(self, fitness: NDArray[np.float64], seed: int, chosen: NDArray[np.int32]) -> None: ...
     def reproduce(

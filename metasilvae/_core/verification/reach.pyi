@@ -39,6 +39,22 @@ def fill_reached_labels(
     stop: int,
     reached: NDArray[np.uint8],
 ) -> None: ...
+def fill_score_bounds(
+    nodes: NDArray[np.void],
+    roots: NDArray[np.int32],
+    leaf_scores: NDArray[np.float64],
+    max_depth: int,
+    low_center: NDArray[np.float64],
+    high_center: NDArray[np.float64],
+    radius_down: NDArray[np.float64],
+    radius_up: NDArray[np.float64],
+    minimum: NDArray[np.float64],
+    maximum: NDArray[np.float64],
+    start: int,
+    stop: int,
+    lowest: NDArray[np.float64],
+    highest: NDArray[np.float64],
+) -> None: ...
 def find_witnesses(
     nodes: NDArray[np.void],
     leaf_predictions: NDArray[np.int32],

@@ -22,6 +22,7 @@ from metasilvae.output.text.tables import (
 )
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.verification.budget import INTERRUPTED
+from metasilvae.verification.ceiling import Ceiling
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.voting import choose_voting
@@ -84,11 +85,15 @@ def _cut(prediction: str) -> str:
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """Evaluations in the order of models and perturbations; `n_missing` were left out because of an interrupt."""
+    """Evaluations in the order of models and perturbations; `n_missing` were left out because of an interrupt.
+
+    `ceilings` holds what no model can exceed under each perturbation, if that was asked for.
+    """
 
     evaluations: list[Evaluation]
     confusions: list[ConfusionTable]
     n_missing: int = 0
+    ceilings: Sequence[tuple[Perturbation, Ceiling]] = ()
 
     @property
     def is_partial(self) -> bool:
@@ -98,12 +103,19 @@ class EvaluationReport:
         """One for each evaluation; in a partial report with whether it is complete."""
         has_forest = any(each.model.is_forest for each in self.evaluations)
         return [
-            {**_record(each, has_forest), **({"complete": not each.is_interrupted} if self.is_partial else {})}
+            {
+                **_record(each, has_forest, self._find_ceiling(each)),
+                **({"complete": not each.is_interrupted} if self.is_partial else {}),
+            }
             for each in self.evaluations
         ]
 
+    def _find_ceiling(self, evaluation: Evaluation) -> Ceiling | None:
+        found = (ceiling for perturbation, ceiling in self.ceilings if perturbation is evaluation.perturbation)
+        return next(found, None)
 
-def _record(evaluation: Evaluation, has_forest: bool) -> Record:
+
+def _record(evaluation: Evaluation, has_forest: bool, ceiling: Ceiling | None) -> Record:
     model, counts = evaluation.model, evaluation.counts
     record: dict[str, str | int | float | None] = {"model": model.source}
     if evaluation.perturbation is not None:
@@ -111,6 +123,9 @@ def _record(evaluation: Evaluation, has_forest: bool) -> Record:
     record["accuracy"] = evaluation.accuracy
     if counts is not None:
         record |= {"stability": evaluation.stability, "robust_accuracy": evaluation.robust_accuracy}
+        if ceiling is not None:
+            share = ceiling.share(counts.robust_accuracy)
+            record |= {"ceiling": ceiling.robust_accuracy, "share_of_ceiling": share}
         record |= {name: getattr(counts, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
     if has_forest:
         record["voting"] = name_voting(model, evaluation.voting)
@@ -273,11 +288,12 @@ def _records(model: Model, dataset: Dataset, predictions: PredictionTable) -> It
     pairs = zip(dataset.y.tolist(), predictions.ids.tolist(), strict=True)
     for row, (label, number) in enumerate(pairs):
         true_label = {"label": dataset.labels[label]} if dataset.has_labels else {}
-        yield {"row": row, **true_label, "prediction": named[number]}
+        ids = {name: cells[row] for name, cells in dataset.ids}
+        yield {"row": row, **ids, **true_label, "prediction": named[number]}
 
 
 def write_csv(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
-    names = ["row", *(["label"] if dataset.has_labels else []), "prediction"]
+    names = ["row", *(name for name, _ in dataset.ids), *(["label"] if dataset.has_labels else []), "prediction"]
     return stream_csv(names, _records(model, dataset, predictions))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import TABLE_FORMATS, Cell, Record, as_text, in_words
 from metasilvae.output.text.terminal import open_bar
+from metasilvae.training.options import SINGLE
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
@@ -81,6 +82,8 @@ def describe_training(run: TrainedModel) -> str:
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
+    if run.tuning is not None:
+        lines.append(f"tuning        {describe_tuning(run.tuning)}")
     if run.held_out_fitness is not None:
         lines.append(f"validation    phi {run.held_out_fitness:.4g} on {run.held_out_rows} rows held out")
     parts = [("training", run.training), ("test", run.test)]
@@ -97,6 +100,27 @@ def describe_training(run: TrainedModel) -> str:
             "`metasilvae verify` decides them",
         ]
     return "\n".join([*lines, "", as_text(in_words(records))])
+
+
+def describe_tuning(tuning: dict[str, Any]) -> str:
+    """What tuning has chosen, with its score and the standard error."""
+    chosen = _describe_candidate(tuning["chosen"])
+    if tuning["score"] is None:
+        return f"{chosen}; there are too few rows to compare"
+    how = {"random": "random splits", "blocks": "splits into blocks"}[tuning["split"]]
+    score = f"phi {tuning['score']:.4f} ± {tuning['error']:.4f}"
+    return f"{chosen}; {score} on {tuning['splits']} {how} of {tuning['rows']} rows"
+
+
+def _describe_candidate(candidate: dict[str, Any]) -> str:
+    method = candidate.get("method", "reweighted" if "focus" in candidate else None)
+    words = [] if method is None else ["one tree instead of a forest" if method == SINGLE else f"{method} trees"]
+    names = {
+        "leaf_penalty": "leaf penalty",
+        "training_epsilon_factor": "epsilon factor",
+        "robust_weight": "robust weight",
+    }
+    return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 
 
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:

@@ -30,7 +30,7 @@ from metasilvae.training.population import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
-FORMAT = 2
+FORMAT = 4
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
 _LARGEST_WHOLE = 2**53
@@ -180,23 +180,30 @@ def unpack_individuals(document: Any, samples: Any, objective: Any, workspace: A
 
 
 def pack_models(models: Sequence[Model]) -> dict[str, Any]:
-    """Models of one tree each, with class counts in their leaves."""
+    """Models of one tree each, all with class counts or all with scores in their leaves."""
+    are_scores = any(model.leaf_kind is LeafKind.SCORES for model in models)
+    name, kind = ("scores", np.float64) if are_scores else ("counts", np.int64)
     return {
         **_pack_tests([model.nodes["feature"] for model in models], [model.nodes["threshold"] for model in models]),
-        "counts": _join([_leaf_counts(model).ravel() for model in models], np.int64),
+        name: _join([_leaf_values(model).ravel() for model in models], kind),
     }
 
 
 def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
     """The same models, for the features and labels of a data set."""
     tests = list(_unpack_tests(document, dataset.n_features))
-    counts = take_array(document, "counts", "<i8")
+    are_scores = "scores" in document
+    values = take_array(document, "scores", "<f8") if are_scores else take_array(document, "counts", "<i8")
     n_leaves = np.array([np.count_nonzero(feature < 0) for feature, *_ in tests], dtype=np.int32)
-    parts = _split(counts, n_leaves * dataset.n_labels, "counts")
-    _check_counts(counts.reshape(-1, dataset.n_labels))
+    parts = _split(values, n_leaves * dataset.n_labels, "scores" if are_scores else "counts")
+    if not are_scores:
+        _check_counts(values.reshape(-1, dataset.n_labels))
+    elif not np.isfinite(values).all():
+        raise damaged("a score is infinite or no number")
+    kind = LeafKind.SCORES if are_scores else LeafKind.COUNTS
     return [
-        build_tree(columns, values.reshape(-1, dataset.n_labels).copy(), dataset.n_features, dataset.labels)
-        for columns, values in zip(tests, parts, strict=True)
+        build_tree(columns, part.reshape(-1, dataset.n_labels).copy(), dataset.n_features, dataset.labels, kind)
+        for columns, part in zip(tests, parts, strict=True)
     ]
 
 
@@ -208,9 +215,8 @@ def _check_counts(table: np.ndarray) -> None:
         raise damaged("all counts of a leaf are zero")
 
 
-def _leaf_counts(model: Model) -> np.ndarray:
+def _leaf_values(model: Model) -> np.ndarray:
     assert model.n_trees == 1
-    assert model.leaf_kind is LeafKind.COUNTS
     return np.asarray(model.leaf_values[model.nodes["leaf"][model.nodes["feature"] < 0]])
 
 

@@ -35,7 +35,16 @@ LARGEST_FRACTION = 0.05
 # Resume from the file of the checkpoint, if it exists.
 AUTOMATIC = "auto"
 # Options that only presets set.
-PRESET_ONLY = {"blends", "seed-leaves", "split-by-score", "max-burst", "strength", "focus", "searches-if-few"}
+PRESET_ONLY = {
+    "blends",
+    "loss-blends",
+    "seed-leaves",
+    "split-by-score",
+    "max-burst",
+    "strength",
+    "focus",
+    "searches-if-few",
+}
 LONGEST_VALUE = 60
 
 
@@ -200,6 +209,7 @@ class Checkpoint:
             take(document, "seconds", float),
             reason,
             take(document, "observed", list),
+            None if document.get("tuning") is None else take(document, "tuning", dict),
         )
 
     def resume_trainer(self, seed: int, trainer: Trainer) -> int:
@@ -367,4 +377,5 @@ def _pack_result(seed: int, result: TrainingResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "stop_reason": result.stop_reason.value,
         "observed": result.observed,
+        "tuning": result.tuning,
     }

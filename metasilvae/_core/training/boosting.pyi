@@ -1,0 +1,111 @@
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_THRESHOLDS: int
+
+def fill_codes(
+    X: NDArray[np.float64],
+    low_center: NDArray[np.float64],
+    high_center: NDArray[np.float64],
+    radius_down: NDArray[np.float64],
+    radius_up: NDArray[np.float64],
+    minimum: NDArray[np.float64],
+    maximum: NDArray[np.float64],
+    thresholds: NDArray[np.float64],
+    threshold_starts: NDArray[np.int64],
+    start: int,
+    stop: int,
+    own_codes: NDArray[np.uint8],
+    low_codes: NDArray[np.uint8],
+    high_codes: NDArray[np.uint8],
+) -> None: ...
+def fill_worst(
+    pair_rows: NDArray[np.int32],
+    segments: NDArray[np.int64],
+    values: NDArray[np.float64],
+    worst: NDArray[np.float64],
+) -> None: ...
+def weigh_pairs(
+    pair_rows: NDArray[np.int32],
+    segments: NDArray[np.int64],
+    values: NDArray[np.float64],
+    worst: NDArray[np.float64],
+    share: float,
+    gradient: NDArray[np.int32],
+    hessian: NDArray[np.int32],
+    pair_gradient: NDArray[np.int32],
+    pair_hessian: NDArray[np.int32],
+) -> None: ...
+def sum_derivatives(
+    own_rows: NDArray[np.int32],
+    own_starts: NDArray[np.int64],
+    own_gradient: NDArray[np.int32],
+    own_hessian: NDArray[np.int32],
+    segments: NDArray[np.int64],
+    pair_gradient: NDArray[np.int32],
+    pair_hessian: NDArray[np.int32],
+    sums: NDArray[np.int64],
+) -> None: ...
+def find_splits(
+    own_codes: NDArray[np.uint8],
+    low_codes: NDArray[np.uint8],
+    high_codes: NDArray[np.uint8],
+    n_thresholds: NDArray[np.int32],
+    features: NDArray[np.int32],
+    start: int,
+    stop: int,
+    own_rows: NDArray[np.int32],
+    own_starts: NDArray[np.int64],
+    own_gradient: NDArray[np.int32],
+    own_hessian: NDArray[np.int32],
+    pair_rows: NDArray[np.int32],
+    segments: NDArray[np.int64],
+    pair_gradient: NDArray[np.int32],
+    pair_hessian: NDArray[np.int32],
+    penalty: float,
+    min_samples: int,
+    gains: NDArray[np.float64],
+    chosen: NDArray[np.int32],
+    sums: NDArray[np.int64],
+) -> None: ...
+def count_children(
+    own_codes: NDArray[np.uint8],
+    low_codes: NDArray[np.uint8],
+    high_codes: NDArray[np.uint8],
+    split_features: NDArray[np.int32],
+    split_codes: NDArray[np.int32],
+    own_rows: NDArray[np.int32],
+    own_starts: NDArray[np.int64],
+    pair_rows: NDArray[np.int32],
+    segments: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None: ...
+def fill_children(
+    own_codes: NDArray[np.uint8],
+    low_codes: NDArray[np.uint8],
+    high_codes: NDArray[np.uint8],
+    split_features: NDArray[np.int32],
+    split_codes: NDArray[np.int32],
+    own_rows: NDArray[np.int32],
+    own_starts: NDArray[np.int64],
+    pair_rows: NDArray[np.int32],
+    segments: NDArray[np.int64],
+    child_own_rows: NDArray[np.int32],
+    child_pair_rows: NDArray[np.int32],
+) -> None: ...
+def add_tree(
+    own_codes: NDArray[np.uint8],
+    low_codes: NDArray[np.uint8],
+    high_codes: NDArray[np.uint8],
+    node_features: NDArray[np.int32],
+    node_codes: NDArray[np.int32],
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
+    values: NDArray[np.float64],
+    waiting: NDArray[np.int32],
+    start: int,
+    stop: int,
+    own: NDArray[np.float64],
+    lowest: NDArray[np.float64],
+    highest: NDArray[np.float64],
+) -> None: ...

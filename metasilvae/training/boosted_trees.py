@@ -1,0 +1,450 @@
+"""Growth of one boosted tree, for the derivatives of a loss that counts the worst point of each box.
+
+The kernels (cython_ext/training/boosting.pyx) work on codes: numbers of thresholds below a value. `choose_thresholds`
+selects the thresholds once for a run, and `Codes` holds the codes of the rows and of the ends of their boxes, compared
+as the verifier compares them. A tree is grown level by level; all thresholds of all features are tried for every leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core.training import boosting as kernel
+from metasilvae.dataset import Dataset
+from metasilvae.execution.threads import over_rows
+from metasilvae.perturbations.boxes import Boxes
+from metasilvae.training.checkpoint.files import damaged, take_array
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+CodeArray = NDArray[np.uint8]
+MOST_THRESHOLDS: int = kernel.MOST_THRESHOLDS
+# Rows that thresholds are chosen by.
+MOST_ROWS = 10_000
+# Derivatives are whole numbers of this unit, and so are leaf values: sums of both are exact.
+UNIT = 2.0**-24
+VALUE_UNIT = 2.0**-20
+# Weight of a sample in leaves that it reaches but where it is not worst off, while a tree grows: the values of leaves
+# are still to change, so that it may become worst off there.
+ELSEWHERE = 0.3
+# Passes that refit the values of all leaves after growth.
+REFITS = 3
+# A level may have so many pairs of a sample and a leaf that it reaches, as a multiple of the samples.
+MOST_PAIRS = 64
+
+
+def choose_thresholds(
+    X: FloatArray, boxes: Boxes, n_thresholds: int, seed: int, jobs: int | None = 1
+) -> list[FloatArray]:
+    """Thresholds of each feature, increasing: midpoints between rows and ends of boxes, spread by their number."""
+    n_samples = len(X)
+    rows = np.arange(n_samples)
+    if n_samples > MOST_ROWS:
+        rows = np.sort(np.random.default_rng([seed, 5]).permutation(n_samples)[:MOST_ROWS])
+    low_center, high_center, down, up, minimum, maximum = boxes.arrays
+    found: list[FloatArray] = [np.zeros(0)] * X.shape[1]
+
+    def choose(start: int, stop: int) -> None:
+        for feature in range(start, stop):
+            with np.errstate(over="ignore"):
+                lower = np.maximum(low_center[rows, feature] - down[feature], minimum[feature])
+                upper = np.minimum(high_center[rows, feature] + up[feature], maximum[feature])
+            values, counts = np.unique(np.concatenate([X[rows, feature], lower, upper]), return_counts=True)
+            is_finite = np.isfinite(values)
+            found[feature] = _spread(values[is_finite], counts[is_finite], n_thresholds)
+
+    over_rows(choose, X.shape[1], jobs)
+    return found
+
+
+def _spread(values: FloatArray, counts: NDArray[np.intp], n_thresholds: int) -> FloatArray:
+    """Midpoints between neighbours; of too many, those that divide the values evenly."""
+    low, high = values[:-1], values[1:]
+    # Half of each number first: their sum may be infinite.
+    middle = low / 2 + high / 2
+    middle = np.where((low <= middle) & (middle < high), middle, low)
+    if len(middle) <= n_thresholds:
+        return np.asarray(middle)
+    reached = np.cumsum(counts[:-1])
+    wanted = (np.arange(n_thresholds) + 0.5) / n_thresholds * counts.sum()
+    places = np.searchsorted(reached, wanted).clip(0, len(middle) - 1)
+    return np.asarray(middle[np.unique(places)])
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of samples and of the ends of their boxes, shape (n_features, n_samples).
+
+    Attributes
+    ----------
+    own, low, high : uint8 arrays
+    n_thresholds : int32 array, shape (n_features,)
+    """
+
+    own: CodeArray
+    low: CodeArray
+    high: CodeArray
+    n_thresholds: IntArray
+
+    @classmethod
+    def of(cls, dataset: Dataset, boxes: Boxes, thresholds: list[FloatArray], jobs: int | None = 1) -> Codes:
+        shape = dataset.n_features, dataset.n_samples
+        own, low, high = (np.empty(shape, dtype=np.uint8) for _ in range(3))
+        sizes = [len(each) for each in thresholds]
+        starts = np.cumsum([0, *sizes], dtype=np.int64)
+        joined = np.concatenate([*thresholds, np.zeros(0)])
+        over_rows(
+            lambda start, stop: kernel.fill_codes(
+                dataset.X, *boxes.arrays, joined, starts, start, stop, own, low, high
+            ),
+            dataset.n_samples, jobs,
+        )  # fmt: skip
+        return cls(own, low, high, np.array(sizes, dtype=np.int32))
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.own.shape[1])
+
+    @property
+    def arrays(self) -> tuple[CodeArray, CodeArray, CodeArray]:
+        return self.own, self.low, self.high
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """First and second derivatives of the loss for each sample, in units of `UNIT`.
+
+    Attributes
+    ----------
+    own_gradient, own_hessian : int32 arrays, shape (n_samples,)
+        Natural part, by the score of the sample itself.
+    gradient, hessian : int32 arrays, shape (n_samples,)
+        Certified part, by the score at the worst point of its box.
+    """
+
+    own_gradient: IntArray
+    own_hessian: IntArray
+    gradient: IntArray
+    hessian: IntArray
+
+
+@dataclass(frozen=True)
+class GrowthLimits:
+    """Limits of a tree.
+
+    Attributes
+    ----------
+    max_depth : int
+    min_samples : int
+        Minimum samples per leaf.
+    penalty : float
+        Added to the second derivatives of a leaf (L2 penalty on its value), in samples.
+    """
+
+    max_depth: int = 6
+    min_samples: int = 1
+    penalty: float = 1.0
+
+
+@dataclass(frozen=True)
+class BoostedTree:
+    """One tree that scores one label.
+
+    Attributes
+    ----------
+    feature, code, left, right : int32 arrays, shape (n_nodes,)
+        Tests by feature and number of the threshold; feature -1 marks a leaf. Children come after their parent.
+    value : float64 array, shape (n_nodes,)
+        Scores of leaves.
+    """
+
+    feature: IntArray
+    code: IntArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
+
+    @property
+    def n_leaves(self) -> int:
+        return int((self.feature < 0).sum())
+
+    @property
+    def depth(self) -> int:
+        depths = np.zeros(len(self.feature), dtype=np.int32)
+        for node in np.flatnonzero(self.feature >= 0):
+            depths[self.left[node]] = depths[self.right[node]] = depths[node] + 1
+        return int(depths.max())
+
+    def add_to(self, codes: Codes, own: FloatArray, lowest: FloatArray, highest: FloatArray) -> None:
+        """Add the scores of samples, and the lowest and highest ones in their boxes, to the given sums."""
+        waiting = np.empty(self.depth + 2, dtype=np.int32)
+        kernel.add_tree(
+            *codes.arrays, self.feature, self.code, self.left, self.right, self.value, waiting, 0, codes.n_samples,
+            own, lowest, highest,
+        )  # fmt: skip
+
+    def in_preorder(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
+        """Feature, code, left, right and value of the nodes, each tree before its right sibling."""
+        order, waiting = [], [0]
+        while waiting:
+            node = waiting.pop()
+            order.append(node)
+            if self.feature[node] >= 0:
+                waiting += [int(self.right[node]), int(self.left[node])]
+        place = np.full(len(order) + 1, -1, dtype=np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        columns = self.feature[order], self.code[order], place[self.left[order]], place[self.right[order]]
+        return (*columns, self.value[order])
+
+    def scaled(self, factor: float) -> BoostedTree:
+        """The same tree with its scores multiplied and rounded."""
+        return replace(self, value=np.rint(self.value * factor / VALUE_UNIT) * VALUE_UNIT)
+
+
+class _Leaves:
+    """The leaves of one level with their samples; see the kernel for the layout of the lists."""
+
+    def __init__(
+        self, own_rows: IntArray, own_starts: NDArray[np.int64], pair_rows: IntArray, segments: NDArray[np.int64],
+        values: FloatArray, nodes: NDArray[np.intp],
+    ) -> None:  # fmt: skip
+        self.own_rows, self.own_starts = own_rows, own_starts
+        self.pair_rows, self.segments = pair_rows, segments
+        self.values, self.nodes = values, nodes
+        self.pair_gradient, self.pair_hessian = np.empty((2, len(pair_rows)), dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def weigh(self, worst: FloatArray, share: float, loss: Derivatives) -> None:
+        kernel.weigh_pairs(
+            self.pair_rows, self.segments, self.values, worst, share, loss.gradient, loss.hessian,
+            self.pair_gradient, self.pair_hessian,
+        )  # fmt: skip
+
+    def sums(self, loss: Derivatives) -> NDArray[np.int64]:
+        sums = np.empty((len(self), 2), dtype=np.int64)
+        kernel.sum_derivatives(
+            self.own_rows, self.own_starts, loss.own_gradient, loss.own_hessian, self.segments,
+            self.pair_gradient, self.pair_hessian, sums,
+        )  # fmt: skip
+        return sums
+
+
+# Calls a function with start and stop of consecutive parts of a range.
+Divide = Callable[[Callable[[int, int], object], int], None]
+
+
+def one_part(work: Callable[[int, int], object], n_items: int) -> None:
+    work(0, n_items)
+
+
+def grow_tree(
+    codes: Codes,
+    loss: Derivatives,
+    is_positive: NDArray[np.bool_],
+    rows: IntArray,
+    draw_features: Callable[[int], IntArray],
+    limits: GrowthLimits,
+    divide: Divide = one_part,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> BoostedTree:
+    """Grow a tree that minimizes the loss of the given samples.
+
+    Parameters
+    ----------
+    is_positive : bool array, shape (n_samples,)
+        Samples of the label that the tree scores.
+    rows : int32 array
+        Samples to grow on, increasing.
+    draw_features : function
+        Features that may be tested in a level of the tree, increasing. Drawing them anew for each level is as fast as
+        drawing them once for the tree, and gives better trees.
+    divide : function
+        Distributes the features of a level to threads.
+    is_stopped : function
+        Once it returns True, the tree is not grown further.
+    """
+    penalty = limits.penalty / UNIT
+    positive = is_positive[rows]
+    pairs = np.concatenate([rows[positive], rows[~positive]])
+    bounds = np.array([0, positive.sum(), len(rows)], dtype=np.int64)
+    open_leaves = _Leaves(rows, bounds[[0, 2]], pairs, bounds, np.zeros(1), np.zeros(1, dtype=np.intp))
+    worst_closed = np.full(codes.n_samples, np.inf)
+    open_leaves.weigh(np.full(codes.n_samples, np.inf), 1.0, loss)
+    open_leaves.values = _solve(open_leaves.sums(loss), penalty)
+    # Feature, code, left and right of all nodes so far.
+    nodes = np.full((4, 1), -1, dtype=np.int32)
+    closed: list[_Leaves] = []
+    for level in range(limits.max_depth):
+        if not len(open_leaves) or is_stopped():
+            break
+        worst = worst_closed.copy()
+        kernel.fill_worst(open_leaves.pair_rows, open_leaves.segments, open_leaves.values, worst)
+        open_leaves.weigh(worst, ELSEWHERE, loss)
+        splits = _choose_splits(codes, loss, open_leaves, draw_features(level), limits, MOST_PAIRS * len(rows), divide)
+        children, rest = _split(codes, open_leaves, splits, nodes.shape[1])
+        if len(rest):
+            closed.append(rest)
+            kernel.fill_worst(rest.pair_rows, rest.segments, rest.values, worst_closed)
+        is_split, first_child = splits.is_split, nodes.shape[1] + np.arange(0, len(children), 2)
+        nodes[:, open_leaves.nodes[is_split]] = (
+            splits.feature[is_split], splits.code[is_split], first_child, first_child + 1,
+        )  # fmt: skip
+        nodes = np.concatenate([nodes, np.full((4, len(children)), -1, dtype=np.int32)], axis=1)
+        children.values = _solve(splits.sums[is_split].reshape(-1, 2), penalty)
+        open_leaves = children
+    if len(open_leaves):
+        closed.append(open_leaves)
+    for _ in range(REFITS):
+        _refit(closed, codes.n_samples, loss, penalty)
+    value = np.zeros(nodes.shape[1])
+    for leaves in closed:
+        value[leaves.nodes] = leaves.values
+    return BoostedTree(nodes[0], nodes[1], nodes[2], nodes[3], value)
+
+
+def _solve(sums: NDArray[np.int64], penalty: float) -> FloatArray:
+    return np.asarray(-sums[:, 0] / (sums[:, 1] + penalty))
+
+
+def _refit(closed: list[_Leaves], n_samples: int, loss: Derivatives, penalty: float) -> None:
+    """Move leaf values halfway to those that are best if each sample stays worst off where it is now."""
+    worst = np.full(n_samples, np.inf)
+    for leaves in closed:
+        kernel.fill_worst(leaves.pair_rows, leaves.segments, leaves.values, worst)
+    for leaves in closed:
+        leaves.weigh(worst, 0.0, loss)
+        leaves.values = (leaves.values + _solve(leaves.sums(loss), penalty)) / 2
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """The splits of the leaves of a level.
+
+    Attributes
+    ----------
+    feature, code : int32 arrays, shape (n_leaves,)
+        Tests; feature -1 for none.
+    sums : int64 array, shape (n_leaves, 4)
+        First and second derivatives of the left and of the right child.
+    counts : int64 array, shape (n_leaves, 2, 3)
+        Samples of both children: own, positive and negative pairs.
+    """
+
+    feature: IntArray
+    code: IntArray
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @property
+    def is_split(self) -> NDArray[np.bool_]:
+        return np.asarray(self.feature >= 0)
+
+
+def _choose_splits(
+    codes: Codes,
+    loss: Derivatives,
+    leaves: _Leaves,
+    features: IntArray,
+    limits: GrowthLimits,
+    most_pairs: int,
+    divide: Divide,
+) -> _Splits:
+    """The best split of each leaf; the best of all first, as long as the children have no more than so many pairs."""
+    shape = len(features), len(leaves)
+    gains, chosen = np.zeros(shape), np.zeros(shape, dtype=np.int32)
+    sums = np.zeros((*shape, 4), dtype=np.int64)
+    divide(
+        lambda start, stop: kernel.find_splits(
+            *codes.arrays, codes.n_thresholds, features, start, stop, leaves.own_rows, leaves.own_starts,
+            loss.own_gradient, loss.own_hessian, leaves.pair_rows, leaves.segments, leaves.pair_gradient,
+            leaves.pair_hessian, limits.penalty / UNIT, limits.min_samples, gains,
+            chosen, sums,
+        ),
+        len(features),
+    )  # fmt: skip
+    best, each = gains.argmax(axis=0), np.arange(len(leaves))
+    gain = gains[best, each]
+    split_features = np.where(gain > 0, features[best], -1).astype(np.int32)
+    split_codes = chosen[best, each]
+    counts = np.empty((len(leaves), 2, 3), dtype=np.int64)
+    kernel.count_children(
+        *codes.arrays, split_features, split_codes, leaves.own_rows, leaves.own_starts, leaves.pair_rows,
+        leaves.segments, counts,
+    )  # fmt: skip
+    order = np.argsort(-gain, kind="stable")
+    is_too_much = np.cumsum(counts[order, :, 1:].sum(axis=(1, 2))) > most_pairs
+    split_features[order[is_too_much]] = -1
+    return _Splits(split_features, split_codes, sums[best, each], counts)
+
+
+def _split(codes: Codes, leaves: _Leaves, splits: _Splits, first_node: int) -> tuple[_Leaves, _Leaves]:
+    """The children of the leaves that are split, and the leaves that are not."""
+    counts = splits.counts[splits.is_split].reshape(-1, 3)
+    own_starts = np.concatenate([[0], np.cumsum(counts[:, 0])]).astype(np.int64)
+    segments = np.concatenate([[0], np.cumsum(counts[:, 1:].ravel())]).astype(np.int64)
+    own_rows, pair_rows = np.empty(own_starts[-1], dtype=np.int32), np.empty(segments[-1], dtype=np.int32)
+    kernel.fill_children(
+        *codes.arrays, splits.feature, splits.code, leaves.own_rows, leaves.own_starts, leaves.pair_rows,
+        leaves.segments, own_rows, pair_rows,
+    )  # fmt: skip
+    nodes = first_node + np.arange(len(counts))
+    children = _Leaves(own_rows, own_starts, pair_rows, segments, np.zeros(len(counts)), nodes)
+    return children, _take(leaves, np.flatnonzero(~splits.is_split))
+
+
+def _take(leaves: _Leaves, kept: NDArray[np.intp]) -> _Leaves:
+    own = [leaves.own_rows[leaves.own_starts[leaf] : leaves.own_starts[leaf + 1]] for leaf in kept]
+    halves = [2 * leaf + side for leaf in kept.tolist() for side in range(2)]
+    pairs = [leaves.pair_rows[leaves.segments[half] : leaves.segments[half + 1]] for half in halves]
+    none = np.zeros(0, dtype=np.int32)
+    return _Leaves(
+        np.concatenate([none, *own]), np.cumsum([0, *map(len, own)]).astype(np.int64),
+        np.concatenate([none, *pairs]), np.cumsum([0, *map(len, pairs)]).astype(np.int64),
+        leaves.values[kept], leaves.nodes[kept],
+    )  # fmt: skip
+
+
+# Storing
+
+
+def pack_trees(trees: Sequence[BoostedTree]) -> dict[str, Any]:
+    """Trees as arrays; the children of nodes follow from the order in which they are grown."""
+
+    def join(parts: list[np.ndarray], kind: Any) -> np.ndarray:
+        return np.concatenate([np.zeros(0, dtype=kind), *parts])
+
+    return {
+        "sizes": np.array([len(tree.feature) for tree in trees], dtype=np.int32),
+        "feature": join([tree.feature for tree in trees], np.int32),
+        "code": join([tree.code for tree in trees], np.int32),
+        "value": join([tree.value for tree in trees], np.float64),
+    }
+
+
+def unpack_trees(document: dict[str, Any]) -> list[BoostedTree]:
+    """The same trees; whether features and codes exist is left to the caller."""
+    sizes = take_array(document, "sizes", "<i4")
+    feature, code = take_array(document, "feature", "<i4"), take_array(document, "code", "<i4")
+    value = take_array(document, "value", "<f8")
+    ends = np.cumsum(sizes, dtype=np.int64)
+    if (len(sizes) and sizes.min() < 1) or {len(feature), len(code), len(value)} != {int(ends[-1]) if len(ends) else 0}:
+        raise damaged("a tree is not complete")
+    trees = []
+    for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
+        part = slice(end - size, end)
+        is_inner = feature[part] >= 0
+        first = np.where(is_inner, 2 * np.cumsum(is_inner) - 1, -1).astype(np.int32)
+        if 2 * is_inner.sum() + 1 != size or (first[is_inner] <= np.flatnonzero(is_inner)).any():
+            raise damaged("a tree is not complete")
+        if not np.isfinite(value[part]).all() or feature[part].min() < -1 or (code[part][is_inner] < 0).any():
+            raise damaged("a test or a score is no number")
+        second = np.where(is_inner, first + 1, -1).astype(np.int32)
+        trees.append(BoostedTree(feature[part], code[part], first, second, value[part]))
+    return trees

@@ -1,0 +1,576 @@
+"""Robust boosting: trees whose scores add up, each grown for the loss that the ones before it leave.
+
+Every sample counts twice in the loss: by the scores of the sample itself, and by the worst scores that its box allows
+tree by tree: the lowest one of its own label in every tree, the highest one of each other label. Their sums bound the
+margin at the worst point of the box from below (Andriushchenko and Hein, NeurIPS 2019), so a sample whose bound is
+positive is certified. Each round adds one tree for two classes, and one tree for each of more classes; all of them
+share a logistic loss over the scores of all labels. metasilvae.training.boosted_trees grows the trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import plan_splits
+from metasilvae.errors import RequestError
+from metasilvae.execution.threads import wait_for
+from metasilvae.model import LeafKind, Model, join_trees
+from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.training.boosted_trees import (
+    UNIT,
+    VALUE_UNIT,
+    BoostedTree,
+    Codes,
+    Derivatives,
+    FloatArray,
+    GrowthLimits,
+    IntArray,
+    choose_thresholds,
+    grow_tree,
+    one_part,
+    pack_trees,
+    unpack_trees,
+)
+from metasilvae.training.checkpoint.files import damaged, take, take_array
+from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
+from metasilvae.training.population import build_tree
+from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
+
+LARGEST_EXPONENT = 500.0
+
+
+class Scores:
+    """Scores of samples by the trees so far, with their bounds in the boxes.
+
+    With two classes there is one row of scores: those of the second label, relative to the first one.
+
+    Attributes
+    ----------
+    own, lowest, highest : float64 arrays, shape (n_columns, n_samples)
+    """
+
+    def __init__(self, codes: Codes, y: NDArray[np.int32], base: FloatArray) -> None:
+        self.codes = codes
+        self.y = y
+        self.own, self.lowest, self.highest = (np.repeat(base[:, None], len(y), axis=1) for _ in range(3))
+
+    def add(self, tree: BoostedTree, column: int) -> None:
+        tree.add_to(self.codes, self.own[column], self.lowest[column], self.highest[column])
+
+    @property
+    def fractions(self) -> tuple[float, float, float]:
+        """Fractions of samples that are correct, and that the bounds prove to be stable and robust."""
+        own, lowest, highest = self.own, self.lowest, self.highest
+        if len(own) == 1:
+            zero = np.zeros_like(own)
+            own, lowest, highest = (np.concatenate([zero, each]) for each in (own, lowest, highest))
+        samples = np.arange(len(self.y))
+        best = own.argmax(axis=0)
+        others, highest = own.copy(), highest.copy()
+        others[best, samples] = highest[best, samples] = -np.inf
+        is_correct = (best == self.y) & (own[best, samples] > others.max(axis=0))
+        is_stable = lowest[best, samples] > highest.max(axis=0)
+        return float(is_correct.mean()), float(is_stable.mean()), float((is_correct & is_stable).mean())
+
+
+def find_derivatives(scores: Scores, weights: tuple[float, float], tolerance: float = 0.0) -> list[Derivatives]:
+    """Derivatives of the loss by each row of scores.
+
+    Parameters
+    ----------
+    weights : pair of float
+        Weights of the natural and of the certified part.
+    tolerance : float
+        Derivatives of the certified part are multiplied by this power of the probability of the true label: from 0,
+        the logistic loss, to 1, the probability of another label, which gives up samples that are far from robust.
+    """
+    n_columns = len(scores.own)
+    is_own = scores.y == 1 if n_columns == 1 else np.arange(n_columns)[:, None] == scores.y
+    worst = np.where(is_own, scores.lowest, scores.highest)
+    parts = []
+    for weight, values, power in zip(weights, (scores.own, worst), (0.0, tolerance), strict=True):
+        if n_columns == 1:
+            share = 1 / (1 + np.exp(-values.clip(-LARGEST_EXPONENT, LARGEST_EXPONENT)))
+            of_label = np.where(is_own, share, 1 - share)
+        else:
+            powers = np.exp(values - values.max(axis=0))
+            share = powers / powers.sum(axis=0)
+            of_label = share[scores.y, np.arange(len(scores.y))]
+        factor = weight * of_label**power
+        parts += [_in_units(factor * (share - is_own)), _in_units(factor * share * (1 - share))]
+    return [Derivatives(*(part[column] for part in parts)) for column in range(n_columns)]
+
+
+def _in_units(values: FloatArray) -> IntArray:
+    return np.asarray(np.rint(values / UNIT), dtype=np.int32)
+
+
+def find_base(y: NDArray[np.int32], n_labels: int) -> FloatArray:
+    """Scores before the first round: logarithms of the class frequencies."""
+    logs = np.log(np.bincount(y, minlength=n_labels) + 1.0)
+    base = logs[1:] - logs[0] if n_labels == 2 else logs - logs.mean()
+    return np.asarray(np.rint(base / VALUE_UNIT) * VALUE_UNIT)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Samples with their boxes; `boxes` may be larger than those to be certified."""
+
+    dataset: Dataset
+    boxes: Boxes
+
+    def subset(self, rows: NDArray[np.intp]) -> Rows:
+        return Rows(self.dataset.subset(rows), self.boxes.subset(rows))
+
+    def enlarged(self, factor: float) -> Rows:
+        """The same samples with the radii of their boxes multiplied."""
+        if factor == 1:
+            return self
+        if self.boxes.low_center is not self.boxes.high_center:
+            raise RequestError(
+                "boxes that differ from row to row have no radius to multiply; leave out 'training-epsilon-factor' "
+                "and 'tune'"
+            )
+        factors = np.full(self.dataset.n_features, factor)
+        return Rows(self.dataset, self.boxes.with_radii_times(factors))
+
+
+@dataclass(frozen=True)
+class CodedRows:
+    """Thresholds, and the codes of samples to learn from and of samples to test on, if there are any.
+
+    Attributes
+    ----------
+    factor : float
+        The boxes of the samples to learn from are multiplied by it.
+    """
+
+    factor: float
+    thresholds: list[FloatArray]
+    learned: Codes
+    tested: Codes | None
+
+    @classmethod
+    def of(cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None) -> CodedRows:
+        factor = options.tree.training_epsilon_factor
+        enlarged = learned.enlarged(factor)
+        thresholds = choose_thresholds(learned.dataset.X, enlarged.boxes, options.thresholds, options.tree.seed, jobs)
+        return cls(
+            factor,
+            thresholds,
+            Codes.of(enlarged.dataset, enlarged.boxes, thresholds, jobs),
+            None if tested is None else Codes.of(tested.dataset, tested.boxes, thresholds, jobs),
+        )
+
+
+class Booster:
+    """The rounds of a boosted model, without clock and checkpoints.
+
+    Parameters
+    ----------
+    learned, tested : Dataset
+        Samples to learn from; samples to test on, or None.
+    coded : CodedRows
+        Their codes.
+    options : BoostingOptions
+    pool : Executor or None
+        Threads for the trees of a round, or for the features of a single one.
+    jobs : int
+        Number of these threads.
+    """
+
+    def __init__(
+        self,
+        learned: Dataset,
+        tested: Dataset | None,
+        coded: CodedRows,
+        options: BoostingOptions,
+        pool: futures.Executor | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self._options = options
+        self._coded = coded
+        self._pool, self._jobs = pool, jobs
+        self.base = find_base(learned.y, learned.n_labels)
+        self.learned = Scores(coded.learned, learned.y, self.base)
+        self.tested = None if tested is None or coded.tested is None else Scores(coded.tested, tested.y, self.base)
+        self.rounds: list[list[BoostedTree]] = []
+        tree = options.tree
+        self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty)
+        # Features without thresholds cannot be tested.
+        self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
+
+    def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> list[BoostedTree]:
+        """The trees of the next round; its random draws depend on the seed and on its number alone."""
+        losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
+        grow = partial(self._grow, number=len(self.rounds), losses=losses, is_stopped=is_stopped)
+        columns = range(len(losses))
+        if self._pool is None or len(losses) == 1:
+            return [grow(column) for column in columns]
+        return list(self._pool.map(grow, columns))
+
+    def _grow(
+        self, column: int, number: int, losses: Sequence[Derivatives], is_stopped: Callable[[], bool]
+    ) -> BoostedTree:
+        options, scores = self._options, self.learned
+        rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number, column)))
+        rows = np.arange(len(scores.y), dtype=np.int32)
+        if options.row_sample < 1:
+            rows = np.sort(rng.permutation(rows)[: max(1, round(options.row_sample * len(rows)))])
+        n_drawn = min(len(self._features), options.features_per_level(len(self._features)))
+
+        def draw_features(level: int) -> IntArray:
+            return np.sort(rng.permutation(self._features)[:n_drawn])
+
+        is_positive = scores.y == (1 if len(losses) == 1 else column)
+        divide = self._divide if len(losses) == 1 else one_part
+        tree = grow_tree(
+            self._coded.learned, losses[column], is_positive, rows, draw_features, self._limits, divide, is_stopped
+        )
+        return tree.scaled(options.learning_rate)
+
+    def _divide(self, work: Callable[[int, int], object], n_items: int) -> None:
+        n_parts = min(n_items, 2 * self._jobs)
+        if self._pool is None or self._jobs == 1 or n_parts < 2:
+            work(0, n_items)
+            return
+        bounds = [n_items * part // n_parts for part in range(n_parts + 1)]
+        list(self._pool.map(work, bounds[:-1], bounds[1:]))
+
+    def add_round(self, trees: list[BoostedTree]) -> None:
+        """Add the trees of a round to the scores."""
+        self.rounds.append(trees)
+        for scores in (self.learned, self.tested):
+            if scores is not None:
+                add = lambda column, scores=scores: scores.add(trees[column], column)  # noqa: E731
+                list((self._pool.map if self._pool is not None else map)(add, range(len(trees))))
+
+
+def make_model(
+    rounds: Sequence[Sequence[BoostedTree]], base: FloatArray, thresholds: Sequence[FloatArray], dataset: Dataset
+) -> Model:
+    """The forest of all trees; the first round holds the base scores too."""
+    single = np.array([-1], dtype=np.int32)
+    blank = [BoostedTree(single, single, single, single, np.zeros(1)) for _ in base]
+    n_features, labels = dataset.n_features, dataset.labels
+    models = []
+    for number, trees in enumerate(rounds or [blank]):
+        for column, tree in enumerate(trees):
+            feature, code, left, right, value = tree.in_preorder()
+            is_leaf = feature < 0
+            threshold = np.zeros(len(feature))
+            threshold[~is_leaf] = [
+                thresholds[f][c] for f, c in zip(feature[~is_leaf].tolist(), code[~is_leaf].tolist(), strict=True)
+            ]
+            values = np.zeros((int(is_leaf.sum()), len(labels)))
+            values[:, 1 if len(base) == 1 else column] = value[is_leaf] + (base[column] if number == 0 else 0.0)
+            models.append(build_tree((feature, threshold, left, right), values, n_features, labels, LeafKind.SCORES))
+    return join_trees(models)
+
+
+# Candidates of tuning. The first one is the best one on average, and each of the others was the best one on some of the
+# paper's sets, by validation on parts of the training splits.
+CANDIDATES: tuple[dict[str, Any], ...] = (
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5},
+    {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
+    {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
+    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
+)
+# The same for few samples.
+CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0},
+    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
+    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
+    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
+)
+# Rounds of a trial, and splits to try candidates on.
+TRIAL_ROUNDS = 60
+MOST_SPLITS = 5
+# Fraction of the time limit that tuning may take.
+TUNING_FRACTION = 0.3
+# A gain over the first candidate counts if it exceeds so many standard errors.
+ERRORS = 1.0
+
+
+def follow_candidate(
+    learned: Dataset,
+    tested: Dataset,
+    coded: CodedRows,
+    options: BoostingOptions,
+    n_rounds: int,
+    is_stopped: Callable[[], bool],
+) -> FloatArray:
+    """Lower bound of the fitness on the samples to test on, after each round; NaN if it was stopped."""
+    booster = Booster(learned, tested, coded, options)
+    fitness = options.tree.fitness
+    curve = np.full(n_rounds, np.nan)
+    for number in range(n_rounds):
+        trees = booster.grow_round(is_stopped)
+        if is_stopped():
+            break
+        booster.add_round(trees)
+        assert booster.tested is not None
+        curve[number] = fitness.value(*booster.tested.fractions)
+    return curve
+
+
+def choose_by_curves(curves: FloatArray) -> tuple[int, int]:
+    """Candidate and number of rounds, from curves of fitness, shape (n_candidates, n_splits, n_rounds)."""
+    means = curves.mean(axis=1)
+    n_rounds = means.argmax(axis=1)
+    scores = np.stack([curves[number, :, best] for number, best in enumerate(n_rounds)])
+    gains = scores - scores[0]
+    n_splits = scores.shape[1]
+    error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.zeros(len(gains))
+    mean = gains.mean(axis=1)
+    chosen = int(np.argmax(np.where(mean > ERRORS * error, mean, 0.0)))
+    return chosen, int(n_rounds[chosen]) + 1
+
+
+class BoostingTrainer(BaseTrainer):
+    """Training of a boosted model; see `metasilvae.training.protocol.Trainer` for the contract.
+
+    Without held-out rows the model consists of all rounds so far; with them, of the rounds up to the best fitness on
+    these rows. Before the first round it is a single leaf with the class frequencies.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Training samples.
+    perturbation : Perturbation
+        The perturbation that the model should withstand.
+    options : BoostingOptions
+    jobs : int or None
+        Threads; None means all available cores.
+
+    Attributes
+    ----------
+    candidate : dict or None
+        The candidate that tuning chose.
+    """
+
+    def __init__(
+        self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
+    ) -> None:
+        super().__init__(dataset, perturbation, options.tree, jobs)
+        self.boosting_options = options
+        self.candidate: dict[str, Any] | None = None
+        self._n_rounds = options.n_rounds
+        every = Rows(dataset, perturbation.boxes(dataset))
+        self._learned = every if self.held_out is None else every.subset(self._rows)
+        kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
+        self._held = None if self.held_out is None else every.subset(kept_out)
+        splits = plan_splits(self._learned.dataset.y, options.tree.seed) if options.tree.tune else []
+        self._splits = splits[:MOST_SPLITS]
+        candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
+        self._candidates = [dict(each) for each in candidates] if self._splits else []
+        self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
+        shape = len(self._candidates), len(self._splits), self._trial_rounds
+        self._curves = np.full(shape, np.nan)
+        self._booster: Booster | None = None
+        self._coded: CodedRows | None = None
+        self._known: list[list[BoostedTree]] = []
+        # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
+        self._fitness: list[float] = []
+        self._held_fitness: list[float] = []
+
+    def observe(self, observer: Observer) -> NoReturn:
+        raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
+
+    @property
+    def n_steps(self) -> int:
+        return len(self._candidates) * len(self._splits) + self.boosting_options.n_rounds
+
+    @property
+    def _n_kept(self) -> int:
+        """Rounds of the best model so far."""
+        if self._held is not None:
+            return int(np.argmax(self._held_fitness)) if self._held_fitness else 0
+        if not self._fitness or self._fitness[-1] < self._fitness[0]:
+            return 0
+        return len(self._fitness) - 1
+
+    @property
+    def model(self) -> Model:
+        if self._booster is None or self._coded is None:
+            return make_model([], find_base(self._learned.dataset.y, self.dataset.n_labels), [], self.dataset)
+        return make_model(
+            self._booster.rounds[: self._n_kept], self._booster.base, self._coded.thresholds, self.dataset
+        )
+
+    @property
+    def held_out_fitness(self) -> float | None:
+        """Lower bound of the fitness on the held-out rows, if there are any."""
+        if self._held is None:
+            return None
+        if not self._held_fitness:
+            self._make_booster()
+        return self._held_fitness[self._n_kept]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        rounds = self._known if self._booster is None else self._booster.rounds
+        return {
+            "curves": self._curves.ravel()[np.isfinite(self._curves.ravel())],
+            "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
+            "rounds": self._n_rounds,
+            "trees": pack_trees([tree for trees in rounds for tree in trees]),
+            "steps": self._n_reported,
+            "seconds": self.seconds,
+        }
+
+    def resume(self, document: dict[str, Any]) -> None:
+        curves = take_array(document, "curves", "<f8")
+        if len(curves) > self._curves.size or len(curves) % max(self._trial_rounds, 1) or not np.isfinite(curves).all():
+            raise damaged("the tuning has another size")
+        self._curves.ravel()[: len(curves)] = curves
+        if document.get("candidate") is not None:
+            position = take(document, "candidate", int)
+            if position >= len(self._candidates):
+                raise damaged("there is no such candidate")
+            self._apply(self._candidates[position])
+        self._n_rounds = take(document, "rounds", int)
+        trees = unpack_trees(take(document, "trees", dict))
+        n_columns = 1 if self.dataset.n_labels == 2 else self.dataset.n_labels
+        if len(trees) % n_columns or len(trees) > n_columns * self._n_rounds:
+            raise damaged("there are more trees than there should be")
+        self._known = [trees[start : start + n_columns] for start in range(0, len(trees), n_columns)]
+        self._n_reported = take(document, "steps", int)
+        self._clock.resume(take(document, "seconds", float))
+
+    # Parts of the run
+
+    def _steps(self) -> Iterator[Progress]:
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        try:
+            if self._candidates and self.candidate is None:
+                yield from self._tune(pool)
+            if not self._is_over():
+                yield from self._boost(pool)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
+        """Try every candidate on every split, then choose one and its number of rounds."""
+        booster = self._make_booster()
+        places = [(row, column) for row in range(len(self._candidates)) for column in range(len(self._splits))]
+        n_known = int(np.isfinite(self._curves[:, :, -1]).sum())
+        coded: dict[tuple[int, float], CodedRows] = {}
+        is_late = False
+
+        def is_stopped() -> bool:
+            return self.stop_reason is not None or is_late
+
+        tasks = []
+        for row, column in places[n_known:]:
+            options = self.boosting_options.with_candidate(self._candidates[row])
+            learned, tested = (self._learned.subset(rows) for rows in self._splits[column])
+            key = column, options.tree.training_epsilon_factor
+            if key not in coded:
+                coded[key] = CodedRows.of(learned, tested, options, self._jobs)
+            tasks.append(
+                pool.submit(
+                    follow_candidate, learned.dataset, tested.dataset, coded[key], options, self._trial_rounds,
+                    is_stopped,
+                )
+            )  # fmt: skip
+
+        def hurry() -> None:
+            nonlocal is_late
+            is_late = True
+
+        for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
+            curve = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
+            if self.stop_reason is None and np.isfinite(curve).all():
+                self._curves[place] = curve
+                self._n_reported += 1
+            yield self._report("tuning", step, booster)
+            if self._is_over():
+                return
+        self._n_reported = len(places)
+        is_complete = bool(np.isfinite(self._curves).all())
+        position, n_rounds = choose_by_curves(self._curves) if is_complete else (0, self._trial_rounds)
+        self._apply(self._candidates[position])
+        # A curve that still rises at its end says nothing about later rounds.
+        if n_rounds < 0.8 * self._trial_rounds:
+            self._n_rounds = n_rounds
+
+    def _apply(self, candidate: dict[str, Any]) -> None:
+        self.candidate = candidate
+        self.boosting_options = self.boosting_options.with_candidate(candidate)
+        self.options = self.boosting_options.tree
+        self._booster = None
+
+    def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
+        """A model without rounds, and its fitness."""
+        factor = self.options.training_epsilon_factor
+        if self._coded is None or factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
+        tested = None if self._held is None else self._held.dataset
+        self._booster = Booster(self._learned.dataset, tested, self._coded, self.boosting_options, pool, self._jobs)
+        self._fitness, self._held_fitness = [], []
+        self._note(self._booster)
+        return self._booster
+
+    def _note(self, booster: Booster) -> tuple[float, float, float]:
+        """Keep the fitness after a round; returns the fractions of the samples."""
+        fractions = booster.learned.fractions
+        self._fitness.append(self.options.fitness.value(*fractions))
+        if booster.tested is not None:
+            self._held_fitness.append(self.options.fitness.value(*booster.tested.fractions))
+        return fractions
+
+    def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
+        booster = self._make_booster(pool)
+        for trees in self._known:
+            self._check_fits(trees)
+            booster.add_round(trees)
+            self._note(booster)
+        n_known, self._known = len(self._known), []
+        for step in range(n_known, self._n_rounds):
+            if self._is_finished():
+                return
+            trees = booster.grow_round(self._is_over)
+            if self.stop_reason is not None:
+                return
+            booster.add_round(trees)
+            self._note(booster)
+            self._n_reported += 1
+            yield self._report("round", step, booster)
+        self._is_finished()
+
+    def _is_finished(self) -> bool:
+        patience = self.options.patience
+        if self._fitness[-1] >= self.options.target:
+            self._end(StopReason.TARGET)
+        elif patience and self._held is not None and len(self._held_fitness) - 1 - self._n_kept >= patience:
+            self._end(StopReason.PATIENCE)
+        return self._is_over()
+
+    def _check_fits(self, trees: Sequence[BoostedTree]) -> None:
+        assert self._coded is not None
+        n_thresholds = self._coded.learned.n_thresholds
+        for tree in trees:
+            inner = tree.feature >= 0
+            features = tree.feature[inner]
+            if (features >= len(n_thresholds)).any() or (tree.code[inner] >= n_thresholds[features]).any():
+                raise damaged("a test is not one of these features")
+
+    def _stop_work(self) -> None:
+        """Growth asks for the reason to stop by itself."""
+
+    def _report(self, phase: str, step: int, booster: Booster) -> Progress:
+        fractions = booster.learned.fractions
+        fitness = self.options.fitness.value(*fractions)
+        trees = [tree for trees in booster.rounds for tree in trees]
+        n_leaves = sum(tree.n_leaves for tree in trees) or len(booster.base)
+        factor = self.options.training_epsilon_factor
+        return Progress(phase, step, self.seconds, fitness, *fractions, n_leaves, len(trees), fitness, fitness, factor)
