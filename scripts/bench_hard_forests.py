@@ -4,8 +4,8 @@
 
 Needs scikit-learn. Forests of 100 to 200 fully grown trees are trained on generated rows of 12 to 18 columns, scaled to
 [0, 1]. Their test rows are verified with one thread, under average voting, at epsilons around the median certified
-radius, where rows are hardest. A row may take `--seconds`; rows that are undecided then are counted. Then certified radii are
-searched, with `--radius-seconds` for each row.
+radius, where rows are hardest. A row may take `--seconds`; rows that are undecided then are counted. Then certified
+radii are searched, with `--radius-seconds` for each row.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ different ranges (wine, breast-cancer), scale them first with `metasilvae data c
 0.05.
 
 `scripts/make_datasets.py` makes all files in this folder from scikit-learn's packaged tables, which are copies of the
-sets in the UCI Machine Learning Repository, and from the table in the package `palmerpenguins`. `index.tsv` contains the same facts for programs.
+sets in the UCI Machine Learning Repository, and from the table in the package `palmerpenguins`. `index.tsv` contains
+the same facts for programs.
 
 `iris/tree.silva` is a small model for `iris`, named `builtin:iris/tree.silva`: a textbook tree of four leaves that
 `scripts/make_demo_model.py` makes from the training rows; MIT, like the rest of the project.

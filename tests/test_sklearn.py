@@ -24,7 +24,14 @@ from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import metasilvae  # noqa: E402
-from metasilvae import Ball, Budget, MetaSilvaeClassifier, RobustForestClassifier, read_dataset  # noqa: E402
+from metasilvae import (  # noqa: E402
+    Ball,
+    Budget,
+    MetaSilvaeClassifier,
+    RobustBoostingClassifier,
+    RobustForestClassifier,
+    read_dataset,
+)
 from metasilvae.cli.training_parameters import training_options  # noqa: E402
 from metasilvae.errors import ModelError  # noqa: E402
 from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
@@ -33,6 +40,7 @@ from metasilvae.sklearn import fitness_scorer, robust_accuracy_scorer, stability
 
 TREE = MetaSilvaeClassifier(preset="fast")
 FOREST = RobustForestClassifier(3, preset="fast")
+BOOSTED = RobustBoostingClassifier(10, preset="fast")
 TRAIN, TEST = read_dataset("builtin:iris/train"), read_dataset("builtin:iris/test")
 
 
@@ -48,17 +56,17 @@ X, y = arrays(TRAIN)
 X_TEST, Y_TEST = arrays(TEST)
 
 
-@parametrize_with_checks([TREE, FOREST])
+@parametrize_with_checks([TREE, FOREST, BOOSTED])
 def test_promises_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
 class TestParameters:
-    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
     def test_they_are_those_of_the_command_line(self, estimator: Any) -> None:
         other_names = {
             "n_jobs": "jobs", "random_state": "seed", "weights": "weight", "n_trees": "trees",
-            "method": "forest-method",
+            "method": "forest-method", "n_rounds": "boost",
         }  # fmt: skip
         known = {"--jobs", "--perturbation"}
 
@@ -86,6 +94,15 @@ class TestParameters:
         forest = RobustForestClassifier(3, 0.2, random_state=3, preset="fast", row_sample=0.5).fit(X, y)
         assert same_model(forest.model_, read_model(str(tmp_path / "a.silva")))
 
+    def test_so_is_the_boosted_model(self, tmp_path: Path) -> None:
+        words = ["--epsilon", "0.2", "--seed", "3", "--boost", "6", "--no-tune", "--learning-rate", "0.3"]
+        run("train", "builtin:iris/train", tmp_path / "a.silva", *words)
+        boosted = RobustBoostingClassifier(6, 0.2, random_state=3, tune=False, learning_rate=0.3).fit(X, y)
+        assert same_model(boosted.model_, read_model(str(tmp_path / "a.silva")))
+        probabilities = boosted.predict_proba(X)
+        assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(X)))
+        assert (boosted.classes_[probabilities.argmax(axis=1)] == boosted.predict(X)).mean() == 1
+
     def test_every_parameter_has_an_effect(self) -> None:
         changes: dict[str, Any] = {
             "epsilon": 0.3, "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
@@ -108,7 +125,7 @@ class TestParameters:
         assert MetaSilvaeClassifier(random_state=np.int64(7))._seed() == 7
         assert len({MetaSilvaeClassifier(random_state=None)._seed() for _ in range(5)}) > 1
 
-    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
     def test_the_number_of_threads_has_none(self, estimator: Any) -> None:
         one, two = (clone(estimator).set_params(n_jobs=n_jobs).fit(X, y) for n_jobs in (None, 2))
         assert same_model(one.model_, two.model_)
@@ -129,7 +146,7 @@ class TestParameters:
 
 
 class TestAnswers:
-    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
     def test_certificates_are_verdicts(self, estimator: Any) -> None:
         fitted = clone(estimator).fit(X, y)
         for epsilon in (0.0, 0.1, 0.5, 2.0):
@@ -140,7 +157,7 @@ class TestAnswers:
             assert figures == (float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
             assert fitted.robust_score(X_TEST, Y_TEST, epsilon) == figures[2]
 
-    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
     def test_witnesses(self, estimator: Any) -> None:
         fitted = clone(estimator).fit(X, y)
         stable, points = fitted.certify(X_TEST, 0.5, witnesses=True)
@@ -153,7 +170,7 @@ class TestAnswers:
         before, after = fitted.predict_proba(X_TEST[~stable]), fitted.predict_proba(points[~stable])
         assert not (is_largest(before) == is_largest(after)).all(axis=1).any()
 
-    @pytest.mark.parametrize("estimator", [TREE, FOREST], ids=["tree", "forest"])
+    @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
     def test_radius(self, estimator: Any) -> None:
         fitted = clone(estimator).fit(X, y)
         radii = fitted.radius(X_TEST)

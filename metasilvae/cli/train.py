@@ -75,7 +75,7 @@ class CommandMonitor(TrainingMonitor):
 @run_options
 @click.pass_context
 def train(ctx: click.Context, training_set: str, table: str | None, no_manifest: bool, **options: Any) -> None:
-    """Train a decision tree or a forest on TRAINING_SET and write it to OUTPUT.
+    """Train a decision tree, a forest or a boosted model on TRAINING_SET and write it to OUTPUT.
 
     Maximizes phi, a weighted sum of accuracy and stability: the fraction of rows that are classified correctly, and
     the fraction whose prediction provably no allowed perturbation changes. Greedily grown trees start a genetic
@@ -87,6 +87,7 @@ def train(ctx: click.Context, training_set: str, table: str | None, no_manifest:
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
       metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50 --time-limit 600
+      metasilvae train data.csv boosted.silva --epsilon 0.1 --boost 200
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --table seeds.csv
       metasilvae train data.csv tree.silva --epsilon 0.1 --checkpoint tree.checkpoint --resume auto

@@ -69,6 +69,7 @@ _OF_ENSEMBLES = {
     "learning_rate": "boosting; give the number of rounds with --boost",
     "thresholds": "boosting; give the number of rounds with --boost",
     "score_penalty": "boosting; give the number of rounds with --boost",
+    "tolerance": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
@@ -208,6 +209,12 @@ training_options = shared_options(
             metavar="X",
             help=f"L2 penalty on boosted scores, in rows.  [default: {BOOSTING.score_penalty:g}]",
         ),
+        option(
+            "--tolerance",
+            type=_FRACTION,
+            metavar="X",
+            help="How far boosting gives up rows that are far from robust, from 0 to 1.  [default: tuned]",
+        ),
     ),
     option_group(
         SEARCH,
@@ -343,6 +350,7 @@ def read_request(
     learning_rate: float | None,
     thresholds: int | None,
     score_penalty: float | None,
+    tolerance: float | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -368,7 +376,7 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty,
+        "score_penalty": score_penalty, "tolerance": tolerance,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()

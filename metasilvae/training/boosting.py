@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import plan_splits
+from metasilvae.dataset import Dataset, refuse_missing
+from metasilvae.datasets.splitting import Pair, plan_cross_validation
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import LeafKind, Model, join_trees
@@ -291,9 +291,8 @@ CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
 )
-# Rounds of a trial, and splits to try candidates on.
+# Rounds of a trial.
 TRIAL_ROUNDS = 60
-MOST_SPLITS = 5
 # Fraction of the time limit that tuning may take.
 TUNING_FRACTION = 0.3
 # A gain over the first candidate counts if it exceeds so many standard errors.
@@ -361,15 +360,22 @@ class BoostingTrainer(BaseTrainer):
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options.tree, jobs)
+        refuse_missing(dataset, "boosting needs every value")
         self.boosting_options = options
         self.candidate: dict[str, Any] | None = None
         self._n_rounds = options.n_rounds
         every = Rows(dataset, perturbation.boxes(dataset))
+        if every.boxes.droppable is not None:
+            raise RequestError(
+                "boosting cannot train for values that may become missing; change the attack, or train a tree"
+            )
         self._learned = every if self.held_out is None else every.subset(self._rows)
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)
-        splits = plan_splits(self._learned.dataset.y, options.tree.seed) if options.tree.tune else []
-        self._splits = splits[:MOST_SPLITS]
+        self._splits: list[Pair] = []
+        if options.tree.tune:
+            planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
+            self._splits = planned.pairs[: planned.n_first]
         candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
         self._candidates = [dict(each) for each in candidates] if self._splits else []
         self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
@@ -381,6 +387,11 @@ class BoostingTrainer(BaseTrainer):
         # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
         self._fitness: list[float] = []
         self._held_fitness: list[float] = []
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds to train: as many as the options ask for, or as tuning chose."""
+        return self._n_rounds
 
     def observe(self, observer: Observer) -> NoReturn:
         raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")

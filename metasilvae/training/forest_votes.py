@@ -177,6 +177,8 @@ def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jo
     slack = 2 * (model.n_trees + 1) * 2.0**-52 * sizes
     highest[rows, label] = -np.inf
     is_stable = (only >= 0) & (lowest[rows, label] - highest.max(axis=1) > slack)
+    # Walks of boxes do not know values that may become missing.
+    is_stable &= boxes.droppable is None
     stability = np.where(is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
     return Outcome(predictions, predictions.are_correct(true_labels), stability, seconds=time.perf_counter() - start)
 

@@ -502,8 +502,8 @@ def forest_options_for(
 
 # Options of boosted models. The genetic search and its trees have others.
 BOOSTING_FIELDS = (
-    "fitness", "seed", "tune", "training_epsilon_factor", "robust_weight", "max_depth", "min_samples_leaf", "patience",
-    "target", "time_limit", "validation",
+    "fitness", "seed", "tune", "split", "training_epsilon_factor", "robust_weight", "max_depth", "min_samples_leaf",
+    "patience", "target", "time_limit", "validation",
 )  # fmt: skip
 BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -554,7 +554,7 @@ class BoostingOptions:
     learning_rate: float = 0.1
     row_sample: float = 1.0
     feature_sample: float = 0.0
-    thresholds: int = 64
+    thresholds: int = 255
     score_penalty: float = 1.0
     tolerance: float = 0.5
 
@@ -637,7 +637,7 @@ def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> Boosting
     own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
     for name in chosen:
         if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
-            public = PUBLIC_NAMES.get(name, name.replace("_", "-"))
+            public = {**PUBLIC_NAMES, "greedy": "population-generator"}.get(name, name.replace("_", "-"))
             raise RequestError(f"'{public}' is for the search for trees; leave out '{public}' or 'boost'")
         if name not in (*own, *BOOSTING_FIELDS):
             raise TypeError(f"no such option: {name}")

@@ -78,6 +78,7 @@ PRESUPPOSED = {
     "metasilvae attack template": ["train.csv", "test.csv"],
     "metasilvae data": ["train.csv"],
     "metasilvae data check": ["train.csv"],
+    "metasilvae data schema": ["train.csv"],
     "metasilvae data convert": ["train.csv", "test.csv"],
     "metasilvae data split": ["data.csv"],
 }

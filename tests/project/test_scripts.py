@@ -16,6 +16,7 @@ from support.script_parsers import SCRIPTS, options_of_script
 # A short run of each, in a folder with small data in the place of the paper's, and an empty folder.
 SHORT_RUNS = {
     "scripts/bench_ablation.py": "--data data --sets breast-cancer --repeat 1",
+    "scripts/bench_boosting.py": "--data data --sets breast-cancer --rounds 3 --models boosted",
     "scripts/bench_cluster.py": "--workers 1 --tasks 5 --trees 1 --epsilon 0.1 builtin:iris/train",
     "scripts/bench_forest.py": "--data data --golden empty --cases mnist-1-5 --limit 1",
     "scripts/bench_forest_training.py": "--data data --sets breast-cancer --trees 2 --models forests",

@@ -188,9 +188,9 @@ def list_rules(attack: Attack, dataset: Dataset) -> list[tuple[list[str], str]]:
             words = "may change" if reach[features[0]][1] > 0 else "fixed"
             rules.append(([column.name], f"{words}, {column.categories[0]} or {column.categories[1]}"))
         elif features[0] not in grouped:
+            is_droppable = attack.droppable is not None and attack.droppable[features[0]]
             words = describe_column(attack, features[0], *reach[features[0]])
-            is_dropped = attack.droppable is not None and attack.droppable[features[0]]
-            rules.append(([column.name], f"{words}, may become missing" if is_dropped else words))
+            rules.append(([column.name], words + (", may become missing" if is_droppable else "")))
     names = dataset.names.names
     for group in groups:
         if group not in of_columns:

@@ -1,0 +1,94 @@
+"""``metasilvae train --boost``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.command import run
+from support.training_requests import request
+
+from metasilvae.formats.silva_models import read_model
+from metasilvae.model import LeafKind
+
+IRIS = "builtin:iris/train"
+QUICK = ("--epsilon", "0.1", "--boost", "5", "--no-tune")
+
+
+def test_a_boosted_model_is_written_and_described_exactly(tmp_path: Path) -> None:
+    output, log = tmp_path / "boosted.silva", tmp_path / "steps.jsonl"
+    result = run("train", IRIS, output, "--epsilon", "0.1", "--boost", "6", "--no-tune", "--seed", "2",
+                 "--test", "builtin:iris/test", "--log", log)  # fmt: skip
+    model = read_model(str(output))
+    assert (model.n_trees, model.is_forest, model.leaf_kind) == (18, True, LeafKind.SCORES)
+    assert f"(forest of 18 trees, {model.n_leaves} leaves" in result.stdout
+    assert "completed" in result.stdout
+    for name, _, _, accuracy, stability, robust_accuracy in (line.split() for line in result.stdout.splitlines()[-2:]):
+        verified = run("evaluate", output, f"builtin:iris/{name.replace('training', 'train')}", "--epsilon", "0.1",
+                       "--format", "json")  # fmt: skip
+        record = json.loads(verified.stdout)["evaluations"][0]
+        expected = [f"{record[each]:.4g}" for each in ("accuracy", "stability", "robust_accuracy")]
+        assert [accuracy, stability, robust_accuracy] == expected
+    assert [json.loads(line)["phase"] for line in log.read_text().splitlines()] == ["round"] * 6
+    manifest = json.loads((tmp_path / "boosted.silva.manifest.json").read_text())
+    assert manifest["options"]["boost"] == 6
+    assert manifest["options"]["learning-rate"] == 0.1
+    assert "population-max-size" not in manifest["options"]
+
+
+@pytest.mark.parametrize("data", [IRIS, "builtin:circle/train"])
+def test_jobs_do_not_change_the_file(data: str, tmp_path: Path) -> None:
+    for jobs in (1, 3):
+        run("train", data, tmp_path / f"{jobs}.silva", "--epsilon", "0.1", "--boost", "5", "--jobs", jobs)
+    assert (tmp_path / "1.silva").read_bytes() == (tmp_path / "3.silva").read_bytes()
+
+
+def test_a_checkpoint_resumes_to_the_same_file(tmp_path: Path) -> None:
+    run("train", IRIS, tmp_path / "whole", *QUICK)
+    run("train", IRIS, tmp_path / "cut", *QUICK, "--checkpoint", tmp_path / "c", "--every", 1, "--time-limit", "1e-9")
+    run("train", IRIS, tmp_path / "again", *QUICK, "--checkpoint", tmp_path / "c", "--resume", "auto")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes() != (tmp_path / "cut").read_bytes()
+    other = run("train", IRIS, tmp_path / "again", *QUICK, "--learning-rate", "0.3", "--resume", tmp_path / "c", code=1)
+    assert "with --learning-rate 0.1, this run has 0.3" in other.stderr
+
+
+def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
+    result = run("train", IRIS, tmp_path / "best", *QUICK, "--feature-sample", "0.5", "--seeds", "1..3")
+    assert "3 seeds" in result.stdout
+    assert read_model(str(tmp_path / "best")).n_trees == 15
+
+
+def test_options_reach_the_trees() -> None:
+    asked = request(*QUICK, "--learning-rate", "0.3", "--row-sample", "0.5", "--feature-sample", "0.25",
+                    "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1",
+                    "--weight", "accuracy=0.4", "--weight", "stability=0.6", "--seed", "4")  # fmt: skip
+    options = asked.options
+    assert (options.n_rounds, options.learning_rate, options.row_sample, options.feature_sample) == (5, 0.3, 0.5, 0.25)
+    assert (options.thresholds, options.score_penalty, options.tolerance) == (9, 2, 1)
+    assert (options.tree.max_depth, options.tree.seed, options.tree.tune) == (3, 4, False)
+    assert options.loss_weights[1] >= 0.6
+    assert request("--epsilon", "0.1", "--boost", "9").options.tree.tune
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learning-rate", "0.5"], "--learning-rate is for boosting; give the number of rounds with --boost"),
+        (["--boost", "3", "--trees", "3"], "give one of them"),
+        (["--boost", "3", "--forest-method", "independent"], "--forest-method is for forests"),
+        (["--trees", "3", "--tolerance", "1"], "--tolerance is for boosting"),
+        (["--boost", "3", "--population-generator", "greedy"], "--population-generator is for the search for trees"),
+        (["--boost", "3", "--population-generator", "from-forest", "x"], "--population-generator is for the search"),
+        (["--boost", "3", "--max-leaves", "3"], "--max-leaves is for the search for trees"),
+        (["--boost", "3", "--allowed-features", "uniform", "2"], "--allowed-features is for the search for trees"),
+        (["--boost", "3", "--preset", "paper"], "is for single trees and forests; leave out --preset or --boost"),
+        (["--boost", "3", "--shard", "1/2"], "depends on those before it"),
+        (["--boost", "3", "--pareto", "x"], "leave out --pareto or --boost"),
+        (["--boost", "3", "--tune", "--max-depth", "2"], "--tune chooses --max-depth"),
+        (["--boost", "0"], "0 is not in the range"),
+    ],
+)
+def test_contradictions_are_wrong_usage(arguments: list[str], message: str, tmp_path: Path) -> None:
+    result = run("train", IRIS, tmp_path / "f", "--epsilon", "0.1", *arguments, code=2)
+    assert message in result.stderr
