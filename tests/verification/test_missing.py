@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.oracles import (
@@ -165,6 +165,7 @@ def test_trees_are_decided_as_by_enumeration(seed: int) -> None:
 
 @settings(max_examples=1500)
 @given(st.integers(0, 2**40))
+@example(83390222)
 def test_forests_are_decided_as_by_enumeration(seed: int) -> None:
     check_verdicts(random_problem(seed, max_trees=4))
 
@@ -358,7 +359,7 @@ def _predictions(model: Model, X: NDArray[np.float64]) -> list[tuple[int, ...]]:
 
 def test_training_refuses_missing_values() -> None:
     data = data_of([[0.0, math.nan], [1.0, 2.0], [0.5, 1.0], [2.0, 3.0]], ["a", "b", "a", "b"])
-    with pytest.raises(DataError, match=r"row 0: x\[1\] is missing, and training does not take missing values; fill"):
+    with pytest.raises(DataError, match=r"row 0: x\[1\] is missing, and training needs numbers; fill"):
         train(data, 0.1, preset="fast", jobs=1)
     whole = replace(data, X=np.nan_to_num(data.X))
     attack = fit_attack(parse_attack(b'[default]\nradius = 0.3\nmissing = "may appear"\n', "a.toml"), whole)
