@@ -613,6 +613,7 @@ class RobustBoostingClassifier(RobustClassifier):
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        categorical_features: Any = "from_dtype",
     ) -> None:
         self._keep(locals())
 

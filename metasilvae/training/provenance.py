@@ -104,7 +104,7 @@ def describe_trained(
         **({} if run["start"] is None else {"start": run["start"]}),
         "options": {name: value for name, value in run["options"].items() if name != TIME_LIMIT},
         "seed": seed,
-        **({} if tuning is None else {"tuning": tuning["chosen"]}),
+        **({} if tuning is None else {"tuning": dict(sorted(tuning["chosen"].items()))}),
     }
     names = dataset.feature_names
     problem = None if names is None else names_problem(names, model.n_features)
