@@ -429,7 +429,7 @@ def test_schemas_read_back(columns: list[tuple[str, list[str]]]) -> None:
     [
         ("x = 1", "unknown key 'x'"),
         ("[columns]\nx = 1", "expected a table"),
-        ('[columns]\nx = { type = "numbr" }', "the type is 'numbr'"),
+        ('[columns]\nx = { type = "digit" }', "the type is 'digit'"),
         ('[columns]\nx = { type = "number", categories = [] }', "categories is not for columns of the type number"),
         ('[columns]\nx = { type = "category", categories = ["a", "a"] }', "listed twice"),
         ('[columns]\nx = { type = "boolean", values = ["a"] }', "expected the two texts"),

@@ -214,7 +214,7 @@ def _describe_category(attack: Attack, column: Column, features: tuple[int, ...]
         return f"may become each other: {'; '.join(shown)}" + (f"; {stays} stay" if stays else "")
     if attack.radius_up[features[0]] > 0:
         return f"any of the {n_values} categories"
-    return f"fixed, one of {n_values} categor{'y' if n_values == 1 else 'ies'}"
+    return f"fixed, one of {n_values} {'category' if n_values == 1 else 'categories'}"
 
 
 def describe_column(attack: Attack, feature: int, down: float, up: float) -> str:
