@@ -23,12 +23,15 @@ if TYPE_CHECKING:
         verify,
     )
     from metasilvae.dataset import Dataset
+    from metasilvae.encoding import Encoding
     from metasilvae.errors import MetasilvaeError
     from metasilvae.formats.datasets import read_dataset, write_dataset
     from metasilvae.formats.silva_models import read_model, write_model
+    from metasilvae.formats.tables import TableOptions
     from metasilvae.interop.imports import import_file, import_object
     from metasilvae.model import Model
     from metasilvae.perturbations.attack import load_attack
+    from metasilvae.perturbations.attack_files import read_attack
     from metasilvae.perturbations.boxes import Ball, BoxFile
     from metasilvae.sklearn import (
         MetaSilvaeClassifier,
@@ -47,11 +50,13 @@ _HOMES = {
     "BoxFile": "perturbations.boxes",
     "Dataset": "dataset",
     "Budget": "verification.budget",
+    "Encoding": "encoding",
     "MetaSilvaeClassifier": "sklearn",
     "MetasilvaeError": "errors",
     "Model": "model",
     "RobustBoostingClassifier": "sklearn",
     "RobustForestClassifier": "sklearn",
+    "TableOptions": "formats.tables",
     "TrainingMonitor": "training.runs",
     "choose_options": "api",
     "evaluate": "api",
@@ -64,6 +69,7 @@ _HOMES = {
     "load_attack": "perturbations.attack",
     "make_dataset": "api",
     "predict": "api",
+    "read_attack": "perturbations.attack_files",
     "read_dataset": "formats.datasets",
     "read_model": "formats.silva_models",
     "robust_accuracy_scorer": "sklearn",
@@ -81,11 +87,13 @@ __all__ = [
     "BoxFile",
     "Budget",
     "Dataset",
+    "Encoding",
     "MetaSilvaeClassifier",
     "MetasilvaeError",
     "Model",
     "RobustBoostingClassifier",
     "RobustForestClassifier",
+    "TableOptions",
     "TrainingMonitor",
     "__version__",
     "choose_options",
@@ -99,6 +107,7 @@ __all__ = [
     "load_attack",
     "make_dataset",
     "predict",
+    "read_attack",
     "read_dataset",
     "read_model",
     "robust_accuracy_scorer",

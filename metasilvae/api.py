@@ -6,6 +6,8 @@ They combine what the modules below them offer, and check their arguments.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
+from metasilvae.formats.frames import find_kinds, is_frame, read_frame
+from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, with_specs
+from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
+from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
@@ -52,21 +60,41 @@ from metasilvae.verification.verifier import verify as _verify
 
 
 def make_dataset(
-    X: ArrayLike, y: ArrayLike, feature_names: Sequence[str] | None = None, source: str = "<memory>"
+    X: ArrayLike,
+    y: ArrayLike,
+    feature_names: Sequence[str] | None = None,
+    source: str = "<memory>",
+    *,
+    columns: TableOptions | None = None,
+    encoding: Encoding | None = None,
 ) -> Dataset:
-    """A data set from arrays.
+    """A data set from arrays, or from a DataFrame of pandas or polars.
 
     Parameters
     ----------
-    X : array of numbers, shape (n_samples, n_features)
-        Finite; NaN where a value is missing.
+    X : array of numbers or DataFrame, shape (n_samples, n_features)
+        Finite; NaN where a value is missing. Columns of a DataFrame with texts, categories and booleans are encoded.
     y : array, shape (n_samples,)
         Labels of any kind; they are known by their text, whole numbers without a point.
     feature_names : sequence of str or None
         None takes the names of the columns if X is a DataFrame whose names are text.
     source : str
         Name for messages and reports.
+    columns : TableOptions or None
+        Types of columns of a DataFrame; None takes them from the dtypes and the rows.
+    encoding : Encoding or None
+        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out.
     """
+    if is_frame(X) and (encoding is not None or columns is not None or find_kinds(X)):
+        dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
+        labels = np.asarray(y)
+        if labels.shape != (dataset.n_samples,):
+            raise DataError(f"{source}: X has {dataset.n_samples} rows, y has the shape {labels.shape}")
+        texts = name_classes(labels)
+        names = tuple(dict.fromkeys(texts))
+        code = {name: number for number, name in enumerate(names)}
+        codes = np.array([code[text] for text in texts], dtype=np.int32)
+        return replace(dataset, y=codes, labels=names, label_name=name_series(y))
     values, labels = _as_numbers(X, source), np.asarray(y)
     if values.ndim != 2 or labels.shape != values.shape[:1] or not values.size:
         raise DataError(
@@ -78,10 +106,22 @@ def make_dataset(
     names = tuple(dict.fromkeys(texts))
     code = {name: number for number, name in enumerate(names)}
     codes = np.array([code[text] for text in texts], dtype=np.int32)
-    columns = name_columns(X) if feature_names is None else tuple(feature_names)
-    if columns is not None and len(columns) != values.shape[1]:
-        raise DataError(f"{source}: X has {values.shape[1]} features, but there are {len(columns)} feature_names")
-    return Dataset(values, codes, names, columns, source, label_name=name_series(y))
+    column_names = name_columns(X) if feature_names is None else tuple(feature_names)
+    if column_names is not None and len(column_names) != values.shape[1]:
+        raise DataError(f"{source}: X has {values.shape[1]} features, but there are {len(column_names)} feature_names")
+    return Dataset(values, codes, names, column_names, source, label_name=name_series(y))
+
+
+def encode_frame(
+    X: Any,
+    source: str,
+    columns: TableOptions = DEFAULT_TABLE,
+    encoding: Encoding | None = None,
+    categorical: Sequence[str] = (),
+) -> Dataset:
+    """The rows of a DataFrame without labels, encoded as features."""
+    table, specs = read_frame(X, source, categorical)
+    return read_typed(table, with_specs(columns, specs), Problems(source), encoding, "the training data")
 
 
 def name_columns(X: object) -> tuple[str, ...] | None:
@@ -118,8 +158,10 @@ def _finite_table(X: ArrayLike, source: str) -> NDArray[np.float64]:
     return values
 
 
-def as_perturbation(epsilon: float | Perturbation) -> Perturbation:
-    """A number is the radius of a ball in the maximum norm."""
+def as_perturbation(epsilon: float | Perturbation | AttackRules, dataset: Dataset | None = None) -> Perturbation:
+    """A number is the radius of a ball in the maximum norm; rules of an attack are applied to the data set."""
+    if isinstance(epsilon, AttackRules) and dataset is not None:
+        return fit_attack(epsilon, dataset)
     if isinstance(epsilon, Real):
         return Ball(float(epsilon))
     if not hasattr(epsilon, "boxes"):
@@ -171,7 +213,7 @@ def _expect(**arguments: object) -> None:
 
 def train(
     dataset: Dataset,
-    epsilon: float | Perturbation,
+    epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
     jobs: int | None = None,
@@ -183,15 +225,15 @@ def train(
     ----------
     dataset : Dataset
         Training samples.
-    epsilon : float or Perturbation
-        The perturbation that the model should withstand.
+    epsilon : float, Perturbation or AttackRules
+        The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
-    chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
+    chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     trainer = make_trainer(dataset, perturbation, chosen, jobs)
     model = finish(trainer)
     return _describe(model, dataset, perturbation, chosen, trainer.tuning)
@@ -210,7 +252,7 @@ def _describe(
 
 def train_pareto(
     dataset: Dataset,
-    epsilon: float | Perturbation,
+    epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
     jobs: int | None = None,
@@ -222,7 +264,7 @@ def train_pareto(
     `validation` holds out if it does, otherwise on the training samples.
     """
     _expect(dataset=dataset)
-    chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon)
+    chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     collector = TreeCollector(dataset, perturbation, chosen.tree_options)
     trainer = make_trainer(dataset, perturbation, chosen, jobs)
     trainer.observe(collector)
@@ -232,7 +274,7 @@ def train_pareto(
 
 def run_training(
     data: Dataset | str,
-    epsilon: float | Perturbation,
+    epsilon: float | Perturbation | AttackRules,
     output: str | Path | None = None,
     options: Options | None = None,
     *,
@@ -259,8 +301,8 @@ def run_training(
     ----------
     data : Dataset or str
         Training samples, or the source to read them from.
-    epsilon : float or Perturbation
-        The perturbation that the model should withstand.
+    epsilon : float, Perturbation or AttackRules
+        The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     output : path or None
         File for the model, which is read back and scored again; None writes no model.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
@@ -306,8 +348,10 @@ def run_training(
     def named(path: str | Path | None) -> str | None:
         return None if path is None else str(path)
 
+    # The rules of an attack are applied when the data are known.
+    withstood = partial(fit_attack, epsilon) if isinstance(epsilon, AttackRules) else as_perturbation(epsilon)
     request = TrainingRequest(
-        data, as_perturbation(epsilon), _options_of(options, choices), named(output), seeds, start, test, named(log),
+        data, withstood, _options_of(options, choices), named(output), seeds, start, test, named(log),
         named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
         Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {}, plain,
     )  # fmt: skip
@@ -332,6 +376,10 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
     _expect(model=model)
+    if model.encoding is not None:
+        if not is_frame(X):
+            raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
+        return _predict(model, encode_frame(X, "X", encoding=model.encoding).X, voting, jobs)
     values, names = _finite_table(X, "X"), name_columns(X)
     dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
@@ -345,7 +393,7 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
 def evaluate(
     model: Model,
     dataset: Dataset,
-    epsilons: Sequence[float | Perturbation] = (),
+    epsilons: Sequence[float | Perturbation | AttackRules] = (),
     *,
     voting: str | None = None,
     jobs: int | None = None,
@@ -359,7 +407,7 @@ def evaluate(
         What may be spent on one sample by a forest; None decides every one, however long it takes.
     """
     _expect(model=model, dataset=dataset, budget=budget)
-    perturbations = [as_perturbation(epsilon) for epsilon in epsilons]
+    perturbations = [as_perturbation(epsilon, dataset) for epsilon in epsilons]
     return _evaluate(model, dataset, perturbations, voting=voting, jobs=jobs, budget=budget)
 
 
@@ -377,7 +425,7 @@ def find_ceiling(dataset: Dataset, epsilon: float | Perturbation) -> Ceiling:
 def verify(
     model: Model,
     dataset: Dataset,
-    epsilon: float | Perturbation,
+    epsilon: float | Perturbation | AttackRules,
     *,
     voting: str | None = None,
     jobs: int | None = None,
@@ -391,13 +439,13 @@ def verify(
         What may be spent on one sample by a forest; None decides every one, however long it takes.
     """
     _expect(model=model, dataset=dataset, budget=budget)
-    return _verify(make_query(model, dataset, as_perturbation(epsilon), voting=voting), jobs, budget=budget)
+    return _verify(make_query(model, dataset, as_perturbation(epsilon, dataset), voting=voting), jobs, budget=budget)
 
 
 def find_witnesses(
     model: Model,
     dataset: Dataset,
-    epsilon: float | Perturbation,
+    epsilon: float | Perturbation | AttackRules,
     *,
     voting: str | None = None,
     jobs: int | None = None,
@@ -405,14 +453,14 @@ def find_witnesses(
 ) -> Iterator[Witness]:
     """For each unstable sample a perturbed one that has another prediction."""
     _expect(model=model, dataset=dataset, budget=budget)
-    query = make_query(model, dataset, as_perturbation(epsilon), voting=voting)
+    query = make_query(model, dataset, as_perturbation(epsilon, dataset), voting=voting)
     return _find_witnesses(query, _verify(query, jobs, budget=budget), jobs)
 
 
 def find_radii(
     model: Model,
     dataset: Dataset,
-    perturbation: float | Perturbation | None = None,
+    perturbation: float | Perturbation | AttackRules | None = None,
     *,
     voting: str | None = None,
     jobs: int | None = None,
@@ -420,5 +468,5 @@ def find_radii(
 ) -> Radii:
     """For each sample the largest radius at which the prediction cannot change, in multiples of the perturbation."""
     _expect(model=model, dataset=dataset, budget=budget)
-    unit = as_perturbation(1.0 if perturbation is None else perturbation)
+    unit = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
     return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)

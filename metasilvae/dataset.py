@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.encoding import Encoding, FeatureNames
 from metasilvae.errors import DataError, printable
 from metasilvae.io.fingerprints import fingerprint
 
@@ -41,6 +42,12 @@ class Dataset:
         Position of each feature of the file in `X`, -1 for those that are left out; None if `X` is as the file.
     omitted_names : tuple of str
         Names of the features that are left out.
+    encoding : Encoding or None
+        How the features were made from the columns of a table; None if they are the columns.
+    indicators : bool array, shape (n_features,), or None
+        Which features are 0 or 1 because they stand for a category or a boolean; None if none does.
+    ids : tuple of (str, array of str)
+        Columns that are no features, with their cells: reports show them beside the number of a row.
     """
 
     X: NDArray[np.float64]
@@ -53,6 +60,9 @@ class Dataset:
     label_name: str | None = None
     feature_of_column: NDArray[np.int64] | None = None
     omitted_names: tuple[str, ...] = ()
+    encoding: Encoding | None = None
+    indicators: NDArray[np.bool_] | None = None
+    ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
 
     @property
     def n_samples(self) -> int:
@@ -82,6 +92,15 @@ class Dataset:
         """A digest of values and labels; column names and the spelling of numbers make no difference."""
         return fingerprint(self.X, self.y, self.labels)
 
+    @property
+    def names(self) -> FeatureNames:
+        """Words for the features."""
+        return FeatureNames.of(self.feature_names, self.n_features, self.encoding)
+
+    def ids_of(self, row: int) -> dict[str, str]:
+        """The cells of a sample in columns that are no features."""
+        return {name: cells[row] for name, cells in self.ids}
+
     def feature_name(self, feature: int) -> str:
         """Column name, or ``x[3]`` for a column without one."""
         return printable(self.feature_names[feature]) if self.feature_names else f"x[{feature}]"
@@ -102,6 +121,8 @@ class Dataset:
             feature_names=names,
             feature_of_column=new if old is None else np.where(old >= 0, new[old], -1),
             omitted_names=(*self.omitted_names, *(name for name in self.feature_names or () if name not in names)),
+            encoding=self.encoding if chosen.tolist() == list(range(self.n_features)) else None,
+            indicators=None if self.indicators is None else self.indicators[chosen],
         )
 
     def subset(self, rows: NDArray[np.intp]) -> Dataset:
@@ -112,6 +133,7 @@ class Dataset:
             y=self.y[rows],
             line_of_row=None if self.line_of_row is None else self.line_of_row[rows],
             row_numbers=np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
+            ids=tuple((name, cells[rows]) for name, cells in self.ids),
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.model import structure
+from metasilvae.encoding import Encoding, FeatureNames
 from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.io.fingerprints import fingerprint
 
@@ -171,6 +172,26 @@ class Model:
     @property
     def n_labels(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def encoding(self) -> Encoding | None:
+        """How the columns of a table become the features of the model; None if they are the columns."""
+        if self.description.encoding is None:
+            return None
+        try:
+            encoding = Encoding.from_json(self.description.encoding)
+        except ValueError as error:
+            raise ModelError(f"{self.source}: the encoding of its columns cannot be used: {error}") from None
+        if encoding.n_features != self.n_features:
+            raise ModelError(
+                f"{self.source}: the encoding makes {encoding.n_features} features, the model has {self.n_features}"
+            )
+        return encoding
+
+    @property
+    def names(self) -> FeatureNames:
+        """Words for the features."""
+        return FeatureNames.of(self.description.feature_names, self.n_features, self.encoding)
 
     @property
     def n_trees(self) -> int:

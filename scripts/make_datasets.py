@@ -2,8 +2,8 @@
 
     python scripts/make_datasets.py [--folder datasets]
 
-Needs scikit-learn, whose package contains the tables of iris, wine, breast-cancer and digits. The result is
-reproducible: fixed seeds, no time stamps.
+Needs scikit-learn, whose package contains the tables of iris, wine, breast-cancer and digits, and palmerpenguins, whose
+package contains the table of penguins. The result is reproducible: fixed seeds, no time stamps.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn import datasets as packaged
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import split_dataset
-from metasilvae.formats.datasets import write_dataset
+from metasilvae.formats.datasets import read_dataset, write_dataset
 
 SPLIT_SEED = 1
 TEST_SHARE = 0.2
@@ -60,6 +61,14 @@ def take_packaged(name: str) -> Callable[[], tuple[Dataset, Dataset]]:
     return make
 
 
+def take_penguins() -> tuple[Dataset, Dataset]:
+    """The table of the palmerpenguins package as it is, with categories and missing values, split 80:20 by class."""
+    table = resources.files("palmerpenguins") / "data" / "penguins.csv"
+    with resources.as_file(table) as path:
+        dataset = read_dataset(str(path), label_column="species")
+    return split_dataset(dataset, TEST_SHARE, SPLIT_SEED)
+
+
 RECIPES = {
     "circle": Recipe(
         make_circle,
@@ -95,6 +104,15 @@ RECIPES = {
         "Handwritten digits, 8 x 8 counts of pixels from 0 to 16 (E. Alpaydin and C. Kaynak, 1998; test part of the "
         "UCI set \"Optical Recognition of Handwritten Digits\").",
     ),
+    "penguins": Recipe(
+        take_penguins,
+        1,
+        "CC0 1.0",
+        "Penguins of three species near Palmer Station, Antarctica: island, sex, year and sizes, with two rows without "
+        "sizes and eleven without the sex (A. M. Horst, A. P. Hill and K. B. Gorman, 2020: palmerpenguins, "
+        "https://allisonhorst.github.io/palmerpenguins/; measured by K. B. Gorman and the Palmer Station Long Term "
+        "Ecological Research Program). A table with categories and missing values.",
+    ),
 }  # fmt: skip
 COLUMNS = ("name", "split", "rows", "features", "classes", "epsilon", "sha256")
 
@@ -113,13 +131,15 @@ README_HEAD = f"""# Data sets
 ## Shipped data sets
 
 Every command accepts them by name, for example `builtin:wine/train`; `metasilvae data list` lists them. Each is a CSV
-file with a `# rows features` line and column names, the label first and unscaled values. All except `circle` are split
+file with column names, the label first and unscaled values; all except `penguins`, which has categories and missing
+values, have a `# rows features` line. All except `circle` are split
 80:20, stratified by class (seed {SPLIT_SEED}). The recommended epsilon suits the unscaled values. If features have
 different ranges (wine, breast-cancer), scale them first with `metasilvae data convert --scale minmax` and use about
 0.05.
 
 `scripts/make_datasets.py` makes all files in this folder from scikit-learn's packaged tables, which are copies of the
-sets in the UCI Machine Learning Repository. `index.tsv` contains the same facts for programs.
+sets in the UCI Machine Learning Repository, and from the table in the package `palmerpenguins`. `index.tsv` contains
+the same facts for programs.
 
 `iris/tree.silva` is a small model for `iris`, named `builtin:iris/tree.silva`: a textbook tree of four leaves that
 `scripts/make_demo_model.py` makes from the training rows; MIT, like the rest of the project.

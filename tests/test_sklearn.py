@@ -75,7 +75,8 @@ class TestParameters:
 
         for option in command.__click_params__:  # type: ignore[attr-defined]
             known |= {name for name in option.opts if name.startswith("--")}
-        for name in set(estimator.get_params()) - {"options"}:
+        # An option of data: --categorical.
+        for name in set(estimator.get_params()) - {"options", "categorical_features"}:
             assert f"--{other_names.get(name, name).replace('_', '-')}" in known
 
     def test_the_model_is_that_of_the_command_line(self, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ class TestParameters:
             "time_limit": 1.0, "validation": 0.5,
             "options": {"population": 5}, "random_state": 8,
         }  # fmt: skip
-        assert set(changes) | {"n_jobs"} == set(TREE.get_params())
+        assert set(changes) | {"n_jobs", "categorical_features"} == set(TREE.get_params())
         usual = TREE._choose_options(), TREE._perturbation()
         for name, value in changes.items():
             changed = clone(TREE).set_params(**{name: value})

@@ -47,6 +47,41 @@ def rank_values(matrix):
     return codes, np.concatenate(values) if values else np.zeros(0), starts
 
 
+def rank_boxes(matrix, lower, upper):
+    """Ranks of the values of each column together with the bounds of their boxes.
+
+    Where the bounds differ between equal values, these have several ranks. Bounds must increase with the values, and
+    with the ranks of equal values; None if they do not.
+
+    Returns
+    -------
+    codes, values, starts : as by `rank_values`, but values may repeat
+    lower_ends, upper_ends : float64 arrays
+        Bounds of the ranks, in the same places as the values.
+    """
+    codes, values, starts = rank_values(matrix)
+    parts, lengths = [], []
+    for column in range(len(codes)):
+        own = values[starts[column] : starts[column + 1]]
+        low, high, ranks = lower[:, column], upper[:, column], codes[column]
+        first = np.empty(len(own), dtype=np.intp)
+        first[ranks[::-1]] = np.arange(len(ranks) - 1, -1, -1)
+        lower_ends, upper_ends = low[first], high[first]
+        if not (np.array_equal(lower_ends[ranks], low) and np.array_equal(upper_ends[ranks], high)):
+            order = np.lexsort((high, low, ranks))
+            triples = np.stack([own[ranks], low, high])[:, order]
+            is_new = np.ones(len(order), dtype=bool)
+            is_new[1:] = (triples[:, 1:] != triples[:, :-1]).any(axis=0)
+            codes[column, order] = np.cumsum(is_new) - 1
+            own, lower_ends, upper_ends = triples[:, is_new]
+        if (np.diff(lower_ends) < 0).any() or (np.diff(upper_ends) < 0).any():
+            return None
+        parts.append((own, lower_ends, upper_ends))
+        lengths.append(len(own))
+    joined = [np.concatenate(each) if parts else np.zeros(0) for each in zip(*parts)] if parts else [np.zeros(0)] * 3
+    return codes, joined[0], np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), joined[1], joined[2]
+
+
 def find_narrow(const double[:, ::1] columns, Py_ssize_t n_places, unsigned char[::1] narrow):
     """Mark the columns that hold whole numbers only, in a range shorter than n_places."""
     cdef Py_ssize_t column, row

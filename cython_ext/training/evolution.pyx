@@ -11,7 +11,7 @@ reason is given in sweep.pxd.
 
 import numpy as np
 
-from metasilvae._core.common.values import rank_values
+from metasilvae._core.common.values import rank_boxes, rank_values
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -40,7 +40,7 @@ IMPURITIES = {"gini": GINI, "entropy": ENTROPY, "exponential": EXPONENTIAL}
 
 
 cdef class TrainingSet:
-    """Samples in ranks, with the radii of their boxes.
+    """Samples in ranks, with the ends of their boxes.
 
     Parameters
     ----------
@@ -48,28 +48,54 @@ cdef class TrainingSet:
     y : int32 array, shape (n_samples,)
     n_labels : int
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
+        The box of a sample goes from max(x - radius_down, minimum) to min(x + radius_up, maximum).
     """
 
     cdef Samples samples
     cdef readonly object codes, labels, values, value_starts
-    cdef object _limits
+    cdef object _ends
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
                  maximum):
         self.codes, self.values, self.value_starts = rank_values(np.asarray(X))
         self.labels = np.array(y, dtype=np.int32)
-        self._finish(n_labels, radius_down, radius_up, minimum, maximum)
+        self._finish(n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
+
+    @staticmethod
+    def of_boxes(const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, lower, upper):
+        """Samples each with its own box, given by two arrays of the shape of X.
+
+        In every feature, larger values must have larger or equal ends; None if this is not so.
+        """
+        cdef TrainingSet made = TrainingSet.__new__(TrainingSet)
+        ranked = rank_boxes(np.asarray(X), np.asarray(lower), np.asarray(upper))
+        if ranked is None:
+            return None
+        made.codes, made.values, made.value_starts, lower_ends, upper_ends = ranked
+        made.labels = np.array(y, dtype=np.int32)
+        made._finish(n_labels, lower_ends, upper_ends)
+        return made
 
     def with_boxes(self, radius_down, radius_up, minimum, maximum):
         """The same samples with other boxes; the ranks are shared."""
         cdef TrainingSet other = TrainingSet.__new__(TrainingSet)
         other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
         other.labels = self.labels
-        other._finish(self.samples.n_labels, radius_down, radius_up, minimum, maximum)
+        other._finish(self.samples.n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
         return other
 
-    def _finish(self, int32_t n_labels, radius_down, radius_up, minimum, maximum):
-        self._limits = [np.array(each, dtype=np.float64) for each in (radius_down, radius_up, minimum, maximum)]
+    def _find_ends(self, radius_down, radius_up, minimum, maximum):
+        """Ends of the boxes of all ranks, by the same operations as in common/box.pxd."""
+        lengths = np.diff(self.value_starts)
+        down, up, low, high = (
+            np.repeat(np.asarray(each, dtype=np.float64), lengths) for each in (radius_down, radius_up, minimum, maximum)
+        )
+        with np.errstate(over="ignore"):
+            lower, upper = self.values - down, self.values + up
+        return np.where(lower > low, lower, low), np.where(upper < high, upper, high)
+
+    def _finish(self, int32_t n_labels, lower_ends, upper_ends):
+        self._ends = [np.array(each, dtype=np.float64) for each in (lower_ends, upper_ends)]
         cdef int32_t[:, ::1] codes_view = self.codes
         cdef int32_t[::1] labels_view = self.labels
         cdef double[::1] values_view = self.values
@@ -82,14 +108,10 @@ cdef class TrainingSet:
         self.samples.labels = &labels_view[0]
         self.samples.values = &values_view[0]
         self.samples.value_starts = &starts_view[0]
-        part_view = self._limits[0]
-        self.samples.radius_down = &part_view[0]
-        part_view = self._limits[1]
-        self.samples.radius_up = &part_view[0]
-        part_view = self._limits[2]
-        self.samples.minimum = &part_view[0]
-        part_view = self._limits[3]
-        self.samples.maximum = &part_view[0]
+        part_view = self._ends[0]
+        self.samples.lower_ends = &part_view[0]
+        part_view = self._ends[1]
+        self.samples.upper_ends = &part_view[0]
 
     @property
     def n_samples(self):

@@ -12,7 +12,6 @@ from libc.math cimport log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from common.box cimport lower_bound, upper_bound
 from training.tree cimport MIXED, NONE, Samples, Tree, known_tie
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
@@ -229,9 +228,8 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     cdef uint64_t* target = scratch.spare_keys
     cdef int32_t[256] counters
     cdef int32_t* cells
-    cdef double value, low, high
-    cdef double down = samples.radius_down[feature], up = samples.radius_up[feature]
-    cdef double minimum = samples.minimum[feature], maximum = samples.maximum[feature]
+    cdef const double* lower_ends = samples.lower_ends + samples.value_starts[feature]
+    cdef const double* upper_ends = samples.upper_ends + samples.value_starts[feature]
     cdef int64_t n_cells = (samples.value_starts[feature + 1] - samples.value_starts[feature]) * n_keys
     if n_cells <= 2 * <int64_t> n:
         reserve_cells(scratch, n_cells)
@@ -248,16 +246,13 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
             for key_number in range(n_keys):
                 cells[key_number] -= cells[code * n_keys + key_number]
         for code in range(<int32_t> (n_cells // n_keys)):
-            value = values[code]
-            low = lower_bound(value, down, minimum)
-            high = upper_bound(value, up, maximum)
             for key_number in range(n_keys):
                 if cells[code * n_keys + key_number] > 0:
                     scratch.run_keys[n_runs] = key_number
                     scratch.run_counts[n_runs] = cells[code * n_keys + key_number]
-                    scratch.lows[n_runs] = low
-                    scratch.mids[n_runs] = value
-                    scratch.highs[n_runs] = high
+                    scratch.lows[n_runs] = lower_ends[code]
+                    scratch.mids[n_runs] = values[code]
+                    scratch.highs[n_runs] = upper_ends[code]
                     n_runs += 1
         return n_runs if scratch.mids[0] < scratch.mids[n_runs - 1] else 0
     smallest = codes[scratch.entries[0] >> 1]
@@ -300,12 +295,12 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     scratch.keys = source
     scratch.spare_keys = target
     for position in range(n):
-        value = values[source[position] >> 32]
+        code = <int32_t> (source[position] >> 32)
         scratch.run_keys[position] = <int32_t> <uint32_t> source[position]
         scratch.run_counts[position] = 1
-        scratch.lows[position] = lower_bound(value, down, minimum)
-        scratch.mids[position] = value
-        scratch.highs[position] = upper_bound(value, up, maximum)
+        scratch.lows[position] = lower_ends[code]
+        scratch.mids[position] = values[code]
+        scratch.highs[position] = upper_ends[code]
     return n
 
 

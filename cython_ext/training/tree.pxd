@@ -2,6 +2,7 @@
 #
 # Each value of a sample is replaced by its rank among the distinct values of its feature. A test `x <= k` then compares
 # ranks, and so do the tests whether the box of a sample reaches a side, because the bounds of boxes increase with x.
+# Where boxes differ between samples with the same value, equal values have several ranks, with increasing bounds.
 #
 # A tree in training has growable arrays of nodes, the class counts of every node, and for every training sample the
 # prediction of the tree and whether its box reaches leaves with other predictions. A prediction is a number: a label,
@@ -11,7 +12,6 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from common.box cimport lower_bound, upper_bound
 from common.buffer cimport reserve
 from common.node cimport goes_left, reaches_left, reaches_right
 
@@ -22,12 +22,10 @@ cdef struct Samples:
     int32_t n_labels
     const int32_t* codes            # rank of sample i in feature f: codes[f * n_samples + i]
     const int32_t* labels
-    const double* values            # distinct values of feature f, increasing, from value_starts[f] on
+    const double* values            # of the ranks of feature f, increasing, from value_starts[f] on
     const int64_t* value_starts
-    const double* radius_down
-    const double* radius_up
-    const double* minimum
-    const double* maximum
+    const double* lower_ends        # of the boxes of the ranks, in the same places, increasing too
+    const double* upper_ends
 
 
 cdef struct RankCut:
@@ -47,20 +45,18 @@ cdef enum RankedPoint:
 cdef inline int32_t _last_left_rank(const Samples* samples, int32_t feature, double threshold,
                                     RankedPoint point) noexcept nogil:
     """The largest rank at which a point lies to the left of a threshold, -1 if there is none."""
-    cdef const double* values = samples.values + samples.value_starts[feature]
+    cdef int64_t start = samples.value_starts[feature]
     cdef int32_t low = 0, middle
-    cdef int32_t high = <int32_t> (samples.value_starts[feature + 1] - samples.value_starts[feature])
+    cdef int32_t high = <int32_t> (samples.value_starts[feature + 1] - start)
     cdef bint is_left
     while low < high:
         middle = (low + high) // 2
         if point == SAMPLE_ITSELF:
-            is_left = goes_left(values[middle], threshold)
+            is_left = goes_left(samples.values[start + middle], threshold)
         elif point == LOWER_END:
-            is_left = reaches_left(
-                lower_bound(values[middle], samples.radius_down[feature], samples.minimum[feature]), threshold)
+            is_left = reaches_left(samples.lower_ends[start + middle], threshold)
         else:
-            is_left = not reaches_right(
-                upper_bound(values[middle], samples.radius_up[feature], samples.maximum[feature]), threshold)
+            is_left = not reaches_right(samples.upper_ends[start + middle], threshold)
         if is_left:
             low = middle + 1
         else:

@@ -98,6 +98,9 @@ cdef inline void intersect_with(Intersection* intersection, Reached* reached, in
             known.low = max(known.low, constraint.low)
             known.high = min(known.high, constraint.high)
             known.is_missing &= constraint.is_missing
+            if known.is_missing and known.low > known.high:
+                # Samples without a value are all that is left; no leaf has a value in common with them.
+                known.low, known.high = ALL_CELLS, NO_CELL
 
 
 cdef inline int propose(Intersection* intersection, int32_t feature, int32_t cut) except -1 nogil:

@@ -2,7 +2,8 @@
 
 Rows come sorted by the lower bound of one feature, so that a row can only conflict with the ones after it whose lower
 bound does not exceed its upper bound. Bounds of the most selective features are passed as arrays of their own (the
-head); the others (the tail) are computed for the few pairs that the head does not separate.
+head); the others (the tail) are computed for the few pairs that the head does not separate. A feature with values that
+are or may become missing is part of the tail; in the head, such values have endless bounds.
 
 The graph of conflicts is matched twice over: each row is a vertex on the left and one on the right. Half of the size of
 a maximum matching is the fractional vertex cover number of the graph. Which rows to compare, and what the numbers mean,
@@ -33,6 +34,9 @@ cdef struct Sweep:
     const double* maximum
     const int32_t* members          # features of one-hot groups
     const int32_t* group_starts
+    const uint8_t* dropping         # whether each value may become missing, by row and feature; NULL if none may
+    Py_ssize_t drop_row             # strides of `dropping`
+    Py_ssize_t drop_feature
 
 
 cdef inline double shared_low(const Sweep* sweep, const double* one, const double* other, Py_ssize_t f) noexcept nogil:
@@ -48,6 +52,13 @@ cdef inline double shared_high(const Sweep* sweep, const double* one, const doub
     return first if first < second else second
 
 
+cdef inline bint may_be_missing(const Sweep* sweep, Py_ssize_t row, const double* low_center,
+                                Py_ssize_t f) noexcept nogil:
+    """Whether a value is missing or may become so."""
+    return low_center[f] != low_center[f] or (
+        sweep.dropping != NULL and sweep.dropping[row * sweep.drop_row + f * sweep.drop_feature] != 0)
+
+
 cdef bint share_beyond_head(const Sweep* sweep, Py_ssize_t one, Py_ssize_t other) noexcept nogil:
     """Whether the boxes of two rows overlap in the tail, and the common part holds a point of all one-hot groups."""
     cdef const double* low_one = sweep.low_center + one * sweep.n_features
@@ -60,7 +71,13 @@ cdef bint share_beyond_head(const Sweep* sweep, Py_ssize_t one, Py_ssize_t other
     cdef double low, high
     for position in range(sweep.n_tail):
         f = sweep.tail[position]
-        if shared_low(sweep, low_one, low_other, f) > shared_high(sweep, high_one, high_other, f):
+        # False if a value is missing; two missing values are equal.
+        if (lower_bound(low_one[f], sweep.radius_down[f], sweep.minimum[f])
+                <= upper_bound(high_other[f], sweep.radius_up[f], sweep.maximum[f])
+                and lower_bound(low_other[f], sweep.radius_down[f], sweep.minimum[f])
+                <= upper_bound(high_one[f], sweep.radius_up[f], sweep.maximum[f])):
+            continue
+        if not (may_be_missing(sweep, one, low_one, f) and may_be_missing(sweep, other, low_other, f)):
             return False
     for group in range(sweep.n_groups):
         # One member must be able to be 1 and all others 0.
@@ -105,7 +122,7 @@ cdef Sweep make_sweep(const double[:, ::1] head_low, const double[:, ::1] head_h
                       const int32_t[::1] order, const int32_t[::1] tail, const double[:, ::1] low_center,
                       const double[:, ::1] high_center, const double[::1] radius_down, const double[::1] radius_up,
                       const double[::1] minimum, const double[::1] maximum, const int32_t[::1] members,
-                      const int32_t[::1] group_starts, Py_ssize_t window):
+                      const int32_t[::1] group_starts, const uint8_t[:, :] dropping, Py_ssize_t window):
     cdef Sweep sweep
     sweep.n_rows = head_low.shape[0]
     sweep.n_head = head_low.shape[1]
@@ -121,6 +138,8 @@ cdef Sweep make_sweep(const double[:, ::1] head_low, const double[:, ::1] head_h
     sweep.minimum, sweep.maximum = &minimum[0], &maximum[0]
     sweep.members = &members[0] if members.shape[0] else NULL
     sweep.group_starts = &group_starts[0]
+    sweep.dropping = &dropping[0, 0] if dropping.shape[0] else NULL
+    sweep.drop_row, sweep.drop_feature = dropping.strides[0], dropping.strides[1]
     return sweep
 
 
@@ -142,7 +161,7 @@ def find_conflicts(const double[:, ::1] head_low, const double[:, ::1] head_high
                    const int32_t[::1] order, const int32_t[::1] tail, const double[:, ::1] low_center,
                    const double[:, ::1] high_center, const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum, const int32_t[::1] members,
-                   const int32_t[::1] group_starts, Py_ssize_t window, Py_ssize_t start, Py_ssize_t stop,
+                   const int32_t[::1] group_starts, const uint8_t[:, :] dropping, Py_ssize_t window, Py_ssize_t start, Py_ssize_t stop,
                    int32_t[:, ::1] pairs):
     """Fill pairs of rows that conflict, for the rows at places `start` to `stop` of the sorted order.
 
@@ -150,7 +169,8 @@ def find_conflicts(const double[:, ::1] head_low, const double[:, ::1] head_high
     ----------
     head_low, head_high : bounds of the head's features, the one that sorts the rows first
     y, order : label and number of the row at each place; low_center and high_center are by number
-    tail : the other features
+    tail : the other features, and those of the head with values that are or may become missing
+    dropping : which values may become missing, no rows if none may; a missing value has NaN as centers
     window : number of rows after each one that are compared with it
     pairs : output; a row whose pairs might not fit is left to the next call
 
@@ -159,7 +179,7 @@ def find_conflicts(const double[:, ::1] head_low, const double[:, ::1] head_high
     place, n_pairs : where to continue, and the number of pairs
     """
     cdef Sweep sweep = make_sweep(head_low, head_high, y, order, tail, low_center, high_center, radius_down,
-                                  radius_up, minimum, maximum, members, group_starts, window)
+                                  radius_up, minimum, maximum, members, group_starts, dropping, window)
     cdef Py_ssize_t i, j, last
     cdef Py_ssize_t n_pairs = 0
     cdef Py_ssize_t capacity = pairs.shape[0]
@@ -182,14 +202,14 @@ def match_greedily(const double[:, ::1] head_low, const double[:, ::1] head_high
                    const int32_t[::1] order, const int32_t[::1] tail, const double[:, ::1] low_center,
                    const double[:, ::1] high_center, const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum, const int32_t[::1] members,
-                   const int32_t[::1] group_starts, Py_ssize_t window, Py_ssize_t start, Py_ssize_t stop,
+                   const int32_t[::1] group_starts, const uint8_t[:, :] dropping, Py_ssize_t window, Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] is_matched):
     """Match each row that is free with the next free one that conflicts with it; returns the number of new pairs.
 
     `is_matched` is by place. The other parameters are those of `find_conflicts`; no pairs are stored.
     """
     cdef Sweep sweep = make_sweep(head_low, head_high, y, order, tail, low_center, high_center, radius_down,
-                                  radius_up, minimum, maximum, members, group_starts, window)
+                                  radius_up, minimum, maximum, members, group_starts, dropping, window)
     cdef Py_ssize_t i, j
     cdef Py_ssize_t n_pairs = 0
     with nogil:

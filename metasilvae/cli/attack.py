@@ -7,30 +7,13 @@ from typing import Any
 import click
 
 from metasilvae.cli.commands import CommandGroup, option
-from metasilvae.cli.parameters import check_files, data_options, output_option, refuse_two_pipes
+from metasilvae.cli.parameters import ColumnList, check_files, data_options, output_option, refuse_two_pipes
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.text.datasets import describe_attack
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack, read_attack
 from metasilvae.perturbations.attack_templates import DEFAULT_NOISE, TEMPLATES, join_rows, write_template
-
-
-class ColumnList(click.ParamType):
-    """Names or numbers of columns, separated by commas."""
-
-    name = "columns"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return "COL,COL,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        columns = tuple(part.strip() for part in value.split(","))
-        if not all(columns):
-            self.fail(f"{value!r}: expected names or numbers of columns, separated by commas.", param, ctx)
-        return columns
 
 
 @click.group(cls=CommandGroup)
@@ -54,7 +37,7 @@ def attack() -> None:
 )
 @option("--protected", type=ColumnList(), default=(), help="Protected columns, which may take any of their values.")
 @option("--one-hot", "groups", type=ColumnList(), multiple=True, help="Columns of a one-hot group; repeatable.")
-@option("--noise", default=DEFAULT_NOISE, metavar="R", help="Radius of numeric columns, or % of their range.")
+@option("--noise", default=DEFAULT_NOISE, metavar="R", help="Radius of numbers, or % of range or value.")
 @output_option
 @data_options
 def template(
@@ -80,7 +63,9 @@ def template(
       metasilvae attack template train.csv test.csv --preset fairness-cat --protected sex,age -o fair.toml
     """
     check_files(data, [output])
-    dataset = join_rows([read_dataset(source, **data_options) for source in data])
+    first = read_dataset(data[0], **data_options)
+    others = [read_dataset(source, encoding=first.encoding, maker=data[0], **data_options) for source in data[1:]]
+    dataset = join_rows([first, *others])
     text = "".join(write_template(dataset, preset, protected, groups, noise))
     # Refuse what does not fit before it is written.
     fit_attack(parse_attack(text.encode(), "the template"), dataset).boxes(dataset)

@@ -8,7 +8,14 @@ import click
 
 from metasilvae.cli.commands import OUTPUT, CommandGroup, option
 from metasilvae.cli.inputs import fit_perturbation
-from metasilvae.cli.parameters import ThreatModel, check_files, data_options, format_option, perturbation_options
+from metasilvae.cli.parameters import (
+    ThreatModel,
+    check_files,
+    data_options,
+    format_option,
+    output_option,
+    perturbation_options,
+)
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.builtin import list_builtin_datasets
 from metasilvae.datasets.remote import choose_datasets, fetch_dataset, list_remote_datasets
@@ -20,10 +27,14 @@ from metasilvae.formats.datasets import (
     choose_format,
     find_problems,
     read_dataset,
+    read_raw_table,
     split_suffixes,
     write_dataset,
 )
-from metasilvae.io.storage import BUILTIN_PREFIX, CACHE_PREFIX, STANDARD_STREAM, all_or_none, display_name
+from metasilvae.formats.schema_files import write_schema
+from metasilvae.formats.tables import type_columns
+from metasilvae.formats.text import Problems
+from metasilvae.io.storage import BUILTIN_PREFIX, CACHE_PREFIX, STANDARD_STREAM, all_or_none, display_name, write_output
 from metasilvae.output.text.datasets import CHECK_FORMATS, DataCheck
 from metasilvae.output.text.tables import TABLE_FORMATS, Record
 from metasilvae.output.text.terminal import TransferBar, tell
@@ -82,6 +93,28 @@ def check(ctx: click.Context, file: str, threat: ThreatModel, output_format: str
     click.echo(CHECK_FORMATS[output_format](result), nl=False)
     if problems:
         ctx.exit(1)
+
+
+@data.command(short_help="Write the types of the columns of a table, to edit.")
+@click.argument("file", metavar="DATA")
+@output_option
+@data_options
+def schema(file: str, output: str, **data_options: Any) -> None:
+    """Write the types of the columns of DATA as a schema, to be edited and given to other commands by --schema.
+
+    A column is a number, a category, a boolean or ignored; docs/formats.md has the rules by which types are detected.
+
+    \b
+    Example:
+      metasilvae data schema train.csv -o schema.toml
+    """
+    check_files([file], [output])
+    problems = Problems(display_name(file))
+    columns = data_options["columns"]
+    table = read_raw_table(file, problems, **data_options)
+    typed = type_columns(table, columns, problems)
+    text = "".join(write_schema(typed, table.label_name, columns.missing, table.source))
+    write_output(output, [text])
 
 
 @data.command(short_help="Convert and scale data.")

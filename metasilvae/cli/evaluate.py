@@ -11,9 +11,9 @@ from metasilvae.cli.inputs import fit_perturbation, load_model_and_data, load_mo
 from metasilvae.cli.parameters import (
     budget_options,
     check_files,
-    data_options,
     format_option,
     jobs_option,
+    model_data_options,
     output_option,
     refuse_two_pipes,
     repeatable_attack_option,
@@ -78,7 +78,7 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
 @output_option
 @budget_options
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def evaluate(
     ctx: click.Context,
@@ -166,7 +166,7 @@ def evaluate(
 )
 @output_option
 @jobs_option
-@data_options
+@model_data_options
 def predict(
     model: str, data: str, voting: str | None, output_format: str, output: str, jobs: int | None, **data_options: Any
 ) -> None:

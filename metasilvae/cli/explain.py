@@ -13,9 +13,9 @@ from metasilvae.cli.parameters import (
     ThreatModel,
     budget_options,
     check_files,
-    data_options,
     format_option,
     jobs_option,
+    model_data_options,
     most_fragile_option,
     output_option,
     perturbation_options,
@@ -40,7 +40,7 @@ from metasilvae.verification.verifier import verify
 @output_option
 @budget_options
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def explain(
     ctx: click.Context,

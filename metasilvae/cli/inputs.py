@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning
+from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.interop.models import load_model
 from metasilvae.model import Model, place_features, unify_features
@@ -20,12 +20,19 @@ from metasilvae.prediction import align, align_names, find_columns
 
 
 def load_data_for(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
-    """Read data for a model, with the features in its order; sparse data are as wide as the model."""
+    """Read data for a model, encoded as its training data were, with the features in its order.
+
+    Sparse data are as wide as the model.
+    """
     return align(model, _read_data(model, source, data_options, needs_labels))
 
 
 def _read_data(model: Model, source: str, data_options: dict[str, Any], needs_labels: bool = True) -> Dataset:
-    return read_dataset(source, libsvm_width=model.n_features, needs_labels=needs_labels, **data_options)
+    return read_dataset(
+        source, libsvm_width=model.n_features, needs_labels=needs_labels, encoding=model.encoding,
+        label_name=model.description.label_name, model_names=model.description.feature_names, maker=model.source,
+        **data_options,
+    )  # fmt: skip
 
 
 def load_model_and_data(
@@ -43,6 +50,11 @@ def load_models_and_data(models: Sequence[str], data: str, data_options: dict[st
     are checked against the data when they are used.
     """
     loaded = [load_model(model) for model in models]
+    for model in loaded[1:]:
+        if model.encoding != loaded[0].encoding:
+            raise ModelError(
+                f"{loaded[0].source} and {model.source} encode the columns of a table differently; use them one by one"
+            )
     dataset = _read_data(max(loaded, key=lambda model: model.n_features), data, data_options)
     if dataset.feature_names is None:
         return loaded, dataset

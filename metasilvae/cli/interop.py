@@ -9,7 +9,7 @@ import click
 
 from metasilvae.cli.commands import Command, option
 from metasilvae.cli.inputs import load_data_for, load_feature_names
-from metasilvae.cli.parameters import check_files, data_options, output_option, plain_option, voting_option
+from metasilvae.cli.parameters import check_files, model_data_options, output_option, plain_option, voting_option
 from metasilvae.errors import RequestError
 from metasilvae.formats.silva_models import write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
@@ -48,7 +48,7 @@ SILVA = "silva"
 )
 @option("--trust", is_flag=True, help="Load SOURCE even if it can run code (joblib, pickle).")
 @plain_option
-@data_options
+@model_data_options
 def import_(
     source: str,
     output: str,
@@ -126,7 +126,7 @@ def _parse_numbers(text: str) -> tuple[float, ...]:
 @voting_option
 @output_option
 @plain_option
-@data_options
+@model_data_options
 def export(
     model: str, target: str, data: str | None, voting: str | None, output: str, plain: bool, **data_options: Any
 ) -> None:

@@ -20,10 +20,10 @@ from metasilvae.cli.parameters import (
     DomainChoice,
     PositiveNumber,
     check_files,
-    data_options,
     domain_options,
     format_option,
     jobs_option,
+    model_data_options,
     output_option,
     plain_option,
     voting_option,
@@ -54,7 +54,7 @@ TREE_PATTERN = "tree-*.silva"
 @option("--per-tree", is_flag=True, help="Show each tree of a forest too.")
 @format_option(SUMMARY_FORMATS, "Format of the summary.")
 @output_option
-@data_options
+@model_data_options
 def info(model: str, data: str | None, output_format: str, per_tree: bool, output: str, **data_options: Any) -> None:
     """Show size and shape of MODEL: leaves, depth, samples and entropy of the leaves, tested features.
 
@@ -79,7 +79,7 @@ def info(model: str, data: str | None, output_format: str, per_tree: bool, outpu
 @format_option(SIMILARITY_FORMATS, "text: one line for two models, a table for more; json: matrices.")
 @output_option
 @jobs_option
-@data_options
+@model_data_options
 def similarity(
     models: tuple[str, ...],
     data: str,
@@ -130,7 +130,7 @@ def similarity(
 )
 @output_option
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -188,7 +188,7 @@ def diff(
 @voting_option
 @output_option
 @plain_option
-@data_options
+@model_data_options
 def simplify(
     model: str, domain: DomainChoice, voting: str | None, output: str, plain: bool, **data_options: Any
 ) -> None:

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -26,7 +26,9 @@ from metasilvae.cli.commands import (
 )
 from metasilvae.cli.inputs import choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
-from metasilvae.formats.datasets import READ_FORMATS
+from metasilvae.formats.datasets import INPUT_FORMATS
+from metasilvae.formats.schema_files import read_schema
+from metasilvae.formats.tables import DEFAULT_TABLE, UNKNOWN_CHOICES, TableOptions
 from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.io.storage import check_outputs as check_outputs
 from metasilvae.model import Model
@@ -276,28 +278,120 @@ plain_option = option(
     help="Leave out the line behind a model that holds names of features, voting and provenance.",
 )  # fmt: skip
 
-INPUT_FORMATS = ("auto", *READ_FORMATS)
-
 reading_options = option_group(
     DATA_FORMAT,
     option(
         "--input-format", type=click.Choice(INPUT_FORMATS), default="auto", metavar="NAME",
-        help="Format of data files: csv, libsvm or binary.",
+        help="csv, libsvm, binary or parquet.",
     ),
     option(
         "--label-column", default="first", metavar="COLUMN", help="first, last, none, a name or a number (CSV)."
     ),
     option("--header/--no-header", default=None, help="Whether CSV starts with column names.  [default: detected]"),
 )  # fmt: skip
+features_option = option(
+    "--features",
+    "n_features",
+    type=click.IntRange(min=1),
+    group=DATA_FORMAT,
+    help="Number of features of LIBSVM data.  [default: detected]",
+)
+
+
+class ColumnList(click.ParamType):
+    """Names or numbers of columns, separated by commas."""
+
+    name = "columns"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "COL,COL,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        columns = tuple(part.strip() for part in value.split(","))
+        if not all(columns):
+            self.fail(f"{value!r}: expected names or numbers of columns, separated by commas.", param, ctx)
+        return columns
+
+
+class TokenList(click.ParamType):
+    """Texts separated by commas; an empty one stands for empty cells."""
+
+    name = "tokens"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "TEXT,TEXT,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+
+
+def read_column_options(
+    schema: str | None,
+    categorical: Sequence[tuple[str, ...]],
+    ignored: Sequence[tuple[str, ...]],
+    ids: Sequence[tuple[str, ...]],
+    missing: tuple[str, ...] | None,
+    min_category_count: int,
+    unknown: str,
+) -> TableOptions:
+    """What the options say about columns; those of the command line come before those of the schema."""
+    options = DEFAULT_TABLE if schema is None else read_schema(schema)
+    return replace(
+        options,
+        categorical=sum(categorical, ()),
+        ignored=sum(ignored, ()),
+        ids=sum(ids, ()),
+        missing=options.missing if missing is None else missing,
+        min_category_count=min_category_count,
+        unknown=unknown,
+    )
+
+
+_id_option = option(
+    "--id", "ids", type=ColumnList(), multiple=True, group=DATA_FORMAT,
+    help="Columns that identify rows in results; no features.",
+)  # fmt: skip
+# For data whose columns get their types from the rows: they make models.
 data_options = shared_options(
     reading_options,
-    option(
-        "--features",
-        "n_features",
-        type=click.IntRange(min=1),
-        group=DATA_FORMAT,
-        help="Number of features of LIBSVM data.  [default: detected]",
+    features_option,
+    bundle_options(
+        "columns",
+        read_column_options,
+        ("schema", "categorical", "ignored", "ids", "missing", "min_category_count", "unknown"),
+        option("--schema", metavar="FILE", group=DATA_FORMAT, help="Types of columns; see `data schema`."),
+        option(
+            "--categorical", type=ColumnList(), multiple=True, group=DATA_FORMAT,
+            help="Columns that are categories, such as codes.",
+        ),
+        option(
+            "--ignore", "ignored", type=ColumnList(), multiple=True, group=DATA_FORMAT,
+            help="Columns that are no features, such as note_*.",
+        ),
+        _id_option,
+        option(
+            "--missing", type=TokenList(), group=DATA_FORMAT,
+            help="Cells without a value.  [default: empty, ?, NA, NaN, null]",
+        ),
+        option(
+            "--min-category-count", type=click.IntRange(min=1), default=1, group=DATA_FORMAT,
+            help="Join rarer categories as (other).",
+        ),
+        option(
+            "--unknown", type=click.Choice(UNKNOWN_CHOICES), default="error", group=DATA_FORMAT,
+            help="Categories not in the training data.",
+        ),
     ),
+)  # fmt: skip
+# For data that a model reads, which knows the types of columns.
+model_data_options = shared_options(
+    reading_options,
+    features_option,
+    bundle_options("columns", lambda ids: replace(DEFAULT_TABLE, ids=sum(ids, ())), ("ids",), _id_option),
 )
 
 

@@ -13,10 +13,10 @@ from metasilvae.cli.parameters import (
     ThreatModel,
     ball_options,
     check_files,
-    data_options,
     format_option,
     jobs_option,
     list_choices,
+    model_data_options,
     plain_option,
 )
 from metasilvae.formats.silva_models import write_model
@@ -56,7 +56,7 @@ ALIASES = {"robustness": "robust_accuracy"}
 @option("--plot", metavar="FILE", group=OUTPUT, help="Plot accuracy against stability (.png, .svg or .pdf).")
 @format_option(ARCHIVE_FORMATS, "Format of the table.")
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def pareto(
     ctx: click.Context,

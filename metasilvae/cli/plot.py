@@ -16,8 +16,8 @@ from metasilvae.cli.parameters import (
     budget_options,
     bundle_options,
     check_files,
-    data_options,
     jobs_option,
+    model_data_options,
     reading_options,
     repeatable_attack_option,
     shared_options,
@@ -119,7 +119,7 @@ table_options = shared_options(
     help=f"Direction of growth.  [default: down; right for more than {MOST_LEAVES_DOWN} leaves]",
 )
 @picture_options
-@data_options
+@model_data_options
 def tree(
     model: str,
     data: str | None,
@@ -226,7 +226,7 @@ def regions(
 @picture_options
 @budget_options
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def curve(
     ctx: click.Context,

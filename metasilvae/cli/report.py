@@ -20,8 +20,8 @@ from metasilvae.cli.parameters import (
     ThreatModel,
     budget_options,
     check_files,
-    data_options,
     jobs_option,
+    model_data_options,
     most_fragile_option,
     perturbation_options,
     voting_option,
@@ -45,7 +45,7 @@ from metasilvae.verification.query import make_query
 @voting_option
 @budget_options
 @jobs_option
-@data_options
+@model_data_options
 @click.pass_context
 def report(
     ctx: click.Context,

@@ -27,7 +27,7 @@ from metasilvae.verification.shards import Shard
 
 # Options that are fields of the request, and those that say how data are read.
 REQUESTED = ("output", "test", "log", "pareto", "checkpoint", "every", "resume", "jobs", "scheduler", "shard", "plain")
-READING = ("input_format", "label_column", "header", "n_features")
+READING = ("input_format", "label_column", "header", "n_features", "columns")
 
 
 class CommandMonitor(TrainingMonitor):

@@ -16,8 +16,8 @@ from metasilvae.cli.parameters import (
     ThreatModel,
     budget_options,
     check_files,
-    data_options,
     jobs_option,
+    model_data_options,
     perturbation_options,
     refuse_two_pipes,
     scheduler_option,
@@ -140,7 +140,7 @@ report_options = shared_options(
 @jobs_option
 @scheduler_option
 @shard_option("Verify the I-th of N parts of the rows; `merge` joins the results.")
-@data_options
+@model_data_options
 @click.pass_context
 def verify(
     ctx: click.Context,

@@ -191,8 +191,13 @@ def plan_cross_validation(dataset: Dataset, seed: int, kind: str = "auto") -> Cr
 
 
 def plan_splits(y: NDArray[np.int32], seed: int) -> list[Pair]:
-    """Repeated random folds, as pairs of rows to train on and rows to test on."""
-    pairs = _list_pairs(y, FOLDS, REPEATS, np.random.default_rng([seed, 2]))
+    """Pairs of rows to train on and rows to test on, at random: repeated folds, or one split of many samples."""
+    rng = np.random.default_rng([seed, 2])
+    if len(y) > MANY_SAMPLES:
+        rows = np.sort(rng.permutation(len(y))[:MOST_SAMPLES])
+        folds = split_into_folds(y[rows], FOLDS_IF_MANY, rng)
+        return [(rows[folds != 0], rows[folds == 0])]
+    pairs = _list_pairs(y, FOLDS, REPEATS, rng)
     return [pair for pair in pairs if _is_usable(y, pair)]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.common.values import hash_rows
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import BOOLEAN, NUMBER, Column, Encoding
 from metasilvae.errors import list_some, shorten
 from metasilvae.formats.silva_models import label_problem
 
@@ -38,6 +41,31 @@ class Duplicates:
 
 
 @dataclass(frozen=True)
+class ColumnSummary:
+    """One column of a table.
+
+    Attributes
+    ----------
+    kind : str
+        ``label``, ``number``, ``category``, ``boolean`` or ``ignored``.
+    content : str
+        Range of numbers, categories with their counts, or classes.
+    n_missing : int
+    features : str
+        What a model sees of the column.
+    """
+
+    name: str
+    kind: str
+    content: str
+    n_missing: int
+    features: str
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class DataSummary:
     """Size, classes and value ranges of a data set.
 
@@ -51,6 +79,8 @@ class DataSummary:
         All values are whole numbers.
     oddities : list of str
         Warnings, one sentence each.
+    columns : list of ColumnSummary
+        The label first, then the columns in the order of their features, then columns that are no features.
     """
 
     n_samples: int
@@ -62,11 +92,14 @@ class DataSummary:
     is_whole: bool
     duplicates: Duplicates
     oddities: list[str]
+    columns: list[ColumnSummary]
 
 
 def summarize_dataset(dataset: Dataset) -> DataSummary:
     """Summarize a data set of at least one row."""
-    minimum, maximum = dataset.X.min(axis=0), dataset.X.max(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of columns without any value
+        minimum, maximum = np.nanmin(dataset.X, axis=0), np.nanmax(dataset.X, axis=0)
     counts = np.bincount(dataset.y, minlength=dataset.n_labels).tolist()
     class_counts = dict(zip(dataset.labels, counts, strict=True))
     constant = np.flatnonzero(minimum == maximum).tolist()
@@ -87,13 +120,60 @@ def summarize_dataset(dataset: Dataset) -> DataSummary:
         _is_whole(dataset.X),
         duplicates,
         oddities,
+        summarize_columns(dataset, minimum, maximum),
     )
+
+
+def summarize_columns(
+    dataset: Dataset, minimum: NDArray[np.float64], maximum: NDArray[np.float64]
+) -> list[ColumnSummary]:
+    """A summary of the label and of each column."""
+    columns = []
+    if dataset.has_labels:
+        counts = np.bincount(dataset.y, minlength=dataset.n_labels)
+        content = _list_counts(dataset.labels, counts)
+        columns.append(ColumnSummary(dataset.label_name or "label", "label", content, 0, "-"))
+    encoding = dataset.encoding or Encoding(tuple(Column(dataset.feature_name(f)) for f in range(dataset.n_features)))
+    n_missing = np.isnan(dataset.X).sum(axis=0)
+    for place, column in enumerate(encoding.columns):
+        features = encoding.features_of(place)
+        first, missing = features[0], int(n_missing[features[0]])
+        if column.kind == NUMBER:
+            content, seen = f"{minimum[first]:g} to {maximum[first]:g}", "the number"
+        elif column.kind == BOOLEAN:
+            ones = int(np.nansum(dataset.X[:, first]))
+            counts = np.array([dataset.n_samples - missing - ones, ones])
+            content, seen = _list_counts(column.categories, counts), "0 or 1"
+        else:
+            counts = np.nansum(dataset.X[:, features], axis=0).astype(np.int64)
+            missing = int(counts[-1]) if column.has_missing else 0
+            n_shown = len(column.values) - column.has_missing
+            content = _list_counts(column.values[:n_shown], counts[:n_shown])
+            seen = f"{len(features)} features, one of them 1"
+        columns.append(ColumnSummary(column.name, column.kind, content, missing, seen))
+    tokens = {token.lower() for token in encoding.missing}
+    for name, cells in dataset.ids:
+        n_empty = sum(cell.strip().lower() in tokens for cell in cells)
+        content = f"{len(set(cells))} texts such as {shorten(cells[0], 20)}" if len(cells) else ""
+        columns.append(ColumnSummary(name, "ignored", content, n_empty, "nothing"))
+    return columns
+
+
+def _list_counts(names: Sequence[str], counts: NDArray[np.int64]) -> str:
+    """Names with counts, the most frequent ones first if there are many."""
+    order = range(len(names)) if len(names) <= _MOST_LISTED else np.argsort(-counts, kind="stable")[:_MOST_LISTED]
+    listed = ", ".join(f"{_cut(names[place])} {counts[place]}" for place in order)
+    return listed + (f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else "")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 30 else name[:27] + "..."
 
 
 def _is_whole(X: NDArray[np.float64]) -> bool:
     """Whether all values are whole numbers; in blocks, because memory may not hold a second array of the size of X."""
     blocks = (X[first : first + _BLOCK_ROWS] for first in range(0, len(X), _BLOCK_ROWS))
-    return all(np.array_equal(block, np.floor(block)) for block in blocks)
+    return all(np.array_equal(block, np.floor(block), equal_nan=True) for block in blocks)
 
 
 def find_duplicates(X: NDArray[np.float64], y: NDArray[np.int32]) -> Duplicates:

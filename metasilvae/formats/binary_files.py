@@ -99,7 +99,7 @@ def read_binary(chunks: TextChunks, problems: Problems, n_features: int | None) 
     if X.n_rows == 0:
         raise DataError(f"{source}: no rows follow the header line")
     dataset = Dataset(X.finish(), y.finish(), labels.labels, None, source, None)
-    check_announcement(dataset, announcement)
+    check_announcement(dataset.source, announcement, dataset.n_samples, dataset.n_features, dataset.has_labels)
     return dataset
 
 

@@ -10,7 +10,7 @@ import difflib
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import IO
 
@@ -21,6 +21,7 @@ from metasilvae._core.parsing import csv_rows, number_text
 from metasilvae._core.parsing.lines import next_line
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import NO_LABEL, Dataset
+from metasilvae.encoding import Column, Encoding
 from metasilvae.errors import DataError, MetasilvaeWarning, RequestError, at_line, shorten
 from metasilvae.formats.silva_models import label_problem
 from metasilvae.formats.text import (
@@ -54,6 +55,10 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _MISSING_VALUE_ADVICE = "fill in a value or delete the row"
+
+
+class TextFound(Exception):
+    """A table of numbers has a cell with text, a missing value or a line break: it has to be read as a table."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,19 @@ def find_layout(chunks: TextChunks, label_column: str, header: bool | None) -> L
     if layout.n_features == 0:
         raise DataError(at_line(chunks.source, number, "no column holds values; names that start with # mark notes"))
     return layout
+
+
+def peek_names(chunks: TextChunks) -> list[str]:
+    """The cells of the first line that is no comment, without moving on; empty if they cannot be told apart."""
+    start, line = chunks.start, chunks.line
+    try:
+        _skip_comments(chunks)
+        sample = _sample_lines(chunks)
+        return split_cells(sample[0], detect_delimiter(sample)) if sample else []
+    except (ValueError, DataError):
+        return []
+    finally:
+        chunks.advance(start, line)
 
 
 def _warn_of_mark(source: str, layout: Layout, line: str) -> None:
@@ -435,10 +453,27 @@ def describe_row(line: bytes, layout: Layout) -> str:
     return "the row cannot be read"
 
 
+def needs_table(line: bytes, layout: Layout) -> bool:
+    """Whether a row that the compiled reader refused is well-formed but holds texts, or continues on the next line."""
+    try:
+        cells = split_cells(decode_text(line), layout.delimiter)
+    except ValueError as error:
+        return "not closed" in str(error)
+    if len(cells) != layout.n_columns:
+        return False
+    for column, cell in enumerate(cells):
+        if column == layout.label_column and not cell.strip():
+            return False
+        if layout.roles[column] == csv_rows.VALUE and not is_number(cell.strip(_BLANKS)):
+            odd = (_INFINITE, _DECIMAL, _DECIMAL_COMMA)
+            return not any(kind.fullmatch(cell.strip(_BLANKS)) for kind in odd)
+    return False
+
+
 def read_csv(
     chunks: TextChunks, problems: Problems, label_column: str, header: bool | None, n_features: int | None
 ) -> Dataset:
-    """Read the rest of a CSV file."""
+    """Read the rest of a CSV file of numbers; `TextFound` if it is a table with other cells."""
     layout = find_layout(chunks, label_column, header)
     if n_features is not None and n_features != layout.n_features:
         found = f"{layout.n_features} features{' (and the label)' * layout.has_labels} found"
@@ -448,7 +483,7 @@ def read_csv(
     if dataset.n_samples == 0:
         problem = "column names, but no rows follow; if the first row holds values, use --no-header"
         raise DataError(at_line(chunks.source, layout.width_line, problem))
-    check_announcement(dataset, layout.announcement)
+    check_announcement(dataset.source, layout.announcement, dataset.n_samples, dataset.n_features, dataset.has_labels)
     return dataset
 
 
@@ -473,6 +508,8 @@ def _read_rows(chunks: TextChunks, problems: Problems, layout: Layout) -> Datase
             column.take(n_rows)
         if status == csv_rows.MALFORMED:
             peeked = chunks.peek_line()
+            if peeked and not problems.found and needs_table(peeked[0], layout):
+                raise TextFound
             problems.report(chunks.line, describe_row(peeked[0] if peeked else b"", layout))
             chunks.skip_line()
         elif status == csv_rows.FULL:
@@ -507,18 +544,20 @@ def decode_label(text: bytes) -> str:
     return label
 
 
-def check_announcement(dataset: Dataset, announcement: Announcement | None) -> None:
+def check_announcement(
+    source: str, announcement: Announcement | None, n_rows: int, n_features: int, has_labels: bool
+) -> None:
     """Warn if a ``#`` line announces wrong counts."""
     if announcement is None:
         return
     wrong = []
-    if announcement.n_rows != dataset.n_samples:
-        wrong.append(f"{announcement.n_rows} rows, {dataset.n_samples} follow")
-    if announcement.n_features != dataset.n_features:
-        label = " and the label" if dataset.has_labels else ""
-        wrong.append(f"{announcement.n_features} features, the rows have {dataset.n_features}{label}")
+    if announcement.n_rows != n_rows:
+        wrong.append(f"{announcement.n_rows} rows, {n_rows} follow")
+    if announcement.n_features != n_features:
+        label = " and the label" if has_labels else ""
+        wrong.append(f"{announcement.n_features} features, the rows have {n_features}{label}")
     if wrong:
-        place = at_line(dataset.source, announcement.line, "the # line announces " + "; and ".join(wrong))
+        place = at_line(source, announcement.line, "the # line announces " + "; and ".join(wrong))
         warnings.warn(f"{place}; the line is ignored", MetasilvaeWarning, stacklevel=2)
 
 
@@ -531,8 +570,53 @@ def quote_cell(text: str) -> str:
     return text
 
 
+def write_raw_csv(dataset: Dataset, stream: IO[bytes]) -> None:
+    """Write the columns of the table that a data set was made of: label, columns, then those that are no features."""
+    encoding = dataset.encoding
+    if encoding is None:
+        raise ValueError("the data set was not made of a table")
+    names = [column.name for column in encoding.columns]
+    others = [name for name, _ in dataset.ids if name not in names]
+    unused = [name for name in _LABEL_COLUMN_NAMES if name not in (*names, *others)]
+    label_name = dataset.label_name or (unused or _LABEL_COLUMN_NAMES)[0]
+    head = [*([label_name] if dataset.has_labels else []), *names, *others]
+    for name in head:
+        if "\n" in name or "\r" in name:
+            raise ValueError(f"the name {shorten(name)} contains a line break; rename the column")
+    stream.write((",".join(map(quote_text, head)) + "\n").encode())
+    cells_of = dict(dataset.ids)
+    for row in range(dataset.n_samples):
+        label = [dataset.labels[dataset.y[row]]] if dataset.has_labels else []
+        cells = [
+            *label,
+            *(c if isinstance(c, str) else repr(c).removesuffix(".0") for c in encoding.decode(dataset.X[row])),
+            *(cells_of[name][row] for name in others),
+        ]
+        stream.write((",".join(map(quote_text, cells)) + "\n").encode())
+
+
+def _write_with_gaps(dataset: Dataset, stream: IO[bytes]) -> None:
+    """Write numbers with missing values as a table."""
+    names = dataset.names.names
+    columns = Encoding(tuple(map(Column, names)))
+    write_raw_csv(replace(dataset, encoding=columns), stream)
+
+
+def quote_text(text: str) -> str:
+    """A cell of a table, which may contain line breaks, in quotes if it needs them."""
+    if text != text.strip() or text.startswith("#") or any(mark in text for mark in '",;|\t\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def write_csv(dataset: Dataset, stream: IO[bytes]) -> None:
     """Write the ``# rows columns`` line, column names if there are any, and the rows."""
+    if dataset.encoding is not None:
+        write_raw_csv(dataset, stream)
+        return
+    if dataset.has_missing:
+        _write_with_gaps(dataset, stream)
+        return
     stream.write(f"# {dataset.n_samples} {dataset.n_features}\n".encode())
     if dataset.feature_names:
         unused = [name for name in _LABEL_COLUMN_NAMES if name not in dataset.feature_names]

@@ -48,18 +48,25 @@ def record_input(handle: int, path: str | None) -> None:
             _record.inputs.add(place)
 
 
-def refuse_input(path: str | os.PathLike[str]) -> None:
-    """Raise an `OutputError` if an output would replace an input."""
+def is_input(path: str | os.PathLike[str]) -> bool:
+    """Whether an output would replace a file that was read."""
     if _record is None:
-        return
-    place = os.path.realpath(path)
+        return False
     try:
+        place = os.path.realpath(path)
         found = os.stat(place)
+    except ValueError:  # no valid path
+        return False
     except OSError:
         identity = None
     else:
         identity = (found.st_dev, found.st_ino)
-    if place in _record.inputs or identity in _record.inputs:
+    return place in _record.inputs or identity in _record.inputs
+
+
+def refuse_input(path: str | os.PathLike[str]) -> None:
+    """Raise an `OutputError` if an output would replace an input."""
+    if is_input(path):
         raise OutputError(describe_input(os.fspath(path)))
 
 

@@ -30,7 +30,7 @@ except ImportError:  # Windows, where open files have no names
 from metasilvae.errors import DataError, OutputError, RequestError
 from metasilvae.io.compression import BROKEN_ARCHIVE, ContentError, compressing, read_within, unpack_stream
 from metasilvae.io.compression import strip_compression as strip_compression
-from metasilvae.io.inputs import describe_input, record_input, record_output, refuse_input
+from metasilvae.io.inputs import describe_input, is_input, record_input, record_output, refuse_input
 from metasilvae.io.memory import allowed_memory
 
 STANDARD_STREAM = "-"
@@ -271,7 +271,8 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
                 raise RequestError("two results would be written to standard output; give one of them another file")
             if is_same_file(output, other):
                 raise RequestError(f"two results would be written to {output}; give one of them another file")
-        if any(_is_source(output, source) for source in inputs):
+        # Some inputs, such as a schema, are read before all of them are known.
+        if any(_is_source(output, source) for source in inputs) or (output != STANDARD_STREAM and is_input(output)):
             raise RequestError(describe_input(output))
         check_output(output)
 

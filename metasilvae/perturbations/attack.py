@@ -10,16 +10,18 @@ import difflib
 import math
 import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import BOOLEAN, CATEGORY, NUMBER, Column, Encoding
 from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some, shorten
-from metasilvae.perturbations.attack_files import AttackRules, Group, Percentage, Rule, read_attack
+from metasilvae.perturbations.attack_files import RANGE, VALUE, AttackRules, Percentage, Radius, Rule, read_attack
 from metasilvae.perturbations.boxes import Boxes, OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
 
@@ -40,9 +42,15 @@ class Attack:
     groups : OneHotGroups
         Any member of a group may become the one that is 1.
     places : tuple of str
-        Where the rule of each column is written, for messages.
+        Where the rule of each feature is written, for messages.
+    relative_down, relative_up : tuples of Fraction or None
+        Radii of features as fractions of the value of a sample, instead of `radius_down` and `radius_up`; None if no
+        feature has them.
+    swaps : mapping from tuple of int to tuple of int
+        For groups of which not every member may become every other one: a number for each member; members with equal
+        numbers may become each other.
     feature_names : tuple of str or None
-        Names of the columns; data with names are matched to them.
+        Names of the features; data with names are matched to them.
     droppable : bool array, shape (n_features,), or None
         Columns whose values may become missing; None if there are none.
     """
@@ -55,6 +63,9 @@ class Attack:
     domains: FeatureDomains
     groups: OneHotGroups
     places: tuple[str, ...]
+    relative_down: tuple[Fraction, ...] | None = None
+    relative_up: tuple[Fraction, ...] | None = None
+    swaps: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     feature_names: tuple[str, ...] | None = None
     droppable: NDArray[np.bool_] | None = None
 
@@ -65,7 +76,33 @@ class Attack:
     @property
     def is_idle(self) -> bool:
         """Whether no value can change."""
-        return not self.reach.any() and self.droppable is None
+        is_relative = any(any(each) for each in (self.relative_down, self.relative_up) if each is not None)
+        can_swap = any(len(set(numbers)) < len(numbers) for numbers in self.swaps.values())
+        return not (self.reach.any() or is_relative or can_swap) and self.droppable is None
+
+    @property
+    def has_common_radii(self) -> bool:
+        """Whether the radii are the same for all samples."""
+        return self.relative_down is None and self.relative_up is None and not self.swaps
+
+    def times(self, factor: float) -> Attack:
+        """The same attack with all radii multiplied; relative ones stay at most 1. 0 times infinity is 0."""
+
+        def multiply(radius: FloatArray) -> FloatArray:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.where(factor == 0, 0.0, factor * radius)
+
+        def multiply_each(relative: tuple[Fraction, ...] | None) -> tuple[Fraction, ...] | None:
+            return None if relative is None else tuple(min(each * Fraction(factor), Fraction(1)) for each in relative)
+
+        return replace(
+            self,
+            radius_down=multiply(self.radius_down),
+            radius_up=multiply(self.radius_up),
+            relative_down=multiply_each(self.relative_down),
+            relative_up=multiply_each(self.relative_up),
+            swaps={group: tuple(range(len(group))) for group in self.swaps} if factor == 0 else self.swaps,
+        )
 
     @property
     def reach(self) -> FloatArray:
@@ -85,23 +122,59 @@ class Attack:
             )
         self._check_rows(dataset)
         radii_and_limits = (self.radius_down, self.radius_up, self.minimum, self.maximum)
+        low = high = dataset.X
+        if not self.has_common_radii:
+            low, high = self._centers(dataset.X)
         droppable = None
         if self.droppable is not None:
             droppable = np.broadcast_to(self.droppable.astype(np.uint8), dataset.X.shape)
-        return Boxes(dataset.X, dataset.X, *radii_and_limits, self.groups, self.domains, droppable)
+        return Boxes(low, high, *radii_and_limits, self.groups, self.domains, droppable)
+
+    def _centers(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The ends of boxes in features whose radii depend on the sample, and the values of the other features."""
+        low, high = X.copy(), X.copy()
+        for ends, relative, sign in ((low, self.relative_down, -1.0), (high, self.relative_up, 1.0)):
+            for feature, fraction in enumerate(relative or ()):
+                if fraction:
+                    values, places = np.unique(X[:, feature], return_inverse=True)
+                    is_whole = feature in self.domains.whole
+                    radii = np.array([_take_fraction(fraction, value, is_whole) for value in values.tolist()])
+                    ends[:, feature] += sign * (np.floor(radii) if is_whole else radii)[places]
+        for group, numbers in self.swaps.items():
+            members, classes = np.array(group), np.array(numbers)
+            of_row = classes[np.argmax(X[:, members], axis=1)]
+            can_move = (classes[None, :] == of_row[:, None]) & (np.bincount(classes)[of_row] > 1)[:, None]
+            low[:, members] = np.where(can_move, 0.0, X[:, members])
+            high[:, members] = np.where(can_move, 1.0, X[:, members])
+        return low, high
 
     def for_features(self, features: NDArray[np.int32]) -> Attack:
         """Members of an incomplete group become free columns, each 0 or 1; the omitted ones can compensate for them."""
         new = {old: position for position, old in enumerate(features.tolist())}
+        radius_down, radius_up = self.radius_down.copy(), self.radius_up.copy()
+        swaps = {}
+        for group, numbers in self.swaps.items():
+            if new.keys() >= set(group):
+                swaps[tuple(new[f] for f in group)] = numbers
+            else:
+                movable = [f for f, number in zip(group, numbers, strict=True) if numbers.count(number) > 1]
+                radius_down[movable] = radius_up[movable] = np.inf
+
+        def take(relative: tuple[Fraction, ...] | None) -> tuple[Fraction, ...] | None:
+            return None if relative is None else tuple(relative[old] for old in new)
+
         return Attack(
             self.source,
-            self.radius_down[features],
-            self.radius_up[features],
+            radius_down[features],
+            radius_up[features],
             self.minimum[features],
             self.maximum[features],
             self.domains.renumber(new),
             OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
             tuple(self.places[old] for old in new),
+            take(self.relative_down),
+            take(self.relative_up),
+            swaps,
             None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
             self.droppable[features] if self.droppable is not None and self.droppable[features].any() else None,
         )
@@ -169,20 +242,46 @@ def load_attack(source: str, dataset: Dataset) -> Attack:
 def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     """Apply rules to the columns of a data set.
 
-    Percentages refer to the range that a rule names, or else to the range of the column in this data set.
+    Columns are those of the table, before categories were encoded. Percentages of the range refer to the range that a
+    rule names, or else to the range of the column in this data set.
     """
-    n = dataset.n_features
-    by_feature: list[Rule] = [rules.default] * n
     columns = _Columns(dataset)
-    for column, rule in rules.columns.items():
-        if column in dataset.omitted_names:
-            continue  # the model does not have the column, so that its values have no effect
-        feature = columns.find(column, rule.place)
-        by_feature[feature] = rule
-    members = _find_groups(rules.groups, columns)
-    for group, features in zip(rules.groups, members, strict=True):
+    by_column = columns.assign(rules)
+    members = [[columns.find(column, group.place) for column in group.columns] for group in rules.groups]
+    encoding = columns.encoding
+    by_feature: list[Rule] = [rules.default] * dataset.n_features
+    groups: list[list[int]] = []
+    swaps: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for place, rule in enumerate(by_column):
+        features, column = list(encoding.features_of(place)), encoding.columns[place]
+        if column.kind == NUMBER:
+            if rule.is_for_categories:
+                raise PerturbationError(f"{rule.place}: {column.name} is a number; radius = inf allows any value")
+            by_feature[features[0]] = rule
+            continue
+        numbers = _number_categories(column, rule, is_default=rule is rules.default)
+        is_one = len(set(numbers)) == 1 and len(numbers) > 1
+        moving = Rule(rule.place, math.inf, math.inf, 0.0, 1.0, values=(0.0, 1.0) if column.kind == BOOLEAN else None)
+        if column.kind == CATEGORY and rule.may_be_dropped and rule is not rules.default:
+            raise PerturbationError(f"{rule.place}: {column.name} is a category, which cannot become missing")
+        resting = Rule(rule.place, minimum=0.0, maximum=1.0)
+        is_dropped = column.kind == BOOLEAN and rule.may_be_dropped
         for feature in features:
+            by_feature[feature] = replace(moving if is_one else resting, may_be_dropped=is_dropped)
+        if column.kind == CATEGORY and len(set(numbers)) < len(numbers):
+            groups.append(features)
+            if not is_one:
+                swaps[tuple(features)] = tuple(numbers)
+    for group, places in zip(rules.groups, members, strict=True):
+        features = [encoding.starts[place] for place in places]
+        for place, feature in zip(places, features, strict=True):
+            if encoding.columns[place].kind != NUMBER:
+                raise PerturbationError(
+                    f"{group.place}: {encoding.columns[place].name} is a {encoding.columns[place].kind}; write "
+                    "any = true or swap for it"
+                )
             by_feature[feature] = Rule(group.place, math.inf, math.inf, 0.0, 1.0)
+        groups.append(features)
     _warn_of_missing_ranges(rules, by_feature, dataset)
     ends = [_resolve(rule, dataset.X[:, feature]) for feature, rule in enumerate(by_feature)]
     down, up, minimum, maximum = (np.array(column, dtype=np.float64) for column in zip(*ends, strict=True))
@@ -190,31 +289,75 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         frozenset(feature for feature, rule in enumerate(by_feature) if rule.is_whole),
         {feature: rule.values for feature, rule in enumerate(by_feature) if rule.values is not None},
     )
-    groups = OneHotGroups.of_lists(members)
+    relative = [tuple(_relative(getattr(rule, side)) for rule in by_feature) for side in ("down", "up")]
+    relative_down, relative_up = (each if any(each) else None for each in relative)
     droppable = np.array([rule.may_be_dropped for rule in by_feature])
-    places = tuple(rule.place for rule in by_feature)
-    dropping = droppable if droppable.any() else None
-    return Attack(rules.source, down, up, minimum, maximum, domains, groups, places, dataset.feature_names, dropping)
+    written = tuple(rule.place for rule in by_feature)
+    return Attack(
+        rules.source, down, up, minimum, maximum, domains, OneHotGroups.of_lists(groups), written, relative_down,
+        relative_up, swaps, dataset.feature_names, droppable if droppable.any() else None,
+    )  # fmt: skip
 
 
-def _range_of(column: FloatArray) -> tuple[float, float]:
-    """The range of the values of a column, without missing ones."""
-    values = column[~np.isnan(column)]
-    return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+def _relative(radius: Radius) -> Fraction:
+    """A radius as a fraction of the value, 0 for other radii."""
+    return radius.fraction if isinstance(radius, Percentage) and radius.of == VALUE else Fraction(0)
+
+
+def _number_categories(column: Column, rule: Rule, is_default: bool) -> list[int]:
+    """A number for each category or value of a boolean; those with equal numbers may become each other.
+
+    A missing value stays missing.
+    """
+    values = list(column.values if column.kind == CATEGORY else column.categories)
+    numbers = list(range(len(values)))
+    if is_default or rule.is_immutable:
+        return numbers
+    if not rule.is_for_categories:
+        raise PerturbationError(
+            f"{rule.place}: {column.name} is a {column.kind}; write any = true, swap = [[..]] or immutable = true"
+        )
+    if rule.is_free:
+        return [0 if value != column.missing_name or not column.has_missing else 1 for value in values]
+    for together in rule.swaps or ():
+        for text in together:
+            if text not in values or (column.has_missing and text == column.missing_name):
+                near = difflib.get_close_matches(text, values, 1)
+                hint = f"did you mean {near[0]}?" if near else f"its values are {list_some(values)}"
+                raise PerturbationError(f"{rule.place}: {column.name} has no value {shorten(text)}; {hint}")
+            numbers[values.index(text)] = values.index(together[0])
+    return [sorted(set(numbers)).index(number) for number in numbers]
 
 
 def _resolve(rule: Rule, column: FloatArray) -> tuple[float, float, float, float]:
     """Radii and limits as numbers; limits of whole numbers are whole, so that boxes end on some."""
-    down, up = (
-        _distance(radius, rule.reference or _range_of(column), rule.is_whole)
-        if isinstance(radius, Percentage)
-        else radius
-        for radius in (rule.down, rule.up)
-    )
+    down, up = (_resolve_radius(radius, rule, column) for radius in (rule.down, rule.up))
     minimum, maximum = rule.minimum, rule.maximum
     if rule.is_whole:
         minimum, maximum = float(np.ceil(minimum)), float(np.floor(maximum))
     return down, up, minimum, maximum
+
+
+def _resolve_radius(radius: Radius, rule: Rule, column: FloatArray) -> float:
+    if not isinstance(radius, Percentage):
+        return radius
+    if radius.of == VALUE:
+        return 0.0
+    return _distance(radius, rule.reference or _range_of(column), rule.is_whole)
+
+
+def _range_of(column: FloatArray) -> tuple[float, float]:
+    known = column[~np.isnan(column)]
+    return (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+
+
+def _take_fraction(fraction: Fraction, value: float, is_whole: bool) -> float:
+    """A fraction of the size of a value, as the nearest number, or the one below for whole numbers."""
+    if math.isnan(value):
+        return value
+    exact = fraction * abs(Fraction(value))
+    nearest = float(exact)
+    return math.nextafter(nearest, 0.0) if is_whole and nearest > exact else nearest
 
 
 def _distance(radius: Percentage, ends: tuple[float, float], is_whole: bool) -> float:
@@ -228,16 +371,13 @@ def _distance(radius: Percentage, ends: tuple[float, float], is_whole: bool) -> 
     return math.nextafter(nearest, 0.0) if is_whole and nearest > exact else nearest
 
 
-def _find_groups(groups: Sequence[Group], columns: _Columns) -> list[list[int]]:
-    return [[columns.find(column, group.place) for column in group.columns] for group in groups]
-
-
 def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], dataset: Dataset) -> None:
     """Warn that percentages of the range in the data differ between training and test rows."""
     missing = [
         feature
         for feature, rule in enumerate(by_feature)
-        if rule.reference is None and any(isinstance(radius, Percentage) for radius in (rule.down, rule.up))
+        if rule.reference is None
+        and any(isinstance(radius, Percentage) and radius.of == RANGE for radius in (rule.down, rule.up))
     ]
     if missing:
         first = missing[0]
@@ -253,31 +393,62 @@ def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], data
 
 
 class _Columns:
-    """Finds columns by name or number, each once."""
+    """Finds the columns of a table by name, pattern or number; each has one rule."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
+        self.encoding = dataset.encoding or Encoding(tuple(map(Column, dataset.names.names)))
+        self._names = [column.name for column in self.encoding.columns]
+        self._has_names = dataset.feature_names is not None
         self._taken: dict[int, str] = {}
         self._named: dict[str, list[int]] = {}
-        for feature, name in enumerate(dataset.feature_names or ()):
-            self._named.setdefault(name, []).append(feature)
+        for place, name in enumerate(self._names if self._has_names else ()):
+            self._named.setdefault(name, []).append(place)
 
-    def find(self, column: str, place: str) -> int:
-        feature = self._look_up(column, place)
-        if feature in self._taken:
+    def assign(self, rules: AttackRules) -> list[Rule]:
+        """The rule of each column: one by its name, else one by a pattern, else the default."""
+        found = [rules.default] * len(self._names)
+        by_pattern: dict[int, tuple[str, Rule]] = {}
+        for key, rule in rules.columns.items():
+            if key in self._dataset.omitted_names and key not in self._named:
+                continue  # the model does not have the column, so that its values have no effect
+            if key in self._named or not _is_pattern(key):
+                found[self.find(key, rule.place)] = rule
+                continue
+            matched = [place for place, name in enumerate(self._names) if fnmatchcase(name, key)]
+            if not matched:
+                raise PerturbationError(
+                    f"{rule.place}: no column of {self._dataset.source} matches {key}; its columns are {self._listed()}"
+                )
+            for place in matched:
+                if place in by_pattern:
+                    raise PerturbationError(
+                        f"{rule.place}: {self._names[place]} matches {by_pattern[place][0]} and {key}; give it a rule "
+                        "of its own"
+                    )
+                by_pattern[place] = key, rule
+        for place, (_, rule) in by_pattern.items():
+            if place not in self._taken:
+                found[place] = rule
+                self._taken[place] = rule.place
+        return found
+
+    def find(self, column: str, where: str) -> int:
+        """The place of a column, which must not have a rule yet; `where` is the place of its rule."""
+        place = self._look_up(column, where)
+        if place in self._taken:
             raise PerturbationError(
-                f"{place}: column {column} already has a rule ({self._taken[feature]}); leave one of them out"
+                f"{where}: column {column} already has a rule ({self._taken[place]}); leave one of them out"
             )
-        self._taken[feature] = place
-        return feature
+        self._taken[place] = where
+        return place
 
-    def _look_up(self, column: str, place: str) -> int:
-        dataset = self._dataset
-        names = dataset.feature_names or ()
+    def _look_up(self, column: str, where: str) -> int:
+        dataset, names = self._dataset, self._names
         found = self._named.get(column, [])
         if len(found) > 1:
             raise PerturbationError(
-                f"{place}: {dataset.source} has {len(found)} columns {column}; name one by its number, for instance "
+                f"{where}: {dataset.source} has {len(found)} columns {column}; name one by its number, for instance "
                 f"x[{found[0]}]"
             )
         if found:
@@ -285,15 +456,19 @@ class _Columns:
         numbered = _NUMBERED.fullmatch(column)
         if numbered is not None:
             number = int(numbered[1] or numbered[2])
-            if number < dataset.n_features:
+            if number < len(names):
                 return number
-            hint = f"numbers go from 0 to {dataset.n_features - 1}"
+            hint = f"numbers go from 0 to {len(names) - 1}"
         else:
-            near = difflib.get_close_matches(column, names, 1)
-            hint = f"did you mean {near[0]}?" if near else f"its columns are {self._listed(names)}"
-        raise PerturbationError(f"{place}: {dataset.source} has no column {column}; {hint}")
+            near = difflib.get_close_matches(column, names, 1) if self._has_names else []
+            hint = f"did you mean {near[0]}?" if near else f"its columns are {self._listed()}"
+        raise PerturbationError(f"{where}: {dataset.source} has no column {column}; {hint}")
 
-    def _listed(self, names: Sequence[str]) -> str:
-        if not names:
-            return f"not named; give numbers from 0 to {self._dataset.n_features - 1}"
-        return list_some(names)
+    def _listed(self) -> str:
+        if not self._has_names:
+            return f"not named; give numbers from 0 to {len(self._names) - 1}"
+        return list_some(self._names)
+
+
+def _is_pattern(key: str) -> bool:
+    return ("*" in key or "?" in key) or ("[" in key and _NUMBERED.fullmatch(key) is None)

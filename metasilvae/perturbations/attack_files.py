@@ -10,20 +10,24 @@ import difflib
 import math
 import re
 import tomllib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from metasilvae.errors import PerturbationError, at_line, shorten
+from metasilvae.errors import MetasilvaeWarning, PerturbationError, at_line, shorten
 from metasilvae.io.memory import TABLE_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 
 SECTIONS = ("default", "columns", "one-hot")
-MOVES = ("radius", "up", "down", "immutable", "values")
+MOVES = ("radius", "up", "down", "immutable", "values", "any", "swap")
 LIMITS = ("min", "max", "integer", "range")
-FLAGS = ("immutable", "integer")
+FLAGS = ("immutable", "integer", "any")
+# Moves that leave nothing to inherit.
+COMPLETE_MOVES = frozenset({"immutable", "values", "any", "swap"})
+DEFAULT_KEYS = ("radius", "up", "down", "immutable", "missing", *LIMITS)
 # What may become of a value besides: it stays, or an attacker may drop it.
 MISSING = {"stays": False, "may appear": True}
 GROUP_KEYS = ("columns",)
@@ -31,14 +35,22 @@ LONGEST_KEY = 100  # in messages
 _ADVICE = "`metasilvae attack template DATA` writes a file to start from"
 # A key with a value; a parser would take most of the time for files with a line for each of a million columns.
 _SIMPLE_LINE = re.compile(r'\s*(?:([A-Za-z0-9_-]+)|"([^"\\]*)")\s*=', re.ASCII)
-PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%", re.ASCII)
+PER_CENT = re.compile(r"(\d{1,9}(?:\.\d{0,15})?|\.\d{1,15})\s*%(?:\s+of\s+(range|value))?", re.ASCII)
+RANGE, VALUE = "range", "value"
 
 
 @dataclass(frozen=True)
 class Percentage:
-    """A fraction of the range of a column."""
+    """A fraction of the range of a column, or of the value itself.
+
+    Attributes
+    ----------
+    of : str
+        ``range`` or ``value``.
+    """
 
     fraction: Fraction
+    of: str = RANGE
 
 
 Radius = float | Percentage
@@ -62,6 +74,12 @@ class Rule:
         The column takes whole numbers only.
     values : tuple of float or None
         All values that the column can take, increasing; None for any.
+    is_free : bool
+        A category may become any other one.
+    swaps : tuple of tuple of str or None
+        Categories that may become each other, in each tuple; all others stay.
+    is_immutable : bool
+        The rule says that values stay, whatever the type of the column.
     may_be_dropped : bool
         A value may become missing; a missing value stays missing in any case.
     """
@@ -75,6 +93,13 @@ class Rule:
     is_whole: bool = False
     values: tuple[float, ...] | None = None
     may_be_dropped: bool = False
+    is_free: bool = False
+    swaps: tuple[tuple[str, ...], ...] | None = None
+    is_immutable: bool = False
+
+    @property
+    def is_for_categories(self) -> bool:
+        return self.is_free or self.swaps is not None
 
 
 @dataclass(frozen=True)
@@ -87,7 +112,7 @@ class Group:
 
 @dataclass(frozen=True)
 class AttackRules:
-    """The content of an attack file; columns are named as in the file."""
+    """The content of an attack file; columns are named as in the file, by names or patterns."""
 
     source: str
     default: Rule
@@ -130,11 +155,12 @@ class _Reader:
     def __init__(self, name: str, text: str) -> None:
         self._name = name
         self._lines = _index_lines(text)
+        self._is_warned = False
 
     def read(self, document: dict[str, Any]) -> AttackRules:
         self._check_keys(document, SECTIONS, ())
         default = self._table(document.get("default", {}), ("default",))
-        self._check_keys(default, [key for key in (*MOVES, *LIMITS, "missing") if key != "values"], ("default",))
+        self._check_keys(default, DEFAULT_KEYS, ("default",))
         columns = self._table(document.get("columns", {}), ("columns",))
         rules = {
             column: self._rule(self._table(table, ("columns", column)), default, ("columns", column))
@@ -181,7 +207,14 @@ class _Reader:
         if "immutable" in table:
             self._check_flag(table, "immutable", path)
             self._exclude(table, "immutable", (*MOVES, *LIMITS), path)
-            return Rule(self._place(path))
+            return Rule(self._place(path), is_immutable=True)
+        if "any" in table:
+            self._check_flag(table, "any", path)
+            self._exclude(table, "any", (*MOVES, *LIMITS), path)
+            return Rule(self._place(path), is_free=True)
+        if "swap" in table:
+            self._exclude(table, "swap", (*MOVES, *LIMITS), path)
+            return Rule(self._place(path), swaps=self._swaps(table["swap"], (*path, "swap")))
         if "values" in table:
             return self._listed(table, path)
         self._check_flag(table, "integer", path)
@@ -218,6 +251,23 @@ class _Reader:
         down, up = (radius for radius in radii if isinstance(radius, float))
         return Rule(self._place(path), down, up, numbers[0], numbers[-1], values=tuple(numbers))
 
+    def _swaps(self, lists: object, path: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """Lists of categories that may become each other."""
+        expected = 'expected lists of categories that may become each other, such as [["a", "b"]]'
+        if not isinstance(lists, list) or not lists:
+            raise self._fault(path, expected)
+        seen: set[str] = set()
+        for each in lists:
+            if not isinstance(each, list) or len(each) < 2 or not all(isinstance(text, str) for text in each):
+                raise self._fault(path, expected)
+            for text in each:
+                if text in seen:
+                    raise self._fault(
+                        path, f"{shorten(text)} is listed twice; put all that may become it into one list"
+                    )
+                seen.add(text)
+        return tuple(map(tuple, lists))
+
     def _radius(self, table: dict[str, Any], key: str, missing: Radius | None, path: tuple[str, ...]) -> Radius | None:
         if key not in table:
             return missing
@@ -226,13 +276,30 @@ class _Reader:
             found = PER_CENT.fullmatch(value.strip())
             if found is None:
                 raise self._fault(
-                    (*path, key), f'{shorten(value)} is not a radius; write a number, or a percentage such as "5%"'
+                    (*path, key),
+                    f'{shorten(value)} is not a radius; write a number, "5% of range" or "5% of value"',
                 )
-            return Percentage(Fraction(found[1]) / 100)
+            fraction = Fraction(found[1]) / 100
+            if found[2] is None:
+                self._warn_of_bare_percentage(value, (*path, key))
+            if found[2] == VALUE and fraction > 1:
+                raise self._fault((*path, key), f"{shorten(value)} is more than the value; give at most 100% of value")
+            return Percentage(fraction, found[2] or RANGE)
         number = self._check_number(value, (*path, key))
         if number < 0:
             raise self._fault((*path, key), f"{number:g} is negative; a radius is a distance, 0 or more")
         return number
+
+    def _warn_of_bare_percentage(self, value: str, path: tuple[str, ...]) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            text = " ".join(value.split())
+            warnings.warn(
+                f'{self._place(path)}: {shorten(value)} is read as "{text} of range"; write that, or "{text} of '
+                'value" for a fraction of the value of each row; a percentage alone will be an error',
+                MetasilvaeWarning,
+                stacklevel=2,
+            )
 
     def _range(self, table: dict[str, Any], path: tuple[str, ...]) -> tuple[float, float] | None:
         if "range" not in table:
@@ -304,7 +371,7 @@ def _without_false_flags(table: Mapping[str, Any]) -> dict[str, Any]:
 def _inherited(own: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults that apply to a column: the moves unless it has its own, and the limits unless it needs none."""
     moves = own.keys() & set(MOVES)
-    if moves & {"immutable", "values"}:
+    if moves & COMPLETE_MOVES:
         return {}
     return {key: value for key, value in default.items() if key not in MOVES or not moves}
 

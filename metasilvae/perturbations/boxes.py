@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ _INTERVAL = re.compile(rb"\[\s*([^\[\];\s]+)\s*;\s*([^\[\];\s]+)\s*\]")
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _EXPECTED = "an interval such as [0.1;0.3] was expected"
-_UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
+UNEQUAL_RADII = "training needs a perturbation with the same radii for all samples, such as l_inf"
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,13 @@ class Boxes:
         with np.errstate(over="ignore"):
             return np.maximum(low_center[row] - down, minimum), np.minimum(high_center[row] + up, maximum)
 
+    @property
+    def all_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corners of all boxes, shape (n_samples, n_features)."""
+        low_center, high_center, down, up, minimum, maximum = self.arrays
+        with np.errstate(over="ignore"):
+            return np.maximum(low_center - down, minimum), np.minimum(high_center + up, maximum)
+
     def bounds_times(self, row: int, factor: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box with all radii multiplied."""
         return self.with_radii_times(np.full(len(self.minimum), factor)).bounds(row)
@@ -205,6 +212,15 @@ class Perturbation(Protocol):
         ...
 
 
+@runtime_checkable
+class Multipliable(Protocol):
+    """A perturbation whose radii may depend on the sample, and that can be multiplied nevertheless."""
+
+    def times(self, factor: float) -> Perturbation:
+        """The same rule with all radii multiplied."""
+        ...
+
+
 def _refuse_empty(boxes: Boxes, dataset: Dataset, which: str) -> None:
     """Refuse limits that leave some sample without a possible value; `which` names the values."""
     empty = reach.find_empty_box(*boxes.arrays)
@@ -218,7 +234,7 @@ def _refuse_empty(boxes: Boxes, dataset: Dataset, which: str) -> None:
 
 @dataclass(frozen=True)
 class Ball:
-    """x[f] +- epsilon in every feature, clipped to [minimum, maximum]."""
+    """x[f] +- epsilon in every feature that is a number, clipped to [minimum, maximum]; categories stay."""
 
     epsilon: float
     minimum: float = -np.inf
@@ -238,11 +254,14 @@ class Ball:
         return self.minimum > -np.inf or self.maximum < np.inf
 
     def boxes(self, dataset: Dataset) -> Boxes:
-        def each(value: float) -> FloatArray:
-            return np.full(dataset.n_features, value, dtype=np.float64)
+        def each(value: float, of_indicators: float) -> FloatArray:
+            if dataset.indicators is None:
+                return np.full(dataset.n_features, value, dtype=np.float64)
+            return np.where(dataset.indicators, of_indicators, value)
 
-        radius = each(self.epsilon)
-        boxes = Boxes(dataset.X, dataset.X, radius, radius, each(self.minimum), each(self.maximum))
+        radius = each(self.epsilon, 0.0)
+        limits = each(self.minimum, -np.inf), each(self.maximum, np.inf)
+        boxes = Boxes(dataset.X, dataset.X, radius, radius, *limits)
         if self.is_cut:
             _refuse_empty(boxes, dataset, f"within {self.epsilon:g} of it")
         return boxes
@@ -258,15 +277,17 @@ class Ball:
 
 @dataclass(frozen=True)
 class Enlarged:
-    """The same perturbation with all radii multiplied and the same limits; all samples must have the same radii."""
+    """The same perturbation with all radii multiplied and the same limits."""
 
     perturbation: Perturbation
     factor: float
 
     def boxes(self, dataset: Dataset) -> Boxes:
+        if isinstance(self.perturbation, Multipliable):
+            return self.perturbation.times(self.factor).boxes(dataset)
         boxes = self.perturbation.boxes(dataset)
         if boxes.low_center is not boxes.high_center:
-            raise RequestError(_UNEQUAL_RADII)
+            raise RequestError(UNEQUAL_RADII)
         return boxes.with_radii_times(np.full(dataset.n_features, self.factor))
 
     def for_features(self, features: NDArray[np.int32]) -> Enlarged:
@@ -331,7 +352,7 @@ class BoxFile:
         return Boxes(lower, upper, zero, zero, -infinite, infinite)
 
     def for_features(self, features: NDArray[np.int32]) -> Perturbation:
-        raise RequestError(_UNEQUAL_RADII)
+        raise RequestError(UNEQUAL_RADII)
 
     def describe(self) -> str:
         return f"from-file {self.path}"

@@ -21,7 +21,7 @@ from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import Enlarged, Perturbation
+from metasilvae.perturbations.boxes import UNEQUAL_RADII, Boxes, Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_individuals, take, take_array, unpack_individuals
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import HallOfFame, as_model, blank, count_again, plan_trees, take_trees
@@ -118,11 +118,7 @@ class TreeTrainer(BaseTrainer):
         super().__init__(dataset, perturbation, options, jobs, clock)
         self.n_samples = self.learned.n_samples
         self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
-        limits = self._boxes.boxes(self.learned).arrays[2:]
-        if like is None or like.options.validation != options.validation:
-            self._samples = kernel.TrainingSet(self.learned.X, self.learned.y, dataset.n_labels, *limits)
-        else:
-            self._samples = like._samples.with_boxes(*limits)
+        self._samples = self._prepare(self._boxes.boxes(self.learned), like)
         self._objective = make_objective(options, self.learned)
         self._workspaces: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
@@ -141,6 +137,19 @@ class TreeTrainer(BaseTrainer):
         # Generations since the last improvement.
         self._n_stalled = 0
         self._last_state: dict[str, Any] | None = None
+
+    def _prepare(self, boxes: Boxes, like: TreeTrainer | None) -> kernel.TrainingSet:
+        """The training samples as ranks; those of another trainer are used again if only the radii differ."""
+        parts = self.learned.X, self.learned.y, self.learned.n_labels
+        if boxes.low_center is not boxes.high_center:
+            samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds)
+            if samples is None:
+                raise RequestError(UNEQUAL_RADII)
+            return samples
+        limits = boxes.arrays[2:]
+        if like is None or like.options.validation != self.options.validation:
+            return kernel.TrainingSet(*parts, *limits)
+        return like._samples.with_boxes(*limits)
 
     @property
     def n_steps(self) -> int:

@@ -58,7 +58,7 @@ def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, grou
     """Do a task on one thread; if the group is stopped, the best tree so far."""
     part = Dataset(
         np.ascontiguousarray(dataset.X[np.ix_(task.rows, task.features)]), dataset.y[task.rows], dataset.labels,
-        source=dataset.source,
+        source=dataset.source, indicators=None if dataset.indicators is None else dataset.indicators[task.features],
     )  # fmt: skip
     tree = (group or TrainerGroup()).run(TreeTrainer(part, perturbation.for_features(task.features), task.options, 1))
     nodes = tree.nodes.copy()

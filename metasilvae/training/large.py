@@ -70,6 +70,11 @@ class LargeTreeTrainer(BaseTrainer):
         self._full: TreeTrainer | None = None
         self._full_state: dict[str, Any] | None = None
         self._is_started = False
+        self._tuning: dict[str, Any] | None = None
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        return self._tuning if self._search is None else self._search.tuning
 
     @property
     def n_steps(self) -> int:
@@ -132,6 +137,7 @@ class LargeTreeTrainer(BaseTrainer):
         self._start = self._search.model
         chosen = {**(getattr(self._search, "candidate", None) or {})}
         reason = self._search.stop_reason
+        self._tuning = self._search.tuning
         # From here on its samples and trees are not needed any more.
         self._search_state, self._search = self._search.state, None
         options = replace(self.options, tune=False, generations=0, polish=self._n_passes, **chosen)

@@ -104,7 +104,7 @@ def describe_trained(
         **({} if run["start"] is None else {"start": run["start"]}),
         "options": {name: value for name, value in run["options"].items() if name != TIME_LIMIT},
         "seed": seed,
-        **({} if tuning is None else {"tuning": tuning["chosen"]}),
+        **({} if tuning is None else {"tuning": dict(sorted(tuning["chosen"].items()))}),
     }
     names = dataset.feature_names
     problem = None if names is None else names_problem(names, model.n_features)
@@ -113,8 +113,8 @@ def describe_trained(
         warnings.warn(message, MetasilvaeWarning, stacklevel=2)
         names = None
     voting = DEFAULT_VOTING[model.leaf_kind] if model.is_forest else None
-    label_name = dataset.label_name
-    return replace(model, description=ModelDescription(names, label_name, voting, None, provenance))
+    encoding = None if dataset.encoding is None else dataset.encoding.as_json()
+    return replace(model, description=ModelDescription(names, dataset.label_name, voting, encoding, provenance))
 
 
 def name_manifest(output: str) -> str | None:

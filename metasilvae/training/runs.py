@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, refuse_missing
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
@@ -84,6 +84,7 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
+    refuse_missing(dataset, "training needs numbers")
     special = {"start": start, "submit": submit}
     given = {name: value for name, value in special.items() if value is not None}
     return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)
@@ -512,7 +513,8 @@ def _load(data: Dataset | str, reading: dict[str, Any]) -> Dataset:
 
 
 def _load_test(data: Dataset | str, dataset: Dataset, reading: dict[str, Any]) -> Dataset:
-    test = _load(data, {**reading, "libsvm_width": dataset.n_features})
+    known = {"encoding": dataset.encoding, "label_name": dataset.label_name, "model_names": dataset.feature_names}
+    test = _load(data, {**reading, "libsvm_width": dataset.n_features, "maker": dataset.source, **known})
     if dataset.feature_names is not None:
         test = align_names(dataset.feature_names, dataset.source, test)
     if test.n_features != dataset.n_features:

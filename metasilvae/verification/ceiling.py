@@ -10,7 +10,8 @@ linear relaxation of the problem, computed by a maximum matching as well, and is
 component.
 
 Boxes are closed and are compared in float64, as the verifier builds them. Boxes of whole numbers or listed values end
-on possible values, so their common part holds one if it is not empty; one-hot groups are checked on the common part.
+on possible values, so their common part holds one if it is not empty; one-hot groups are checked on the common part. A
+missing value is a value of its own, which only two rows share whose values are missing or may become so.
 """
 
 from __future__ import annotations
@@ -156,11 +157,12 @@ def _are_inside(dataset: Dataset, boxes: Boxes) -> bool:
     """Whether each row is one of its own allowed perturbations."""
     low_center, high_center, down, up, minimum, maximum = boxes.arrays
     if low_center is dataset.X and high_center is dataset.X:
-        return bool((dataset.X.min(axis=0) >= minimum).all() and (dataset.X.max(axis=0) <= maximum).all())
+        lowest, highest = np.fmin.reduce(dataset.X), np.fmax.reduce(dataset.X)
+        return not ((lowest < minimum) | (highest > maximum)).any()
     with np.errstate(over="ignore"):
-        return all(
-            (np.maximum(low_center[row] - down, minimum) <= dataset.X[row]).all()
-            and (dataset.X[row] <= np.minimum(high_center[row] + up, maximum)).all()
+        return not any(
+            (dataset.X[row] < np.maximum(low_center[row] - down, minimum)).any()
+            or (dataset.X[row] > np.minimum(high_center[row] + up, maximum)).any()
             for row in range(dataset.n_samples)
         )
 
@@ -174,6 +176,11 @@ class _Sweep:
         ranking = _rank_features(dataset, boxes)
         head, tail = ranking[:N_HEAD], ranking[N_HEAD:]
         low, high = _bounds(boxes, slice(None), head)
+        may_be_missing = np.isnan(low)
+        if boxes.droppable is not None:
+            may_be_missing |= boxes.droppable[:, head] != 0
+        low[may_be_missing], high[may_be_missing] = -np.inf, np.inf
+        tail = np.concatenate([head[may_be_missing.any(axis=0)], tail])
         self.order = np.argsort(low[:, 0], kind="stable").astype(np.int32)
         self.low, self.high = np.ascontiguousarray(low[self.order]), np.ascontiguousarray(high[self.order])
         ends = np.searchsorted(self.low[:, 0], self.high[:, 0], side="right")
@@ -195,6 +202,7 @@ class _Sweep:
             *scale,
             boxes.groups.members,
             boxes.groups.starts,
+            boxes.dropping,
             self.window,
         )
         find: Callable[..., tuple[int, int]] = conflicts.find_conflicts

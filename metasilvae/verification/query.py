@@ -99,5 +99,5 @@ def _check_dropping(model: Model, dataset: Dataset, boxes: Boxes) -> None:
         feature = dataset.feature_name(int(np.argmax(is_refused)))
         raise ModelError(
             f"{model.source} does not say where missing values of {feature} go, and the attack lets them appear; "
-            'write missing = "stays" for this column, or train on rows with missing values'
+            'write missing = "stays" for this column, or use a model that takes missing values (docs/formats.md)'
         )

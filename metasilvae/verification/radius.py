@@ -324,7 +324,8 @@ def check_radii(query: VerificationQuery) -> None:
     boxes, dataset = query.boxes, query.dataset
     if not has_radii(query):
         raise RequestError(
-            "boxes from a file have no radii to multiply; certified radii need --perturbation l_inf or --attack"
+            "boxes from a file, radii relative to the value and listed swaps have no common radii to multiply; "
+            "certified radii need --perturbation l_inf, or an attack file without them"
         )
     zero = np.zeros(dataset.n_features)
     empty = reach.find_empty_box(dataset.X, dataset.X, zero, zero, boxes.minimum, boxes.maximum)

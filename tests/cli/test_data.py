@@ -196,7 +196,7 @@ def test_list() -> None:
     assert result.exit_code == 0
     assert "builtin:circle/train" in result.output
     records = json.loads(run("list", "--format", "json").stdout)
-    assert len(records) == 10
+    assert len(records) == 12
     assert {"data set": "builtin:wine/test", "rows": 36, "features": 13, "classes": 3, "epsilon": 0.1} in records
 
 

@@ -26,7 +26,7 @@ LINES = {
         "train ROWS OUT.silva --epsilon 0.1 --max-iteration 1 --test TESTROWS --log OUT.jsonl --table OUT.csv "
         "--checkpoint OUT.checkpoint",
         "train ROWS OUT.silva --attack ATTACK --max-iteration 1 --population-generator from-forest FOREST",
-        "train ROWS OUT.silva --perturbation l_inf 0.1 --max-iteration 1",
+        "train ROWS OUT.silva --perturbation l_inf 0.1 --max-iteration 1 --schema SCHEMA",
         "train ROWS OUT.silva --epsilon 0.1 --max-iteration 1 --resume CHECKPOINT --checkpoint OUT.checkpoint",
     ],
     "pareto": [
@@ -71,9 +71,14 @@ LINES = {
     "data convert": [
         "data convert ROWS OUT.csv --scale minmax --save-scale OUT.json",
         "data convert ROWS OUT.csv --apply-scale SCALE",
+        "data convert ROWS OUT.csv --schema SCHEMA",
     ],
-    "data split": ["data split ROWS --train-output OUT.csv --test-output OUT.csv --test 0.4"],
-    "attack template": ["attack template ROWS TESTROWS -o OUT.toml"],
+    "data split": ["data split ROWS --train-output OUT.csv --test-output OUT.csv --test 0.4 --schema SCHEMA"],
+    "data schema": ["data schema ROWS --schema SCHEMA -o OUT.toml"],
+    "attack template": [
+        "attack template ROWS TESTROWS -o OUT.toml",
+        "attack template ROWS --schema SCHEMA -o OUT.toml",
+    ],
 }
 WITHOUT_OUTPUT = {"data check", "data list", "data fetch", "attack check"}
 # Parameters that are neither a file nor a folder, beside those whose values are numbers or choices.
@@ -134,6 +139,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(*training, "--checkpoint", folder / "CHECKPOINT")
     (folder / "made.csv").rename(folder / "TABLE")
     run("verify", tree, rows, "--epsilon", "0.1", "--shard", "1/1", "--format", "jsonl", "-o", folder / "SHARD")
+    run("data", "schema", rows, "-o", folder / "SCHEMA")
     run("data", "convert", rows, f"{made}.csv", "--scale", "minmax", "--save-scale", folder / "SCALE")
     return folder
 

@@ -37,7 +37,7 @@ def test_facts_of_the_index(shipped: BuiltinDataset) -> None:
 def test_every_file_is_listed() -> None:
     files = {f"builtin:{path.parent.name}/{path.stem.split('.')[0]}" for path in builtin_folder().glob("*/*.csv.gz")}
     assert files == {shipped.source for shipped in SHIPPED}
-    assert {shipped.name for shipped in SHIPPED} == {"circle", "iris", "wine", "breast-cancer", "digits"}
+    assert {shipped.name for shipped in SHIPPED} == {"circle", "iris", "wine", "breast-cancer", "digits", "penguins"}
 
 
 @pytest.mark.parametrize(("split", "n_samples"), [("train", 100), ("test", 1000)])

@@ -313,16 +313,16 @@ def test_a_label_is_never_a_note(read) -> None:
 
 
 def test_without_names_there_are_no_notes(read) -> None:
-    with pytest.raises(DataError, match=r"data.csv:1: column 3: '#n' is not a number"):
-        read("a,1,#n\n", header=False)
+    with pytest.raises(DataError, match=r"data.csv:2: column 3: '#n' is not a number"):
+        read("a,1,2\na,1,#n\n", header=False)
 
 
 def test_rows_with_notes_have_the_width_of_the_header(read) -> None:
     with pytest.raises(DataError, match=r"data.csv:2: 2 columns found, 3 expected as in the header"):
         read("label,u,#n\na,1\n")
-    with pytest.raises(DataError, match=r"data.csv:2: column 2 \(u\): 'x' is not a number"):
-        read("label,u,#n\na,x,1\n")
-    with pytest.raises(DataError, match=r"data.csv:2: column 3: the quote is not closed"):
+    with pytest.raises(DataError, match=r"data.csv:3: column 2 \(u\): 'x' is not a number"):
+        read("label,u,#n\na,1,1\na,x,1\n")
+    with pytest.raises(DataError, match=r"data.csv:2: column 3: the quote that opens here is never closed"):
         read('label,u,#n\na,1,"x\n')
     with pytest.raises(DataError, match="no column holds values"):
         read("label,#n\na,1\n")

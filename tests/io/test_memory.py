@@ -117,7 +117,7 @@ CASES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "log": ("plot convergence FILE -o out.png", lambda: gz(repeated(b"{}")), "holds more than fits into memory"),
     "checkpoint": (
         "train ROWS out.silva --epsilon 0.1 --resume FILE",
-        lambda: gz(repeated(b"[],", b"metasilvae checkpoint 2\n")), "holds more than fits into memory"),
+        lambda: gz(repeated(b"[],", b"metasilvae checkpoint 4\n")), "holds more than fits into memory"),
     "zip: a long directory": (CHECK, directory_of_many, "the directory of the zip archive is too large for one file"),
 }  # fmt: skip
 

@@ -423,6 +423,18 @@ def test_what_was_read_is_not_replaced(rows: str, tmp_path: Path) -> None:
     storage.write_output(rows, "x")
 
 
+def test_invalid_names_are_no_inputs(rows: str) -> None:
+    with protect_inputs():
+        storage.read_source(rows)
+        with pytest.raises(OutputError, match="embedded null"):
+            storage.check_outputs(["a\0b"], [])
+        with pytest.raises(OutputError, match="the output path is empty"):
+            storage.check_outputs([""], [])
+        storage.check_outputs(["-"], [])
+        with pytest.raises(RequestError, match="is read by this command"):
+            storage.check_outputs([rows], [])
+
+
 def open_and_close(path: str) -> None:
     with storage.open_log(path):
         pass

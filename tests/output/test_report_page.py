@@ -263,7 +263,7 @@ class TestAttacks:
         assert "2 of 2 columns can change in some row" in told.text
         (kind, name, _) = page.texts("inputs-table")[2]
         assert (kind, name) == ("boxes", boxes)
-        assert "no curve. boxes from a file have no radii" in " ".join(p.text for p in page.find("p"))
+        assert "no curve. boxes from a file, radii relative to the value" in " ".join(p.text for p in page.find("p"))
 
 
 class TestUsage:

@@ -50,8 +50,8 @@ def test_a_radius_and_one_direction() -> None:
 
 
 def test_per_cents_are_exact_fractions() -> None:
-    assert rule('[columns]\nage = { radius = "0.1%" }').up == Percentage(Fraction(1, 1000))
-    text = '[columns]\nage = { radius = "29%", range = [0, 100], integer = true }'
+    assert rule('[columns]\nage = { radius = "0.1% of range" }').up == Percentage(Fraction(1, 1000))
+    text = '[columns]\nage = { radius = "29% of range", range = [0, 100], integer = true }'
     assert 0.29 * 100 < 29
     assert attack(text).radius_up[0] == 29
 
@@ -94,7 +94,7 @@ def test_some_features_of_an_attack() -> None:
 
 def test_per_cents_of_the_data_are_told() -> None:
     with pytest.warns(MetasilvaeWarning, match=re.escape("range = [30.0, 50.0] for age")):
-        found = attack('[columns]\nage = { radius = "10%" }')
+        found = attack('[columns]\nage = { radius = "10% of range" }')
     assert found.radius_up[0] == 2
     # An attack that is made does not depend on other rows.
     assert found.boxes(rows([[0, 0, 0, 0, 0]])).radius_up[0] == 2
@@ -195,3 +195,22 @@ def test_absurd_files(text: str, message: str) -> None:
     with pytest.raises(PerturbationError, match=message) as caught:
         parse_attack(text.encode(), "attack.toml")
     assert len(str(caught.value)) < 400
+
+
+def test_values_that_may_become_missing() -> None:
+    text = """[default]
+radius = 0.1
+missing = "may appear"
+[columns]
+a = { immutable = true }
+b = { immutable = true, missing = "may appear" }
+c = { missing = "stays" }
+d = { values = [0, 1] }
+"""
+    rules = parse_attack(text.encode(), "attack.toml")
+    assert rules.default.may_be_dropped
+    assert {name: rule.may_be_dropped for name, rule in rules.columns.items()} == {
+        "a": False, "b": True, "c": False, "d": True,
+    }  # fmt: skip
+    with pytest.raises(PerturbationError, match=r'toml:2: default.missing: .always. is unknown; write "stays" or'):
+        parse_attack(b'[default]\nmissing = "always"\n', "attack.toml")

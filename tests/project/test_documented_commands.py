@@ -78,6 +78,7 @@ PRESUPPOSED = {
     "metasilvae attack template": ["train.csv", "test.csv"],
     "metasilvae data": ["train.csv"],
     "metasilvae data check": ["train.csv"],
+    "metasilvae data schema": ["train.csv"],
     "metasilvae data convert": ["train.csv", "test.csv"],
     "metasilvae data split": ["data.csv"],
 }
@@ -85,7 +86,7 @@ PRESUPPOSED = {
 FOR_A_SHELL = re.compile(r"[|<>&;$]")
 RUN_BY_A_SHELL = re.compile(r"metasilvae |eval |make help$|SBATCH_OPTIONS=\S+ MEMORY=\S+ scripts/slurm/forest\.sh ")
 HOST = re.compile(r"tcp://host:8786", re.IGNORECASE)
-HEAD_OF_A_FILE = "metasilvae checkpoint 2\n"
+HEAD_OF_A_FILE = "metasilvae checkpoint 4\n"
 MIRROR = "https://example.org/data"
 COMMANDS = [command for command in [*list_shown(), *list_examples(), *list_whole()] if not find_exemption(command.text)]
 SOURCES = list(dict.fromkeys(command.source for command in COMMANDS))
@@ -225,10 +226,19 @@ def test_the_attack_file_of_its_guide(tmp_path: Path) -> None:
     [block] = find_blocks(read_document("docs/attack.md"), "toml")
     attack = write(tmp_path, "attack.toml", block)
     columns = ["income", "age", "height", "sex", "education", "zip_code", "red", "green", "blue", "weight"]
-    rows = write(tmp_path, "rows.csv", f"label,{','.join(columns)}\nyes,30000,40,1.8,1,3,12345,0,1,0,70\n")
+    lines = [
+        f"label,{','.join(columns)},bill_length,island,job",
+        "yes,30000,40,1.8,1,3,12345,0,1,0,70,40,Dream,clerk",
+        "no,30000,40,1.8,1,3,12345,0,1,0,70,40,Biscoe,cashier",
+        "no,30000,40,1.8,1,3,12345,0,1,0,70,40,Biscoe,nurse",
+        "no,30000,40,1.8,1,3,12345,0,1,0,70,40,Biscoe,doctor",
+    ]
+    rows = write(tmp_path, "rows.csv", "\n".join(lines) + "\n")
     found = run("attack", "check", attack, rows).stdout
-    assert "age        whole numbers, up only, by at most 2\n" in found
-    assert "weight     up or down by at most 0.1\n" in found
+    assert "age          whole numbers, up only, by at most 2\n" in found
+    assert "weight       up or down by at most 0.1\n" in found
+    assert "bill_length  up or down by at most 3 % of the value\n" in found
+    assert "job          may become each other: cashier, clerk; doctor, nurse\n" in found
     assert "exactly one of red, green, blue is 1" in found
 
 

@@ -10,7 +10,7 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 # A module may import from its own package and from those before it.
 ORDER = [
-    "_version", "_core", "errors", "extras", "io", "execution", "dataset", "model", "voting", "prediction",
+    "_version", "_core", "errors", "extras", "io", "execution", "encoding", "dataset", "model", "voting", "prediction",
     "perturbations", "formats", "verification", "datasets", "interop", "analysis", "training", "api", "sklearn",
     "output", "cli", "__main__", "__init__",
 ]  # fmt: skip

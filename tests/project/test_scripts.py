@@ -20,11 +20,14 @@ SHORT_RUNS = {
     "scripts/bench_cluster.py": "--workers 1 --tasks 5 --trees 1 --epsilon 0.1 builtin:iris/train",
     "scripts/bench_forest.py": "--data data --golden empty --cases mnist-1-5 --limit 1",
     "scripts/bench_forest_training.py": "--data data --sets breast-cancer --trees 2 --models forests",
-    "scripts/bench_generalization.py": "run --records records.jsonl --sets grid --splits 1 --preset fast",
+    "scripts/bench_generalization.py": "--records records.jsonl --sets grid --splits 1 --preset fast",
+    "scripts/bench_hard_forests.py": "--rows 2 --forests 1 --radius-rows 1 --radius-seconds 0.1 --seconds 0.1",
     "scripts/bench_load.py": "--rows 200 --repeat 1",
     "scripts/bench_phases.py": "--data data --sets breast-cancer --preset fast",
+    "scripts/bench_peers.py": "--data data --sets breast-cancer --peers CART --here --repeats 2 --preset fast",
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
     "scripts/bench_scaling.py": "--studies training --sizes 500 --presets fast --noise 0.1",
+    "scripts/bench_tables.py": "--rows 300 --numbers 2 --categories 2 --preset fast",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
     "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",
@@ -44,6 +47,7 @@ NOT_RUN = {
 LIBRARIES = {
     "scripts/bench_cluster.py": "distributed",
     "scripts/bench_forest.py": "sklearn",
+    "scripts/bench_peers.py": "sklearn",
     "scripts/draw_curves.py": "sklearn",
     "scripts/make_datasets.py": "sklearn",
 }
@@ -93,3 +97,23 @@ def test_a_script_runs(script: str, folder: Path) -> None:
     line = [sys.executable, ROOT / script, *SHORT_RUNS[script].split()]
     found = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.slow
+def test_peers_are_compared_on_the_same_rows(folder: Path) -> None:
+    """A program that is metasilvae itself is neither ahead nor behind; a library that is missing is left out."""
+    pytest.importorskip("sklearn")
+    options = "--preset fast --epsilon {epsilon} --seed {seed}"
+    again = f"{sys.executable} -m metasilvae train {{train}} {{model}} {options}"
+    words = "--data data --sets breast-cancer --here --repeats 2 --preset fast --peers CART,GROOT"
+    line = [sys.executable, ROOT / "scripts/bench_peers.py", *words.split(), "--program", f"again={again}"]
+    line += ["--program", "broken=false {train} {model}"]
+    found = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    rows = {cells[1]: cells for each in found.stdout.splitlines() if len(cells := each.strip("| ").split(" | ")) > 2}
+    assert rows["again"][2:6] == rows["metasilvae"][2:6]
+    assert rows["again"][6:8] == ["0.0000 ± 0.0000"] * 2
+    ahead = float(rows["CART"][6].split(" ± ")[0])
+    phi = {name: float(rows[name][2].split(" ± ")[0]) for name in ("metasilvae", "CART")}
+    assert ahead == pytest.approx(phi["metasilvae"] - phi["CART"], abs=2e-4)
+    assert rows["broken"][2].startswith("left out: exit code 1")

@@ -30,7 +30,8 @@ class Cluster:
         self.file = folder / "scheduler.json"
         self.processes: list[subprocess.Popen] = []
         self.start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", self.file)
-        wait_until(self.file.exists)
+        # The file is there before its content.
+        wait_until(lambda: self.file.exists() and self.file.read_text().rstrip().endswith("}"))
         self.address: str = json.loads(self.file.read_text())["address"]
         self.workers = [self.add_worker() for _ in range(n_workers)]
         wait_until(lambda: sum("Registered to" in log.read_text() for log in folder.glob("worker-*.log")) == n_workers)

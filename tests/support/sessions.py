@@ -49,7 +49,10 @@ def make_environment(programs: Path) -> dict[str, str]:
 def find_scripts(text: str) -> dict[str, str]:
     """Names and contents of the files that a document shows."""
     return {
-        name: script for script, name in re.findall(r"^```sh\n(# (\w+\.sh).*?)^```", text, re.DOTALL | re.MULTILINE)
+        name: script
+        for script, name in re.findall(
+            r"^```(?:sh|toml)\n(# (\w+\.(?:sh|toml)).*?)^```", text, re.DOTALL | re.MULTILINE
+        )
     }
 
 

@@ -6,10 +6,11 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.attacks import Case, random_case
 from support.oracles import GivenBoxes, data_of, make_model, most_independent, random_model
@@ -183,6 +184,7 @@ def test_one_hot_groups_that_cannot_meet() -> None:
 def test_no_tree_is_above_it(dataset: Dataset, epsilon: float, seed: int) -> None:
     narrow = Dataset(np.ascontiguousarray(np.resize(dataset.X, (dataset.n_samples, 2))), dataset.y, dataset.labels)
     model = random_model(random.Random(seed), n_features=2)
+    assume(set(model.labels) & set(narrow.labels))
     counts = verify(make_query(model, narrow, Ball(epsilon))).counts
     found = find_ceiling(narrow, Ball(epsilon))
     assert counts.robust <= found.robust
@@ -287,3 +289,68 @@ def test_a_large_bipartite_graph_against_another_algorithm() -> None:
             waiting[int(y[row])].append(row)
     assert find_ceiling(dataset, Ball(epsilon)).robust == 4000 - n_matched
     assert 0 < n_matched < 2000
+
+
+# Missing values
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """A ball in which some values may become missing."""
+
+    epsilon: float
+    droppable: tuple[tuple[bool, ...], ...]
+    is_broadcast: bool = False
+
+    def boxes(self, dataset: Dataset) -> Boxes:
+        droppable = np.array(self.droppable, dtype=np.uint8)
+        if self.is_broadcast:  # one rule for all rows takes no memory
+            droppable = np.broadcast_to(droppable[0], dataset.X.shape)
+        return replace(Ball(self.epsilon).boxes(dataset), droppable=droppable)
+
+
+@settings(max_examples=300)
+@given(problems(3), st.sampled_from([0.0, 0.1, 0.2, 1.0]), st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_missing_values(dataset: Dataset, epsilon: float, seed: int, drops: bool, is_broadcast: bool) -> None:
+    """A missing value stays missing, a value may become missing if that is allowed; two missing ones are equal."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random(dataset.X.shape) < 0.3, np.nan, dataset.X)
+    rows = Dataset(X, dataset.y, dataset.labels)
+    droppable = (rng.random(X.shape) < 0.3) & drops
+    if is_broadcast:
+        droppable[:] = droppable[0]
+    perturbation = Dropping(epsilon, tuple(map(tuple, droppable.tolist())), is_broadcast)
+    if not drops:
+        perturbation = Ball(epsilon)  # type: ignore[assignment]
+
+    def share(one: int, other: int, feature: int) -> bool:
+        x, z = X[one, feature], X[other, feature]
+        can_drop = [np.isnan(X[row, feature]) or droppable[row, feature] for row in (one, other)]
+        is_there = not (np.isnan(x) or np.isnan(z))
+        return all(can_drop) or (is_there and x - epsilon <= z + epsilon and z - epsilon <= x + epsilon)
+
+    conflicts = [
+        (one, other)
+        for one, other in itertools.combinations(range(len(X)), 2)
+        if rows.y[one] != rows.y[other] and all(share(one, other, f) for f in range(X.shape[1]))
+    ]
+    found = find_ceiling(rows, perturbation)  # type: ignore[arg-type]
+    truth = most_independent(len(X), conflicts)
+    assert found.n_conflicts == len(conflicts)
+    assert found.reached <= truth <= found.robust
+    if len(set(rows.y.tolist())) <= 2:
+        assert found.robust == truth
+        assert found.is_exact
+
+
+def test_many_features_with_missing_values() -> None:
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((200, 15)) < 0.5, np.nan, rng.integers(0, 2, (200, 15)).astype(float))
+    X[:100] = X[100:]
+    y = rng.integers(0, 2, 200).astype(np.int32)
+    dataset = Dataset(X, y, ("a", "b"))
+    found = find_ceiling(dataset, Ball(0.25))
+    same = (X[:, None] == X[None]) | (np.isnan(X[:, None]) & np.isnan(X[None]))
+    conflicts = np.argwhere(np.triu(same.all(axis=2), 1) & (y[:, None] != y[None]))
+    assert found.n_conflicts == len(conflicts) > 20
+    assert found.robust == found.accurate == 200 - len(conflicts)

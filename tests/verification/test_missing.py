@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.oracles import (
@@ -34,8 +34,9 @@ from support.oracles import (
 from metasilvae.analysis.difference import DifferenceStatus, InputBox, compare_models
 from metasilvae.analysis.explanation import explain
 from metasilvae.analysis.simplification import simplify
+from metasilvae.api import train
 from metasilvae.dataset import Dataset
-from metasilvae.errors import ModelError, PerturbationError
+from metasilvae.errors import DataError, ModelError, PerturbationError, RequestError
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
@@ -164,6 +165,7 @@ def test_trees_are_decided_as_by_enumeration(seed: int) -> None:
 
 @settings(max_examples=1500)
 @given(st.integers(0, 2**40))
+@example(83390222)
 def test_forests_are_decided_as_by_enumeration(seed: int) -> None:
     check_verdicts(random_problem(seed, max_trees=4))
 
@@ -353,3 +355,13 @@ def test_a_test_for_missing_values_alone_is_kept() -> None:
 def _predictions(model: Model, X: NDArray[np.float64]) -> list[tuple[int, ...]]:
     table = predict(model, X)
     return [table.sets[number] for number in table.ids]
+
+
+def test_training_refuses_missing_values() -> None:
+    data = data_of([[0.0, math.nan], [1.0, 2.0], [0.5, 1.0], [2.0, 3.0]], ["a", "b", "a", "b"])
+    with pytest.raises(DataError, match=r"row 0: x\[1\] is missing, and training needs numbers; fill"):
+        train(data, 0.1, preset="fast", jobs=1)
+    whole = replace(data, X=np.nan_to_num(data.X))
+    attack = fit_attack(parse_attack(b'[default]\nradius = 0.3\nmissing = "may appear"\n', "a.toml"), whole)
+    with pytest.raises(RequestError, match="lets values become missing"):
+        train(whole, attack, preset="fast", jobs=1)

@@ -177,7 +177,7 @@ def test_what_has_no_radius_is_refused(tmp_path: Path) -> None:
     tree, dataset = make_model([(0, 1.0, [1, 0], [0, 1])]), data_of([[0.0, 2.0]])
     boxes = tmp_path / "boxes.txt"
     boxes.write_text("[0;1] [0;1]")
-    with pytest.raises(RequestError, match="boxes from a file have no radii"):
+    with pytest.raises(RequestError, match="listed swaps have no common radii"):
         find_radii(make_query(tree, dataset, BoxFile(str(boxes))))
     with pytest.raises(PerturbationError, match=r"row 0, x\[1\] = 2 does not lie in \[0, 1\]"):
         find_radii(make_query(tree, dataset, Ball(1, 0, 1)))

@@ -7,6 +7,11 @@ BATCH_VALUES: int
 def rank_values(
     matrix: NDArray[np.float64],
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]: ...
+def rank_boxes(
+    matrix: NDArray[np.float64], lower: NDArray[np.float64], upper: NDArray[np.float64]
+) -> (
+    tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None
+): ...
 def find_narrow(columns: NDArray[np.float64], n_places: int, narrow: NDArray[np.uint8]) -> None: ...
 def rank_columns(
     columns: NDArray[np.float64],

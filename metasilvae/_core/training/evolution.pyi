@@ -22,6 +22,14 @@ class TrainingSet:
         minimum: ArrayLike,
         maximum: ArrayLike,
     ) -> None: ...
+    @staticmethod
+    def of_boxes(
+        X: NDArray[np.float64],
+        y: NDArray[np.int32],
+        n_labels: int,
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+    ) -> TrainingSet | None: ...
     def with_boxes(
         self, radius_down: ArrayLike, radius_up: ArrayLike, minimum: ArrayLike, maximum: ArrayLike
     ) -> TrainingSet: ...

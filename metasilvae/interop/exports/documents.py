@@ -14,9 +14,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from metasilvae.encoding import FeatureNames
 from metasilvae.formats.silva_models import format_model
 from metasilvae.formats.text import shortest_decimals
-from metasilvae.interop.exports.leaves import direction_of, name_features, name_prediction, name_values
+from metasilvae.interop.exports.leaves import direction_of, name_prediction, name_values
 from metasilvae.model import LeafKind, Model
 
 INDENT = "  "
@@ -63,7 +64,7 @@ def write_silva(model: Model, feature_names: Sequence[str] | None = None) -> str
 
 def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
     """Graphviz text with a cluster for each tree of a forest; the left branch is the one on which the test holds."""
-    names = name_features(model, feature_names)
+    names = FeatureNames.of(feature_names, model.n_features, model.encoding)
     nodes = model.nodes
     thresholds = list(shortest_decimals(nodes["threshold"]))
     lines = ["digraph model {", '  node [shape=box, fontname="sans-serif"];', '  edge [fontname="sans-serif"];']
@@ -71,12 +72,13 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
         if model.is_forest:
             lines.append(f'  subgraph cluster_{position} {{ label="tree {position}";')
         for node in range(start, end):
-            _, feature, left, right, leaf = nodes[node].item()
+            threshold, feature, left, right, leaf = nodes[node].item()
             if feature < 0:
                 text = f"{_escape(name_prediction(model, leaf))}\\n{_escape(name_values(model, leaf))}"
                 lines.append(f'  n{node} [label="{text}", style=rounded];')
             else:
-                lines.append(f'  n{node} [label="{_escape(names[feature])} <= {thresholds[node]}"];')
+                test, _ = names.describe_test(feature, threshold, thresholds[node])
+                lines.append(f'  n{node} [label="{_escape(test)}"];')
                 yes, no = _or_missing("yes", "no", leaf)
                 lines.append(f'  n{node} -> n{left} [label="{yes}"];')
                 lines.append(f'  n{node} -> n{right} [label="{no}"];')
@@ -97,7 +99,7 @@ def _escape(text: str) -> str:
 
 def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
     """Indented text: each test on its own line, its branch below it with more indentation."""
-    names = name_features(model, feature_names)
+    names = FeatureNames.of(feature_names, model.n_features, model.encoding)
     thresholds = list(shortest_decimals(model.nodes["threshold"]))
     lines: list[str] = []
     for position, root in enumerate(model.roots.tolist()):
@@ -110,12 +112,11 @@ def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
             if isinstance(item, str):
                 lines.append(_indent(depth) + item)
                 continue
-            _, feature, left, right, leaf = model.nodes[item].item()
+            threshold, feature, left, right, leaf = model.nodes[item].item()
             if feature < 0:
                 lines.append(f"{_indent(depth)}-> {name_prediction(model, leaf)}  ({name_values(model, leaf)})")
                 continue
-            test = (names[feature], thresholds[item])
-            yes, no = _or_missing(" <= ".join(test), " > ".join(test), leaf)
+            yes, no = _or_missing(*names.describe_test(feature, threshold, thresholds[item]), leaf)
             todo += [(depth + 1, right), (depth, no), (depth + 1, left), (depth, yes)]
     return "\n".join([*lines, ""])
 

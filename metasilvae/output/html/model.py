@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.analysis.summaries import summarize_model
-from metasilvae.interop.exports.leaves import name_features
+from metasilvae.encoding import FeatureNames
 from metasilvae.model import LeafKind, Model, name_kind
 from metasilvae.output.html.content import PageContent, order_labels
 from metasilvae.output.html.markup import (
@@ -51,17 +51,18 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     dict
         ``trees``, the names of the ``features`` and ``labels`` in them, and the first labels in the order of a
         ``legend``. Of a tree its ``depth``, its ``total`` of
-        nodes, and those ``nodes`` that are drawn. A split has a feature, a threshold, positions of its children (none
+        nodes, and those ``nodes`` that are drawn. A split has a feature, a threshold, ``words`` for its two branches if
+        the feature stands for a category, positions of its children (none
         where they are not drawn), the number of leaves below, the distribution below, and crossings if there are any;
         a leaf has the labels that it predicts (the first of them, and the number of others) and its values.
     """
     most = min(MOST_NODES_OF_A_TREE, max(LEAST_NODES_OF_A_TREE, MOST_NODES // model.n_trees))
-    names = name_features(model, feature_names)
+    names = FeatureNames.of(feature_names, model.n_features, model.encoding)
     trees, n_drawn = [], 0
     for position in range(model.n_trees):
         if n_drawn + LEAST_NODES_OF_A_TREE > MOST_NODES:
             break
-        tree = _describe_tree(model.tree(position), most, int(model.roots[position]), crossings)
+        tree = _describe_tree(model.tree(position), most, int(model.roots[position]), crossings, names)
         n_drawn += len(tree["nodes"])
         trees.append(tree)
     used = sorted({node["feature"] for tree in trees for node in tree["nodes"] if "feature" in node})
@@ -69,7 +70,7 @@ def describe_trees(model: Model, feature_names: Sequence[str] | None, crossings:
     legend = order_labels(model.labels[label] for label in shown)
     return {
         "trees": trees,
-        "features": {str(feature): cut_name(names[feature]) for feature in used},
+        "features": {str(feature): cut_name(names.names[feature]) for feature in used},
         "labels": {str(label): cut_name(model.labels[label]) for label in shown},
         "legend": [model.labels.index(label) for label in legend[:MOST_COLOURS]],
     }
@@ -79,7 +80,7 @@ def _labels_in(node: dict[str, Any]) -> set[int]:
     return {label for label, _ in node.get("values", ())} | set(node.get("prediction", ()))
 
 
-def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings) -> dict[str, Any]:
+def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings, names: FeatureNames) -> dict[str, Any]:
     """Nodes level by level, until there are too many; `start` is the place of the root in the whole model."""
     leaf_places = np.flatnonzero(tree.nodes["feature"] < 0)
     running = _add_up(tree, leaf_places)
@@ -101,6 +102,8 @@ def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings) -> 
         else:
             node["feature"] = feature
             node["threshold"] = show_decimal(threshold)
+            if not names.is_number(feature):
+                node["words"] = [cut_name(each) for each in names.describe_test(feature, threshold, signs=("≤", ">"))]
             node["leaves"] = (end - place + 1) // 2
             if running is not None:
                 first, last = np.searchsorted(leaf_places, [place, end])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from metasilvae.analysis.assessment import Assessment
 from metasilvae.analysis.explanation import UnstableRow
+from metasilvae.dataset import Dataset
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.markup import (
     Child,
@@ -54,6 +55,7 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
     unit = "certified radius" if assessment.is_over_epsilon else "certified radius, in multiples of the attack"
     columns = [
         Column("row", is_number=True),
+        *(Column(name) for name, _ in dataset.ids),
         *([Column("line", is_number=True)] if dataset.line_of_row is not None else []),
         Column("label"),
         *([Column(unit, is_number=True)] if has_radius else []),
@@ -63,7 +65,7 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
     ]
     rows = []
     for row in attribution.most_fragile:
-        cells: list[Child] = [dataset.number_of(row.row)]
+        cells: list[Child] = [dataset.number_of(row.row), *map(show_name, dataset.ids_of(row.row).values())]
         if dataset.line_of_row is not None:
             cells.append(int(dataset.line_of_row[row.row]))
         cells.append(show_name(dataset.labels[dataset.y[row.row]]))
@@ -99,16 +101,27 @@ def _show_predictions(content: PageContent, row: UnstableRow) -> Markup:
 
 
 def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
-    """Each feature that changes, with its old and new value."""
+    """Each column that changes, with its old and new value."""
     dataset = assessment.query.dataset
-    before, after = dataset.X[row.row], row.witness.point
+    changes = dataset.names.describe_changes(dataset.X[row.row], row.witness.point, row.moved)
     items = [
-        element("li", show_name(dataset.feature_name(f)), f" {show_decimal(before[f])} → {show_decimal(after[f])}")
-        for f in row.moved[:MOST_MOVES]
+        element("li", show_name(name), " ", _show_value(before), " → ", _show_value(after))
+        for name, before, after in changes[:MOST_MOVES]
     ]
-    if len(row.moved) > MOST_MOVES:
-        items.append(element("li", f"and {len(row.moved) - MOST_MOVES} more"))
+    if len(changes) > MOST_MOVES:
+        items.append(element("li", f"and {len(changes) - MOST_MOVES} more"))
     return element("ul", items, class_="moves") if items else join("none: clipping to the range suffices")
+
+
+def _show_value(value: str | float) -> Child:
+    return show_name(value) if isinstance(value, str) else show_decimal(value)
+
+
+def _show_test(dataset: Dataset, feature: int, threshold: float) -> Child:
+    """A test in words; that a category is a certain one is said of the branch where it is."""
+    if dataset.names.is_number(feature):
+        return join(show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}")
+    return show_name(dataset.names.describe_test(feature, threshold)[1])
 
 
 def _show_frozen(assessment: Assessment, row: UnstableRow) -> Markup:
@@ -163,9 +176,7 @@ def _attribute(content: PageContent, number: int, assessment: Assessment) -> Mar
         [Column("test"), Column("rows", is_number=True), Column(of_rows)],
         [
             [
-                element(
-                    "span", show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}", class_="test"
-                ),
+                element("span", _show_test(dataset, feature, threshold), class_="test"),
                 found.crossed[feature, threshold],
                 _draw_fraction(found.crossed[feature, threshold], found.n_explained),
             ]

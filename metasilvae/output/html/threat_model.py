@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from metasilvae.analysis.assessment import Assessment
+from metasilvae.dataset import Dataset
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.markup import (
     Child,
@@ -19,7 +18,7 @@ from metasilvae.output.html.markup import (
     make_table,
     show_name,
 )
-from metasilvae.output.text.datasets import describe_column
+from metasilvae.output.text.datasets import list_rules
 from metasilvae.perturbations.attack import Attack
 from metasilvae.perturbations.boxes import BoxFile
 
@@ -72,11 +71,8 @@ def _describe_boxes(assessment: Assessment, perturbation: BoxFile) -> Markup:
 
 def _tabulate_rules(number: int, attack: Attack, sharing: Sequence[Assessment]) -> Markup:
     """One line for each rule and all columns that it holds for; the data sets have the same rules."""
-    names = [sharing[0].query.dataset.feature_name(feature) for feature in range(attack.n_features)]
-    rules = _group_columns(attack)
-    rows: list[list[Child]] = [
-        [list_names([names[feature] for feature in features]), words] for words, features in rules[:MOST_RULES]
-    ]
+    rules = _group_columns(attack, sharing[0].query.dataset)
+    rows: list[list[Child]] = [[list_names(names), words] for words, names in rules[:MOST_RULES]]
     caption = join(
         show_name(attack.source), f": allowed changes per column, all of them at once{_describe_rest(len(rules))}"
     )
@@ -95,12 +91,13 @@ def _describe_rest(n_rules: int) -> str:
     return f"; {MOST_RULES} of {n_rules} rules" if n_rules > MOST_RULES else ""
 
 
-def _group_columns(attack: Attack) -> list[tuple[str, list[int]]]:
-    """Allowed changes in words, and their columns; one-hot groups last."""
-    groups = attack.groups.lists
-    alone = np.setdiff1d(np.arange(attack.n_features), [feature for group in groups for feature in group])
-    reach = attack.reach.T.tolist()
-    found: dict[str, list[int]] = {}
-    for feature in alone.tolist():
-        found.setdefault(describe_column(attack, feature, *reach[feature]), []).append(feature)
-    return [*found.items(), *(("exactly one of them is 1; which one may change", group) for group in groups)]
+def _group_columns(attack: Attack, dataset: Dataset) -> list[tuple[str, list[str]]]:
+    """Allowed changes in words, and the names of their columns; groups of several columns last."""
+    found: dict[str, list[str]] = {}
+    groups = []
+    for names, words in list_rules(attack, dataset):
+        if len(names) == 1:
+            found.setdefault(words, []).extend(names)
+        else:
+            groups.append((words, names))
+    return [*found.items(), *groups]

@@ -30,13 +30,15 @@
   const label = (number) => isolate(data.labels[number]);
   const feature = (node) => isolate(data.features[nodes[node].feature]);
   const prediction = (node) => nodes[node].prediction.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
-  const test = (node) => `${feature(node)} ≤ ${nodes[node].threshold}`;
-  const opposite = (node) => `${feature(node)} > ${nodes[node].threshold}`;
+  const words = (node, side) => nodes[node].words && isolate(nodes[node].words[side]);
+  const test = (node) => words(node, 0) || `${feature(node)} ≤ ${nodes[node].threshold}`;
+  const opposite = (node) => words(node, 1) || `${feature(node)} > ${nodes[node].threshold}`;
   const unlisted = ({ rows, values }) => rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
   const leaves = (count) => `${count} ${count === 1 ? "leaf" : "leaves"}`;
 
   function shortTest(node) {
+    if (nodes[node].words) return isolate(shorten(nodes[node].words[0], ROOM, "13px"));
     const end = ` ≤ ${Number(Number(nodes[node].threshold).toPrecision(5))}`;
     return isolate(shorten(data.features[nodes[node].feature], ROOM - widthOf(end, "13px"), "13px")) + end;
   }

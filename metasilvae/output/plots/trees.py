@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import FeatureNames
 from metasilvae.errors import RequestError
-from metasilvae.interop.exports.leaves import name_features, name_prediction
+from metasilvae.interop.exports.leaves import name_prediction
 from metasilvae.model import LeafKind, Model
 from metasilvae.output.plots.canvas import (
     FAINT,
@@ -307,7 +308,8 @@ def _heading(facts: TreeFacts) -> list[str]:
 
 
 def _words(facts: TreeFacts) -> Iterator[list[str]]:
-    names = name_features(facts.tree, None if facts.dataset is None else facts.dataset.feature_names)
+    known = facts.tree.description.feature_names if facts.dataset is None else facts.dataset.feature_names
+    names = FeatureNames.of(known, facts.tree.n_features, facts.tree.encoding)
     for box in facts.boxes:
         if facts.is_leaf(box):
             prediction = name_prediction(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
@@ -320,8 +322,11 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
             if box.rows is not None:
                 lines.append(_plural(box.rows, "row"))
         else:
-            _, feature, _, _, _ = facts.tree.nodes[box.node].item()
-            lines = [f"{say(names[feature], 28)} \N{LESS-THAN OR EQUAL TO} {_number(facts.tree, box.node)}"]
+            threshold, feature, _, _, _ = facts.tree.nodes[box.node].item()
+            if names.is_number(feature):
+                lines = [f"{say(names.names[feature], 28)} \N{LESS-THAN OR EQUAL TO} {_number(facts.tree, box.node)}"]
+            else:
+                lines = [say(names.describe_test(feature, threshold, signs=("\N{LESS-THAN OR EQUAL TO}", ">"))[0], 36)]
             if box.rows is None:
                 lines.append("" if box.values is None else _plural(box.values.sum(), "row"))
             else:

@@ -6,15 +6,19 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.summary import DataSummary
-from metasilvae.output.text.tables import Record, as_text, dump_json
+from metasilvae.encoding import BOOLEAN, CATEGORY, Column, Encoding
+from metasilvae.output.text.tables import Record, as_text, dump_json, finite_or_none
 from metasilvae.perturbations.attack import Attack
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.verification.ceiling import Ceiling
 
 _CLASSES_SHOWN = 12
-_FEATURES_SHOWN = 6
+_COLUMNS_SHOWN = 40
+_FEATURES_SHOWN = 20
 _SHOWN_VALUES = 8
 _LINE_WIDTH = 100
 
@@ -41,27 +45,41 @@ def _show_classes(class_counts: dict[str, int]) -> str:
     return text if len(text) <= 2 * _LINE_WIDTH else text[: 2 * _LINE_WIDTH - 3] + "..."
 
 
+def _range(dataset: Dataset, summary: DataSummary) -> str:
+    is_number = np.ones(dataset.n_features, dtype=bool) if dataset.encoding is None else ~dataset.encoding.is_indicator
+    known = is_number & ~np.isnan(summary.minimum)
+    if not known.any():
+        return "no numbers"
+    return f"{summary.minimum[known].min():g} to {summary.maximum[known].max():g}"
+
+
 def _facts(dataset: Dataset, summary: DataSummary) -> list[str]:
     names = "with names" if dataset.feature_names else "without names"
     repeats = summary.duplicates.n_repeats
     return [
         f"rows      {summary.n_samples}, {repeats} of them duplicates",
         f"features  {summary.n_features} {names}, {len(summary.constant_features)} constant",
-        f"values    {summary.minimum.min():g} to {summary.maximum.max():g}{', all whole numbers' * summary.is_whole}",
+        f"values    {_range(dataset, summary)}{', all whole numbers' * summary.is_whole}",
         f"classes   {_show_classes(summary.class_counts)}",
     ]
 
 
-def _ranges(dataset: Dataset, summary: DataSummary) -> str:
+def _tabulate_columns(summary: DataSummary) -> str:
+    """One line for each column; of very many, the first ones."""
+    shown = summary.columns if len(summary.columns) <= _COLUMNS_SHOWN else summary.columns[:_FEATURES_SHOWN]
+    has_missing = any(column.n_missing for column in summary.columns)
+    has_types = any(column.kind not in ("label", "number") for column in summary.columns)
     records: list[Record] = [
         {
-            "feature": dataset.feature_name(feature),
-            "minimum": float(summary.minimum[feature]),
-            "maximum": float(summary.maximum[feature]),
+            "column": column.name,
+            "type": column.kind,
+            "content": column.content,
+            **({"missing": column.n_missing} if has_missing else {}),
+            **({"the model sees": column.features} if has_types else {}),
         }
-        for feature in range(min(_FEATURES_SHOWN, summary.n_features))
+        for column in shown
     ]
-    rest = summary.n_features - len(records)
+    rest = len(summary.columns) - len(records)
     return as_text(records) + (f"... {rest} more, --format json shows all\n" if rest else "")
 
 
@@ -90,7 +108,7 @@ def check_as_text(check: DataCheck) -> str:
     parts = []
     if check.dataset is not None and check.summary is not None:
         parts.append("\n".join([check.source, *_facts(check.dataset, check.summary)]) + "\n")
-        parts.append(_ranges(check.dataset, check.summary))
+        parts.append(_tabulate_columns(check.summary))
     if check.bound is not None:
         parts.append(_describe_ceiling(*check.bound))
     if check.warnings:
@@ -111,8 +129,9 @@ def check_as_json(check: DataCheck) -> str:
             "features": summary.n_features,
             "classes": summary.class_counts,
             "feature_names": check.dataset.feature_names,
-            "minimum": summary.minimum.tolist(),
-            "maximum": summary.maximum.tolist(),
+            "minimum": [finite_or_none(value) for value in summary.minimum.tolist()],
+            "maximum": [finite_or_none(value) for value in summary.maximum.tolist()],
+            "columns": [column.as_dict() for column in summary.columns],
             "constant_features": summary.constant_features,
             "repeated_rows": summary.duplicates.n_repeats,
             "conflicting_rows": summary.duplicates.conflicts,
@@ -140,28 +159,75 @@ CHECK_FORMATS: dict[str, Callable[[DataCheck], str]] = {"text": check_as_text, "
 
 def describe_attack(attack: Attack, dataset: Dataset) -> Iterator[str]:
     """A line for each column and each group."""
-    members = {feature for group in attack.groups.lists for feature in group}
-    names = [dataset.feature_name(feature) for feature in range(attack.n_features)]
-    reach = attack.reach.T.tolist()
-    width = max((len(name) for feature, name in enumerate(names) if feature not in members), default=0)
-    for feature, name in enumerate(names):
-        if feature not in members:
-            yield f"{name:{width}}  {describe_column(attack, feature, *reach[feature])}\n"
-    for group in attack.groups.lists:
-        yield f"exactly one of {', '.join(names[feature] for feature in group)} is 1; which one may change\n"
+    rules = list_rules(attack, dataset)
+    width = max((len(names[0]) for names, _ in rules if len(names) == 1), default=0)
+    for names, words in rules:
+        if len(names) == 1:
+            yield f"{names[0]:{width}}  {words}\n"
+    for names, _ in rules:
+        if len(names) > 1:
+            yield f"exactly one of {', '.join(names)} is 1; which one may change\n"
     yield f"\nall {dataset.n_samples} rows of {dataset.source} satisfy these constraints\n"
     if attack.is_idle:
         yield "no value can change: every model is stable under this attack\n"
+
+
+def list_rules(attack: Attack, dataset: Dataset) -> list[tuple[list[str], str]]:
+    """Allowed changes in words for each column of the table; a group of several columns has one rule."""
+    encoding = dataset.encoding or Encoding(tuple(map(Column, dataset.names.names)))
+    reach = attack.reach.T.tolist()
+    groups = {tuple(group): group for group in attack.groups.lists}
+    of_columns = {tuple(encoding.features_of(place)) for place in range(len(encoding.columns))}
+    grouped = {feature for group in groups for feature in group if group not in of_columns}
+    rules = []
+    for place, column in enumerate(encoding.columns):
+        features = tuple(encoding.features_of(place))
+        if column.kind == CATEGORY:
+            rules.append(([column.name], _describe_category(attack, column, features)))
+        elif column.kind == BOOLEAN:
+            words = "may change" if reach[features[0]][1] > 0 else "fixed"
+            rules.append(([column.name], f"{words}, {column.categories[0]} or {column.categories[1]}"))
+        elif features[0] not in grouped:
+            is_droppable = attack.droppable is not None and attack.droppable[features[0]]
+            words = describe_column(attack, features[0], *reach[features[0]])
+            rules.append(([column.name], words + (", may become missing" if is_droppable else "")))
+    names = dataset.names.names
+    for group in groups:
+        if group not in of_columns:
+            rules.append(([names[f] for f in group], "exactly one of them is 1; which one may change"))
+    return rules
+
+
+def _describe_category(attack: Attack, column: Column, features: tuple[int, ...]) -> str:
+    n_values = len(column.values)
+    if features in attack.swaps:
+        numbers = attack.swaps[features]
+        lists = [
+            [value for value, each in zip(column.values, numbers, strict=True) if each == number]
+            for number in dict.fromkeys(numbers)
+        ]
+        movable = [each for each in lists if len(each) > 1]
+        stays = n_values - sum(map(len, movable))
+        if len(movable) == 1 and stays == column.has_missing:
+            return f"any of the {len(movable[0])} categories; a missing one stays missing"
+        shown = [f"{', '.join(each[:_SHOWN_VALUES])}{', ...' * (len(each) > _SHOWN_VALUES)}" for each in movable]
+        return f"may become each other: {'; '.join(shown)}" + (f"; {stays} stay" if stays else "")
+    if attack.radius_up[features[0]] > 0:
+        return f"any of the {n_values} categories"
+    return f"fixed, one of {n_values} {'category' if n_values == 1 else 'categories'}"
 
 
 def describe_column(attack: Attack, feature: int, down: float, up: float) -> str:
     """Allowed changes of a column that is in no group, whose values may fall by `down` and rise by `up`."""
     if feature in attack.domains.listed:
         return _describe_values(attack.domains.listed[feature], down, up)
-    if down == up == 0:
+    if down == up == 0 and not _describe_relative(attack, feature, down, up):
         return "fixed"
     unit = "whole numbers, " if feature in attack.domains.whole else ""
-    if down == up:
+    relative = _describe_relative(attack, feature, down, up)
+    if relative:
+        moves = relative
+    elif down == up:
         moves = "any value" if math.isinf(up) else f"up or down by at most {up:g}"
     elif down == 0 or up == 0:
         way, length = ("up", up) if down == 0 else ("down", down)
@@ -171,6 +237,21 @@ def describe_column(attack: Attack, feature: int, down: float, up: float) -> str
     low, high = float(attack.minimum[feature]), float(attack.maximum[feature])
     limits = [f"not below {low:g}"] * math.isfinite(low) + [f"not above {high:g}"] * math.isfinite(high)
     return unit + ", ".join([moves, *limits])
+
+
+def _describe_relative(attack: Attack, feature: int, down: float, up: float) -> str:
+    """Allowed changes of a column with a radius that is a fraction of the value; empty for other columns."""
+    fractions = [each[feature] if each else 0 for each in (attack.relative_down, attack.relative_up)]
+    if not any(fractions):
+        return ""
+    lengths = [
+        f"{float(100 * fraction):g} % of the value" if fraction else f"{length:g}"
+        for fraction, length in zip(fractions, (down, up), strict=True)
+    ]
+    if fractions[0] == fractions[1]:
+        return f"up or down by at most {lengths[1]}"
+    ways = [f"{way} by at most {length}" for way, length in zip(("down", "up"), lengths, strict=True) if length != "0"]
+    return ", ".join(ways)
 
 
 def _describe_values(values: tuple[float, ...], down: float, up: float) -> str:

@@ -288,11 +288,12 @@ def _records(model: Model, dataset: Dataset, predictions: PredictionTable) -> It
     pairs = zip(dataset.y.tolist(), predictions.ids.tolist(), strict=True)
     for row, (label, number) in enumerate(pairs):
         true_label = {"label": dataset.labels[label]} if dataset.has_labels else {}
-        yield {"row": row, **true_label, "prediction": named[number]}
+        ids = {name: cells[row] for name, cells in dataset.ids}
+        yield {"row": row, **ids, **true_label, "prediction": named[number]}
 
 
 def write_csv(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
-    names = ["row", *(["label"] if dataset.has_labels else []), "prediction"]
+    names = ["row", *(name for name, _ in dataset.ids), *(["label"] if dataset.has_labels else []), "prediction"]
     return stream_csv(names, _records(model, dataset, predictions))
 
 

@@ -28,6 +28,17 @@ class ExplanationReport:
     def name(self, feature: int) -> str:
         return self.explanation.query.dataset.feature_name(feature)
 
+    def test(self, feature: int, threshold: float) -> str:
+        """The test of a feature in words; that a category is a certain one is said of the branch where it is."""
+        holds, fails = self.explanation.query.dataset.names.describe_test(feature, threshold)
+        return holds if self.explanation.query.dataset.names.is_number(feature) else fails
+
+    def moves(self, row: UnstableRow) -> list[str]:
+        """Each column that changes, with its old and new value."""
+        dataset, point = self.explanation.query.dataset, row.witness.point
+        changes = dataset.names.describe_changes(dataset.X[row.row], point, row.moved)
+        return [f"{name} {old!s} -> {new!s}" for name, old, new in changes]
+
     def prediction(self, labels: tuple[int, ...]) -> list[str]:
         return [self.explanation.query.model.labels[label] for label in labels]
 
@@ -68,7 +79,7 @@ def _features(report: ExplanationReport) -> str:
 def _tests(report: ExplanationReport) -> str:
     crossed = report.explanation.crossed_tests
     tests = sorted(crossed, key=lambda test: (-crossed[test], test))
-    table = as_text([{"test": f"{report.name(f)} <= {k!r}", "rows": crossed[f, k]} for f, k in tests[:SHOWN]])
+    table = as_text([{"test": report.test(f, k), "rows": crossed[f, k]} for f, k in tests[:SHOWN]])
     return table + (f"and {len(tests) - SHOWN} more\n" if len(tests) > SHOWN else "")
 
 
@@ -94,10 +105,11 @@ def _or_null(value: float) -> float | None:
 
 def _line(report: ExplanationReport, row: UnstableRow) -> Record:
     dataset, witness = report.explanation.query.dataset, row.witness
-    moves = [f"{report.name(f)} {_show(dataset.X[row.row, f])} -> {_show(witness.point[f])}" for f in row.moved]
+    moves = report.moves(row)
     frozen = "-" if row.frozen.features is None else " ".join(map(report.name, row.frozen.features))
     return {
         "row": dataset.number_of(row.row),
+        **dataset.ids_of(row.row),
         **(
             {}
             if row.radius is None
@@ -134,7 +146,13 @@ def write_json(report: ExplanationReport) -> str:
             for feature in sorted(explanation.moved_features | explanation.frozen_features)
         ],
         "tests": [
-            {"feature": feature, "name": report.name(feature), "threshold": threshold, "rows": rows}
+            {
+                "feature": feature,
+                "name": report.name(feature),
+                "threshold": threshold,
+                "test": report.test(feature, threshold),
+                "rows": rows,
+            }
             for (feature, threshold), rows in sorted(explanation.crossed_tests.items())
         ],
         "rows": [_as_json(report, row) for row in explanation.rows],
@@ -147,6 +165,7 @@ def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
     dataset, witness = report.explanation.query.dataset, row.witness
     return {
         "row": dataset.number_of(row.row),
+        **({"ids": dataset.ids_of(row.row)} if dataset.ids else {}),
         "label": dataset.labels[dataset.y[row.row]],
         "prediction": report.prediction(witness.prediction),
         "perturbed_prediction": report.prediction(witness.perturbed_prediction),
@@ -160,6 +179,10 @@ def _as_json(report: ExplanationReport, row: UnstableRow) -> dict[str, Any]:
                 "to": _or_null(witness.point[f]),
             }
             for f in row.moved
+        ],
+        "changes": [
+            {"column": name, "from": old, "to": new}
+            for name, old, new in dataset.names.describe_changes(dataset.X[row.row], witness.point, row.moved)
         ],
         "crossed": [{"feature": f, "threshold": k} for f, k in row.crossed],
         "freeze": None if row.frozen.features is None else list(row.frozen.features),

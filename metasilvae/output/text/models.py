@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from metasilvae.analysis.difference import LARGEST, DifferenceStatus, ModelDifference, Region
 from metasilvae.analysis.summaries import ModelSummary, Spread
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import FeatureNames
 from metasilvae.errors import list_some, printable
-from metasilvae.formats.text import show_value
 from metasilvae.interop.imports import Imported, LibraryComparison
 from metasilvae.model import LeafKind, Model, count_leaves, name_kind
 from metasilvae.output.text.headings import describe_model
@@ -204,11 +204,21 @@ class ComparisonReport:
     dataset: Dataset | None = None
     n_unequal: int | None = None
 
+    @property
+    def names(self) -> FeatureNames:
+        return self.comparison.first.names if self.dataset is None else self.dataset.names
+
     def feature_name(self, feature: int) -> str:
         names = self.comparison.first.description.feature_names or self.comparison.second.description.feature_names
         if self.dataset is not None and (self.dataset.feature_names or names is None):
             return self.dataset.feature_name(feature)
         return f"x[{feature}]" if names is None else printable(names[feature])
+
+    def describe_point(self, point: NDArray[np.float64]) -> str:
+        """The cells of a sample, separated by commas."""
+        encoding = self.names.encoding
+        cells = point.tolist() if encoding is None else encoding.decode(point)
+        return ",".join(cell if isinstance(cell, str) else repr(cell) for cell in cells)
 
     def bounds(self, region: Region) -> Iterator[tuple[int, float, float]]:
         """Features in which a region is narrower than the domain, with closed bounds."""
@@ -226,8 +236,13 @@ _REASONS = {
 
 
 def _conditions(report: ComparisonReport, region: Region) -> Iterator[str]:
-    domain = report.comparison.domain
+    domain, names = report.comparison.domain, report.names
     for feature, lower, upper in report.bounds(region):
+        if not names.is_number(feature):
+            # A test of an indicator: the part below 1, or the part above 0.
+            is_low = upper != domain.upper[feature]
+            yield names.describe_test(feature, upper if is_low else math.nextafter(lower, -math.inf))[not is_low]
+            continue
         name = report.feature_name(feature)
         if math.isnan(lower):
             yield f"{name} is missing"
@@ -262,7 +277,7 @@ def write_difference_text(report: ComparisonReport) -> str:
         lines += ["", f"{number}. {','.join(region.first)} | {','.join(region.second)}"]
         if comparison.n_regions is not None:
             lines.append(f"   where {', '.join(_conditions(report, region)) or 'anything in the domain'}")
-        lines.append(f"   such as {','.join(map(show_value, region.point.tolist()))}")
+        lines.append(f"   such as {report.describe_point(region.point)}")
     if comparison.n_regions is not None and comparison.n_regions > len(comparison.regions):
         lines += ["", f"{comparison.n_regions - len(comparison.regions)} more regions (--max-regions)"]
     if report.dataset is not None and report.n_unequal is not None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from metasilvae.dataset import Dataset
+from metasilvae.formats.csv_files import NOTE_MARK
 from metasilvae.model import LabelSet, Model
 from metasilvae.output.text.headings import Subject, describe_subject
 from metasilvae.output.text.tables import dump_json, in_pieces, stream_csv, stream_jsonl, stream_lines
@@ -195,21 +196,29 @@ VERDICT_FORMATS: dict[str, Callable[[VerificationReport], Iterator[str]]] = {
 
 
 def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) -> Iterator[str]:
-    """CSV of perturbed samples under their true labels.
+    """CSV of perturbed samples under their true labels, in the columns of the table that was read.
 
-    Readers of data ignore columns whose name starts with ``#``: the row of the sample, and its prediction before and
-    after the perturbation.
+    Readers of data ignore columns whose name starts with ``#``: what identifies the sample, its row, and its prediction
+    before and after the perturbation.
     """
-    names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
-    columns = ["label", *names, "#row", "#prediction", "#perturbed_prediction"]
+    encoding = dataset.encoding
+    if encoding is not None:
+        names = [column.name for column in encoding.columns]
+    else:
+        names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
+    ids = [f"{NOTE_MARK}{name}" for name, _ in dataset.ids]
+    label = dataset.label_name if encoding is not None and dataset.label_name else "label"
+    columns = [label, *names, *ids, "#row", "#prediction", "#perturbed_prediction"]
 
     def lines() -> Iterator[list[object]]:
         yield list(columns)
         for witness in witnesses:
+            cells = witness.point.tolist() if encoding is None else encoding.decode(witness.point)
             yield [
                 dataset.labels[dataset.y[witness.row]],
                 # An empty cell is a missing value.
-                *("" if math.isnan(value) else repr(value) for value in witness.point.tolist()),
+                *(cell if isinstance(cell, str) else "" if math.isnan(cell) else repr(cell) for cell in cells),
+                *dataset.ids_of(witness.row).values(),
                 dataset.number_of(witness.row),
                 _join(model, witness.prediction),
                 _join(model, witness.perturbed_prediction),

@@ -30,7 +30,7 @@ from metasilvae.training.population import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
-FORMAT = 3
+FORMAT = 4
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
 _LARGEST_WHOLE = 2**53

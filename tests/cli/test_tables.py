@@ -1,0 +1,95 @@
+"""Commands on a raw table: one model, every command, in the words of the table."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.command import run
+
+ATTACK = """[columns]
+"*_mm" = { radius = "5% of value" }
+sex = { any = true }
+island = { swap = [["Biscoe", "Dream"]] }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    run("data", "convert", "builtin:penguins/train", folder / "raw.csv")
+    lines = [line for line in (folder / "raw.csv").read_text().splitlines() if ",,," not in line]
+    # The label last, and an identifier first.
+    rows = [line.split(",") for line in lines]
+    table = [",".join([f"bird {n}" if n else "name", *row[1:], row[0]]) for n, row in enumerate(rows)]
+    (folder / "birds.csv").write_text("\n".join(table) + "\n")
+    (folder / "attack.toml").write_text(ATTACK)
+    run(
+        "train", folder / "birds.csv", folder / "birds.silva", "--label-column", "species", "--id", "name", "--attack",
+        folder / "attack.toml", "--preset", "fast",
+    )  # fmt: skip
+    return folder
+
+
+def test_adversarial_examples_are_rows_of_the_table(folder: Path) -> None:
+    found = folder / "found.csv"
+    attack = ("--attack", folder / "attack.toml")
+    run("verify", folder / "birds.silva", folder / "birds.csv", *attack, "--counterexamples", found, "--format", "csv")
+    head, *rows = found.read_text().splitlines()
+    assert head.startswith("species,island,bill_length_mm")
+    assert head.endswith("year,#name,#row,#prediction,#perturbed_prediction")
+    assert rows
+    assert all(row.split(",")[8].startswith("bird ") for row in rows)
+    # They can be read as data, and have the predictions that they are said to have.
+    again = run("predict", folder / "birds.silva", found, "--format", "text").stdout.splitlines()
+    assert again == [row.rpartition(",")[2] for row in rows]
+
+
+def test_predictions_have_identifiers_and_need_no_label(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "birds.csv").read_text().splitlines()
+    (tmp_path / "new.csv").write_text("\n".join(line.rpartition(",")[0] for line in text[:3]) + "\n")
+    lines = run("predict", folder / "birds.silva", tmp_path / "new.csv", "--format", "csv").stdout.splitlines()
+    assert lines == ["row,name,prediction", "0,bird 1,Adelie", "1,bird 2,Adelie"]
+
+
+def test_reports_speak_of_the_table(folder: Path) -> None:
+    files = folder / "birds.silva", folder / "birds.csv"
+    attack = ("--attack", folder / "attack.toml")
+    text = run("explain", *files, *attack).stdout
+    assert "bird " in text
+    document = json.loads(run("explain", *files, *attack, "--format", "json").stdout)
+    assert all(row["ids"]["name"].startswith("bird ") for row in document["rows"])
+    assert all({"column", "from", "to"} == change.keys() for row in document["rows"] for change in row["changes"])
+    tree = run("export", folder / "birds.silva", "--to", "text").stdout
+    dot = run("export", folder / "birds.silva", "--to", "dot").stdout
+    page = folder / "page.html"
+    run("report", *files, *attack, "-o", page)
+    for words in (tree, dot, page.read_text()):
+        assert "<= 0.5" not in words
+        assert "bill_length_mm" in words
+    run("diff", folder / "birds.silva", folder / "birds.silva", folder / "birds.csv")
+    run("simplify", folder / "birds.silva", "-o", folder / "small.silva", "--domain", folder / "birds.csv")
+    run("evaluate", folder / "small.silva", folder / "birds.silva", folder / "birds.csv", *attack)
+
+
+def test_unknown_categories_are_one_line(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "birds.csv").read_text().replace("Dream", "Mars", 1)
+    (tmp_path / "mars.csv").write_text(text)
+    result = run("predict", folder / "birds.silva", tmp_path / "mars.csv", code=1)
+    assert "'Mars' is not among the 3 categories" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_missing_numbers_in_training_are_one_line(folder: Path) -> None:
+    result = run("train", folder / "raw.csv", folder / "x.silva", "--epsilon", "1", code=1)
+    assert "bill_length_mm is missing, and training needs numbers" in result.stderr
+
+
+def test_data_schema_round_trip(folder: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    run("data", "schema", folder / "birds.csv", "--label-column", "species", "--id", "name", "-o", schema)
+    assert 'name = { type = "ignored" }' in schema.read_text()
+    found = json.loads(run("data", "check", folder / "birds.csv", "--schema", schema, "--format", "json").stdout)
+    assert {column["name"]: column["kind"] for column in found["columns"]} == {
+        "species": "label", "island": "category", "bill_length_mm": "number", "bill_depth_mm": "number",
+        "flipper_length_mm": "number", "body_mass_g": "number", "sex": "category", "year": "number", "name": "ignored",
+    }  # fmt: skip
