@@ -9,7 +9,8 @@ OUT ?= demo-output
 # What models come from and go to; where one of them cannot be installed, its tests skip themselves.
 # XGBOOST=xgboost where there is no smaller one, as on macOS.
 XGBOOST ?= xgboost-cpu
-LIBRARIES ?= scikit-learn joblib skops $(XGBOOST) lightgbm catboost onnx onnxruntime skl2onnx
+LIBRARIES ?= scikit-learn joblib skops $(XGBOOST) lightgbm catboost onnx onnxruntime skl2onnx \
+	palmerpenguins polars pyarrow
 # Processes that share the tests; 0 runs them in one, with the debugger and the output at hand.
 WORKERS ?= auto
 IN_PARALLEL = -n $(WORKERS) --dist worksteal

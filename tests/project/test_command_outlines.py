@@ -60,7 +60,9 @@ def test_an_outline_names_what_exists(text: str) -> None:
             continue
         assert word in options, word
         if rest and not getattr(options[word], "is_flag", False) and not is_placeholder(rest[0]):
-            options[word].type_cast_value(click.Context(command), rest.pop(0))
+            value = rest.pop(0)
+            is_repeatable = getattr(options[word], "multiple", False)
+            options[word].type_cast_value(click.Context(command), (value,) if is_repeatable else value)
 
 
 def test_outlines_are_found() -> None:

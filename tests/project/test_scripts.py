@@ -49,7 +49,8 @@ LIBRARIES = {
     "scripts/bench_forest.py": "sklearn",
     "scripts/bench_peers.py": "sklearn",
     "scripts/draw_curves.py": "sklearn",
-    "scripts/make_datasets.py": "sklearn",
+    "scripts/bench_hard_forests.py": "sklearn",
+    "scripts/make_datasets.py": "palmerpenguins",
 }
 
 
