@@ -380,7 +380,9 @@ cdef class ForestSearch:
         self.n_steps = 0
         self.pair = -1
         self.n_pairs = 0
-        self.is_running = self.has_entries = self.is_found_locally = False
+        self.is_running = self.has_entries = self.is_found_locally = self.is_divided = False
+        # A search of another row may have been given up in the middle.
+        self.n_parts = 0
         # The local search does not know missing values.
         self.next_local = INT64_MAX if self.row_has_missing else self.steps_before_local
         self.is_local_tried = False
@@ -393,8 +395,6 @@ cdef class ForestSearch:
         if self.n_pairs == 0:
             return 0
         set_cells(&self.box, &self.thresholds[0] if self.thresholds.shape[0] else NULL, &self.threshold_starts[0])
-        self.n_parts = 0
-        self.is_divided = False
         self._collect()
         if self.box.n_groups > 0:
             set_entries(&self.sets, &self.reached)

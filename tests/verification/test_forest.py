@@ -195,6 +195,30 @@ def test_more_steps_decide_more_rows_and_never_otherwise() -> None:
     assert n_unknown[-1] == 0
 
 
+def test_a_search_that_was_given_up_leaves_nothing_behind() -> None:
+    """Rows that the first bound decides, each after a row whose divided box is given up.
+
+    Trees vote for b if three features have a given parity; b wins if all of these contradictory equations hold.
+    """
+    rng = random.Random(1)
+    n_features, n_equations = 24, 30
+
+    def grow(features: list[int], parity: int) -> Nested:
+        if not features:
+            return [0, 1] if parity else [1, 0]
+        return (features[0], 0.5, grow(features[1:], parity), grow(features[1:], 1 - parity))
+
+    equations = [grow(rng.sample(range(n_features), 3), rng.randrange(2)) for _ in range(n_equations)]
+    model = make_model([*equations, *[[1, 0]] * n_equations], n_features)
+    X = np.full((10, n_features), 0.4)
+    X[1::2] = 0.1
+    query = make_query(model, Dataset(X, np.zeros(len(X), dtype=np.int32), ("a",)), Ball(0.2), voting="max")
+    with mock.patch.multiple(forest_rows, STEPS_BEFORE_LOCAL=10**9, STEPS_BEFORE_DIVISION=1, ROWS_PER_CHUNK=1):
+        found = verify(query, jobs=1, budget=Budget(steps=100)).stability
+    assert (found[0::2] == Stability.UNKNOWN).all()
+    assert (found[1::2] == Stability.STABLE).all()
+
+
 @pytest.mark.parametrize("kind", list(LeafKind))
 def test_divided_boxes_have_the_verdicts_of_the_plain_search(kind: LeafKind) -> None:
     """Forests that are too large to enumerate, at epsilons where about half of the rows are stable."""
