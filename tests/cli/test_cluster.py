@@ -143,7 +143,7 @@ def write_endless_search(folder: Path, values: list[float]) -> tuple[str, str]:
 
     Trees vote for b if three features have a given parity; b wins if all of these contradictory equations hold.
     """
-    n_features, n_equations = 64, 80
+    n_features, n_equations = 256, 280
     rng = random.Random(1)
     head = f"classifier-decision-tree {n_features} 2 a b\n"
     trees = [head + "LEAF 1 0\n"] * n_equations
