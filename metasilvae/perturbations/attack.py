@@ -22,8 +22,9 @@ from metasilvae.dataset import Dataset
 from metasilvae.encoding import BOOLEAN, CATEGORY, NUMBER, Column, Encoding
 from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some, shorten
 from metasilvae.perturbations.attack_files import RANGE, VALUE, AttackRules, Percentage, Radius, Rule, read_attack
-from metasilvae.perturbations.boxes import Boxes, OneHotGroups
+from metasilvae.perturbations.boxes import Boxes
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import TableGroups
 
 FloatArray = NDArray[np.float64]
 _NUMBERED = re.compile(r"x\[(\d{1,9})\]|(\d{1,9})", re.ASCII)
@@ -39,7 +40,7 @@ class Attack:
         Name of the file, for reports.
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
     domains : FeatureDomains
-    groups : OneHotGroups
+    groups : TableGroups
         Any member of a group may become the one that is 1.
     places : tuple of str
         Where the rule of each feature is written, for messages.
@@ -61,7 +62,7 @@ class Attack:
     minimum: FloatArray
     maximum: FloatArray
     domains: FeatureDomains
-    groups: OneHotGroups
+    groups: TableGroups
     places: tuple[str, ...]
     relative_down: tuple[Fraction, ...] | None = None
     relative_up: tuple[Fraction, ...] | None = None
@@ -170,7 +171,7 @@ class Attack:
             self.minimum[features],
             self.maximum[features],
             self.domains.renumber(new),
-            OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
+            TableGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
             tuple(self.places[old] for old in new),
             take(self.relative_down),
             take(self.relative_up),
@@ -294,7 +295,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     droppable = np.array([rule.may_be_dropped for rule in by_feature])
     written = tuple(rule.place for rule in by_feature)
     return Attack(
-        rules.source, down, up, minimum, maximum, domains, OneHotGroups.of_lists(groups), written, relative_down,
+        rules.source, down, up, minimum, maximum, domains, TableGroups.of_lists(groups), written, relative_down,
         relative_up, swaps, dataset.feature_names, droppable if droppable.any() else None,
     )  # fmt: skip
 
