@@ -12,7 +12,6 @@ like the others, so that they go wherever the library sends them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -54,7 +53,7 @@ class Column:
     sets : tuple of str or None
         Sets of values, each as a text of 0 and 1 with a letter for each of `values`; None for a one-hot group.
     is_numbered : bool
-        Whether the categories are whole numbers. Then a cell is a number, whose integer part is the category.
+        Whether the categories are whole numbers. Then each cell is a whole number.
     """
 
     name: str
@@ -92,7 +91,7 @@ class Column:
 
     def place_of_number(self, number: float) -> int | None:
         """Position of the category that is a number, None for one that is no category."""
-        return self._numbers.get(float(math.trunc(number)) if self.is_numbered else number)
+        return self._numbers.get(number)
 
     @cached_property
     def other_name(self) -> str:

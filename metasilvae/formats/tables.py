@@ -538,9 +538,10 @@ def _find_categories(raw: RawColumn, column: Column, missing: Sequence[str], mak
     found = np.empty(len(raw.texts) + 1, dtype=np.int64)
     for code, (text, number) in enumerate(zip(raw.texts, raw.text_values.tolist(), strict=True)):
         place = None
-        if is_missing[code]:
+        if is_missing[code] and (of_missing is not None or text not in by_text):
             place = of_missing
         elif number == number:
+            _check_category(column, number, raw.first_row(code), maker)
             place = by_text.get(text.strip()) if not column.is_numbered else None
             place = column.place_of_number(number) if place is None else place
             place = other if place is None else place
@@ -560,6 +561,7 @@ def _find_categories(raw: RawColumn, column: Column, missing: Sequence[str], mak
         if number != number or number in blanks:
             place = of_missing
         else:
+            _check_category(column, number, int(rows[np.argmax(inverse.reshape(-1) == item)]), maker)
             place = column.place_of_number(number)
             place = other if place is None else place
         if place is None:
@@ -568,6 +570,12 @@ def _find_categories(raw: RawColumn, column: Column, missing: Sequence[str], mak
         of_number[item] = place
     places[rows] = of_number[inverse.reshape(-1)]
     return places
+
+
+def _check_category(column: Column, number: float, row: int, maker: str) -> None:
+    """Refuse fractions where categories are numbers; libraries round them in their own ways."""
+    if column.is_numbered and not number.is_integer():
+        raise _Refused(row, f"{number!r} is not a whole number; {maker} has whole numbers for categories")
 
 
 def _unknown(raw: RawColumn, code: int, column: Column, maker: str, n: int) -> _Refused:

@@ -23,12 +23,15 @@ class CategorySplit:
     Attributes
     ----------
     codes : frozenset of int
-        Categories that go to the left child, as the library numbers them.
+        Categories of one side, as the library numbers them; all others that a column lists go to the other side.
+    is_left : bool
+        Whether the categories of the set go to the left child.
     others_left, missing_left : bool
-        Whether categories that no column lists, and missing ones, go there too.
+        Whether categories that the column does not list, and missing ones, go there.
     """
 
     codes: frozenset[int]
+    is_left: bool = True
     others_left: bool = False
     missing_left: bool = False
 
@@ -43,10 +46,13 @@ class CategoryColumn:
         The library's numbers of its categories.
     names : tuple of str or None
         Their names; None if they are known by their numbers.
+    has_missing : bool
+        Whether the library takes missing categories.
     """
 
     codes: tuple[int, ...] = ()
     names: tuple[str, ...] | None = None
+    has_missing: bool = True
 
 
 def encode_categories(
@@ -93,7 +99,8 @@ class _Sets:
 
     def place(self, split: CategorySplit) -> tuple[int, bool]:
         """The number of the set of a split, and whether it is the set that goes left; -1 for a set of all or none."""
-        flags = [*(code in split.codes for code in self._column.codes), split.others_left, split.missing_left]
+        codes = ((code in split.codes) == split.is_left for code in self._column.codes)
+        flags = [*codes, split.others_left, *[split.missing_left] * self._column.has_missing]
         if all(flags) or not any(flags):
             return -1, flags[0]
         is_same = (2 * sum(flags), flags[-1]) <= (len(flags), False)
@@ -103,7 +110,7 @@ class _Sets:
     def column(self, name: str) -> Column:
         names = self._column.names
         texts = tuple(map(str, self._column.codes)) if names is None else names
-        return Column(name, CATEGORY, texts, True, True, tuple(self._numbers), names is None)
+        return Column(name, CATEGORY, texts, True, self._column.has_missing, tuple(self._numbers), names is None)
 
 
 def _renumber(tree: Nodes, places: Mapping[int, tuple[int, bool]], starts: NDArray[np.int64]) -> Nodes:
@@ -206,4 +213,24 @@ def codes_of(column: Column) -> NDArray[np.float64]:
     """The library's number of each value of a column: an unused one for unknown categories, NaN for missing ones."""
     n = len(column.categories)
     codes = [float(text) for text in column.categories] if column.is_numbered else list(map(float, range(n)))
-    return np.array([*codes, max(codes, default=-1.0) + 1, np.nan])
+    return np.array([*codes, max(codes, default=-1.0) + 1, *[np.nan] * column.has_missing])
+
+
+def restore_cells(X: NDArray[np.float64], cells: Mapping[int, Sequence[object]]) -> NDArray[np.object_]:
+    """Rows of numbers with the cells that libraries know instead of codes; NaN where they are missing.
+
+    Parameters
+    ----------
+    cells : for each column that is a category its cells, in the order of their codes, and one that is no category
+    """
+    found = X.astype(object)
+    for place, known in cells.items():
+        found[:, place] = [known[int(code)] if code == code else np.nan for code in X[:, place].tolist()]
+    return found
+
+
+def unknown_cell(cells: Sequence[object]) -> object:
+    """A cell of the type of the given ones that is none of them."""
+    if all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells):
+        return max(map(float, cells), default=0.0) + 1.0  # type: ignore[arg-type]
+    return "".join(map(str, cells)) + "?"
