@@ -373,6 +373,11 @@ class FeatureNames:
         """Whether a feature is a number, and no indicator of a category or boolean."""
         return self.encoding is None or not self.encoding.is_indicator[feature]
 
+    def can_be_missing(self, feature: int) -> bool:
+        """Whether a value may be missing; a missing category is a value of its own."""
+        encoding = self.encoding
+        return encoding is None or encoding.columns[encoding.column_of_feature[feature]].kind != CATEGORY
+
     def describe_changes(
         self, before: NDArray[np.float64], after: NDArray[np.float64], features: Iterable[int]
     ) -> list[tuple[str, str | float, str | float]]:

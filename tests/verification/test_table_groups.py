@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.oracles import elect, make_model
 
 from metasilvae.analysis.explanation import explain
 from metasilvae.dataset import Dataset
@@ -24,7 +25,6 @@ from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import find_witnesses, verify
-from tests.support.oracles import elect, make_model
 
 LABELS = ("no", "yes", "perhaps")
 
