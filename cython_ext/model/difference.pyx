@@ -387,7 +387,9 @@ cdef bint _drop_one(TreePairWalk walk, Node* nodes, int32_t i, int32_t* sizes, i
     if not (keeps_left or keeps_right):
         return False
     kept = left if keeps_left and (not keeps_right or sizes[left] <= sizes[right]) else right
-    if has_left and has_right and nodes[left].feature < 0 and nodes[right].feature < 0:
+    # Leaves of different classes: no sample that takes options of all groups reaches the other one.
+    if (has_left and has_right and nodes[left].feature < 0 and nodes[right].feature < 0
+            and walk.first_classes[nodes[left].leaf] == walk.first_classes[nodes[right].leaf]):
         absorbed[nodes[right if kept == left else left].leaf] = nodes[kept].leaf
     sizes[i] = sizes[kept]
     nodes[i] = nodes[kept]

@@ -25,7 +25,7 @@ from metasilvae._core.model import difference as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import CATEGORY, Encoding
 from metasilvae.errors import DataError, ModelError, RequestError
-from metasilvae.model import Model, join_trees, match_features
+from metasilvae.model import Model, join_trees, match_features, share_encoding
 from metasilvae.perturbations.groups import Group, TableGroups, pack_options
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
@@ -255,6 +255,7 @@ def compare_models(
     on_fraction : function
         Called with the fraction of the search that is done, from 0 to 1.
     """
+    first, second = share_encoding(first, second)
     second = match_features(second, first)
     if first.n_features != second.n_features:
         raise ModelError(
