@@ -28,6 +28,7 @@ from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
+from metasilvae.prediction import predict_proba as _predict_proba
 from metasilvae.training.options import (
     PRESETS,
     BoostingOptions,
@@ -375,19 +376,36 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
+    return _predict(model, _rows_for(model, X), voting, jobs)
+
+
+def predict_proba(
+    model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Probability of each label of the model for each sample, shape (n_samples, n_labels); rows sum to one.
+
+    For a tree these are the class fractions in its leaf; for a forest the fractions of its votes (``max``) or the mean
+    of the class fractions (``average``); for a boosted model the soft maximum of its scores. Parameters are those of
+    `predict`.
+    """
+    return _predict_proba(model, _rows_for(model, X), voting, jobs)
+
+
+def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
+    """The features of a model, of an array or a DataFrame."""
     _expect(model=model)
     if model.encoding is not None:
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
-        return _predict(model, encode_frame(X, "X", encoding=model.encoding).X, voting, jobs)
+        return encode_frame(X, "X", encoding=model.encoding).X
     values, names = _finite_table(X, "X"), name_columns(X)
     dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
-        return _predict(model, align(model, dataset).X, voting, jobs)
+        return align(model, dataset).X
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
     check_missing(model, dataset)
-    return _predict(model, values, voting, jobs)
+    return values
 
 
 def evaluate(

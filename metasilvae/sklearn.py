@@ -28,10 +28,10 @@ from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports import import_object
 from metasilvae.interop.imports.imported import name_classes
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import Model
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import check_missing, find_leaves, predict
+from metasilvae.prediction import check_missing, predict, predict_proba
 from metasilvae.training.results import judge
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.objective import Fitness, fitness_from_weights
@@ -143,7 +143,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """Predict class probabilities.
 
         Those of a tree are the class fractions in its leaf, those of a forest the fractions of its votes, and those of
-        a boosted model the soft maximum of its scores.
+        a boosted model the soft maximum of its scores, as those of ``metasilvae predict --proba``.
 
         Parameters
         ----------
@@ -154,17 +154,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         p : ndarray of shape (n_samples, n_classes)
             Columns are in the order of `classes_`.
         """
-        values, model = self._check(X), self.model_
-        leaves = find_leaves(model, values, effective_n_jobs(self.n_jobs))
-        are_scores = model.leaf_kind is LeafKind.SCORES
-        votes = model.leaf_values if are_scores or model.n_trees == 1 else _votes_of_leaves(model)
-        of_labels = np.zeros((len(leaves), model.n_labels))
-        for tree in range(model.n_trees):
-            of_labels += votes[leaves[:, tree]]
-        if are_scores:
-            of_labels = np.exp(of_labels - of_labels.max(axis=1, keepdims=True))
+        of_labels = predict_proba(self.model_, self._check(X), jobs=effective_n_jobs(self.n_jobs))
         fractions = np.empty_like(of_labels)
-        fractions[:, self._class_of_label] = of_labels / of_labels.sum(axis=1, keepdims=True)
+        fractions[:, self._class_of_label] = of_labels
         return fractions
 
     @overload
@@ -413,12 +405,6 @@ def _name_labels(classes: np.ndarray) -> tuple[str, ...]:
     if len(set(names)) < len(names) or any(map(label_problem, names)):
         return tuple(f"class-{number}" for number in range(len(names)))
     return names
-
-
-def _votes_of_leaves(model: Model) -> NDArray[np.float64]:
-    """One vote of each leaf for each label that it predicts."""
-    values = model.leaf_values
-    return np.asarray(values == values.max(axis=1, keepdims=True), dtype=np.float64)
 
 
 class MetaSilvaeClassifier(RobustClassifier):

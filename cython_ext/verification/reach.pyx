@@ -11,7 +11,7 @@ what the labels that single trees can predict mean for a forest is left to metas
 """
 
 from libc.math cimport INFINITY, NAN, fabs
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -20,6 +20,7 @@ from common.box cimport (
 )
 from common.descent cimport first_leaf_of_row, next_leaf_of_row
 from common.node cimport Node, is_missing, reaches_left, reaches_right
+from common.table cimport Tables, allowed_of, fill_options, has_option, make_tables, tables_admit
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
 
 
@@ -320,32 +321,7 @@ def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const dou
         _free_walk(&walk)
 
 
-# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists
-# of members[group_starts[g]:group_starts[g+1]].
-
-
-cdef bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
-                       const double* low, const double* high) noexcept nogil:
-    """Whether a box contains a point in which every group is one-hot."""
-    cdef Py_ssize_t group, position
-    cdef int32_t f
-    cdef int n_not_zero
-    cdef bint some_one, forced_one
-    for group in range(group_starts.shape[0] - 1):
-        n_not_zero = 0
-        some_one = False
-        forced_one = False
-        for position in range(group_starts[group], group_starts[group + 1]):
-            f = members[position]
-            if low[f] <= 1.0 <= high[f]:
-                some_one = True
-                if not (low[f] <= 0.0 <= high[f]):
-                    forced_one = True
-            if not (low[f] <= 0.0 <= high[f]):
-                n_not_zero += 1
-        if n_not_zero > 1 or not some_one or (n_not_zero == 1 and not forced_one):
-            return False
-    return True
+# Points of a box. Features of a table group (table.pxd) take one of its options together.
 
 
 cdef inline double _clamp(double value, double low, double high) noexcept nogil:
@@ -354,27 +330,61 @@ cdef inline double _clamp(double value, double low, double high) noexcept nogil:
     return high if value > high else value
 
 
-cdef void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
-                       const double* low, const double* high, Py_ssize_t n_features, double* point) noexcept nogil:
-    """Write the point of an admissible box that is nearest to the sample, with one-hot groups.
+cdef inline int32_t _choose_option(const Tables* tables, int32_t group, const double* sample,
+                                   const uint64_t* options) noexcept nogil:
+    """Of some options the one of the sample, else the first one; in a one-hot group the member with the largest value."""
+    cdef int32_t option, code = tables.codes[group], chosen = -1
+    cdef const int32_t* members = tables.members + tables.group_starts[group]
+    if code >= 0 and 0.0 <= sample[code] < tables.n_options[group]:
+        option = <int32_t> sample[code]
+        if has_option(options, option):
+            return option
+    for option in range(tables.n_options[group]):
+        if has_option(options, option):
+            if chosen < 0 or (code < 0 and sample[members[option]] > sample[members[chosen]]):
+                chosen = option
+    return chosen
+
+
+cdef void fill_nearest(const Tables* tables, const uint64_t* allowed, const double* sample, const double* low,
+                       const double* high, Py_ssize_t n_features, double* point, uint64_t* options) noexcept nogil:
+    """Write the point of an admissible box that is nearest to the sample, apart from codes (`fill_codes`).
 
     A feature with NaN bounds is missing.
+
+    Parameters
+    ----------
+    allowed : options that the row allows, NULL for all
+    options : space for a set of options and for a number of each group
     """
-    cdef Py_ssize_t f, group, position
-    cdef int32_t chosen, member
+    cdef Py_ssize_t f
+    cdef int32_t group, place, chosen
+    cdef int32_t* choices = <int32_t*> (options + tables.n_words)
     for f in range(n_features):
         point[f] = _clamp(sample[f], low[f], high[f]) if low[f] <= high[f] else NAN
-    for group in range(group_starts.shape[0] - 1):
-        chosen = -1
-        for position in range(group_starts[group], group_starts[group + 1]):
-            member = members[position]
-            if not (low[member] <= 0.0 <= high[member]):
-                chosen = member         # cannot be 0, so it is the one
-                break
-            if low[member] <= 1.0 <= high[member] and (chosen < 0 or sample[member] > sample[chosen]):
-                chosen = member
-        for position in range(group_starts[group], group_starts[group + 1]):
-            point[members[position]] = 1.0 if members[position] == chosen else 0.0
+    for group in range(tables.n_groups):
+        fill_options(tables, group, allowed, low, high, options)
+        choices[group] = chosen = _choose_option(tables, group, sample, options)
+        if chosen < 0:
+            continue
+        for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+            point[tables.members[place]] = has_option(tables.ones + <size_t> place * tables.n_words, chosen)
+
+
+cdef inline void fill_codes(const Tables* tables, const uint64_t* options, double* point) noexcept nogil:
+    """Write the numbers of the options that `fill_nearest` chose."""
+    cdef int32_t group
+    for group in range(tables.n_groups):
+        if tables.codes[group] >= 0:
+            point[tables.codes[group]] = (<const int32_t*> (options + tables.n_words))[group]
+
+
+cdef inline uint64_t* _new_options(const Tables* tables) except NULL:
+    """Space for a set of options and for a number of each group."""
+    cdef uint64_t* options = <uint64_t*> malloc((tables.n_words + tables.n_groups + 1) * sizeof(uint64_t))
+    if options == NULL:
+        raise MemoryError()
+    return options
 
 
 # Witnesses: points of a box with another prediction.
@@ -384,8 +394,9 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                    const double[:, ::1] low_center, const double[:, ::1] high_center,
                    const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum,
-                   const int32_t[::1] members, const int32_t[::1] group_starts, const uint8_t[:, :] droppable,
-                   const double[::1] right_starts,
+                   const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] codes,
+                   const int32_t[::1] n_options, const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                   const uint8_t[:, :] droppable, const double[::1] right_starts,
                    const double[:, ::1] X, const int32_t[::1] expected, const int64_t[::1] rows,
                    Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] found, double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -393,11 +404,12 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
 
     Parameters
     ----------
-    members, group_starts : one-hot groups; their members are not missing
+    members, group_starts, codes, n_options, ones : table groups (table.pxd); their members are not missing
+    allowed : for each row and group the allowed options, as bits of words; no rows if all are allowed
     droppable : for each row and feature whether the value may become missing; no rows if none may
     right_starts : for each node the smallest value that its test sends to the right
     rows : the rows to search; outputs are indexed by position in this list, start..stop-1 are filled
-    found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box has one-hot groups
+    found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box takes options of all groups
     points : receives the witness: as few values as possible become missing, and among these points it is the nearest to
         the sample in the maximum norm; NaN where it has no value
     lowers, uppers : receive the part of the box that falls into the leaf of the witness, NaN where it has no values
@@ -406,6 +418,9 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     """
     cdef Py_ssize_t n_features = X.shape[1]
     cdef bint wants_points = points.shape[0] > 0
+    cdef Tables tables = make_tables(members, group_starts, codes, n_options, ones)
+    cdef const uint64_t* row_allowed
+    cdef uint64_t* options = _new_options(&tables)
     # Bounds, the bounds in a leaf, the nearest point there, and the table of values.
     cdef double* low = <double*> malloc(max(7 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
@@ -425,11 +440,13 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     if low == NULL or stack == NULL:
         free(low)
         free(stack)
+        free(options)
         raise MemoryError()
     try:
         with nogil:
             for item in range(start, stop):
                 row = rows[item]
+                row_allowed = allowed_of(allowed, row)
                 for f in range(n_features):
                     low[f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
                     high[f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
@@ -466,8 +483,8 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                                        nodes[node].right, low, high)
                             top += 3
                         continue
-                    if group_starts.shape[0] > 1:
-                        if not groups_admit(members, group_starts, low, high):
+                    if tables.n_groups > 0:
+                        if not tables_admit(&tables, row_allowed, low, high, options):
                             continue
                     admissible = True
                     if leaf_predictions[nodes[node].leaf] == expected[row]:
@@ -479,7 +496,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                         for f in range(n_features):
                             leaf_low[f], leaf_high[f] = low[f], high[f]
                         take_values(n_features, leaf_low, leaf_high, values)
-                    fill_nearest(members, group_starts, &X[row, 0], leaf_low, leaf_high, n_features, point)
+                    fill_nearest(&tables, row_allowed, &X[row, 0], leaf_low, leaf_high, n_features, point, options)
                     distance = 0.0
                     n_dropped = 0
                     for f in range(n_features):
@@ -491,6 +508,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     if best < 0.0 or n_dropped < fewest or (n_dropped == fewest and distance < best):
                         best = distance
                         fewest = n_dropped
+                        fill_codes(&tables, options, point)
                         for f in range(n_features):
                             points[item, f] = point[f]
                             lowers[item, f] = leaf_low[f]
@@ -500,13 +518,16 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     finally:
         free(low)
         free(stack)
+        free(options)
 
 
 def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
                  const double[:, ::1] low_center, const double[:, ::1] high_center,
                  const double[::1] radius_down, const double[::1] radius_up,
                  const double[::1] minimum, const double[::1] maximum,
-                 const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
+                 const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] codes,
+                 const int32_t[::1] n_options, const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                 const double[::1] right_starts,
                  const double[:, ::1] X, const int32_t[:, ::1] leaves, const int64_t[::1] rows,
                  Py_ssize_t start, Py_ssize_t stop,
                  double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -521,11 +542,13 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
     right_starts : for each node the smallest value that its test sends to the right
     leaves : shape (n_samples, n_trees), leaf of each tree for each row of the data
     rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
-    points : receives the point nearest to the row, with one-hot groups; NaN where it has no value
+    points : receives the point nearest to the row; NaN where it has no value
     lowers, uppers : receive the bounds of the part; NaN where there are no values
     """
     cdef Py_ssize_t item, row, f, tree
     cdef int32_t node, parent
+    cdef Tables tables = make_tables(members, group_starts, codes, n_options, ones)
+    cdef uint64_t* options = _new_options(&tables)
     with nogil:
         for item in range(start, stop):
             row = rows[item]
@@ -549,5 +572,7 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
                 # The leaves have a point in common; without a common value, the feature is missing there.
                 if not lowers[item, f] <= uppers[item, f]:
                     lowers[item, f] = uppers[item, f] = NAN
-            fill_nearest(members, group_starts, &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],
-                         &points[item, 0])
+            fill_nearest(&tables, allowed_of(allowed, row), &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],
+                         &points[item, 0], options)
+            fill_codes(&tables, options, &points[item, 0])
+    free(options)

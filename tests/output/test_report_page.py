@@ -65,6 +65,21 @@ class TestNumbers:
         assert facts["leaves"] == str(found["leaves"])
         assert facts["depth"] == str(found["depth"])
 
+    def test_classes(self, iris: Page) -> None:
+        for place, data in enumerate(IRIS_SETS):
+            document = prediction_of("evaluate", IRIS, data, "--epsilon", 0.3, "--per-class")
+            head, *rows = iris.tables[f"classes-{place}"]
+            names = [cell.text for cell in head]
+            assert names == ["label", "rows", "recall", "precision", "F1", "stability", "robust accuracy", "ROC AUC"]
+            for row, wanted in zip(rows, document["classes"][0]["classes"], strict=True):
+                assert (row[0].text, row[1].text) == (wanted["label"], str(wanted["rows"]))
+                for name, cell in zip(names[2:], row[2:], strict=True):
+                    assert float(cell.value or "") == wanted[name.lower().replace(" ", "_")]
+            table = {row[0].text: row[1 + place] for row in iris.tables["figures-table"]}
+            (summary,) = document["evaluations"]
+            for name in ("balanced accuracy", "balanced robust accuracy", "ROC AUC"):
+                assert float(table[name].value or "") == summary[name.lower().replace(" ", "_")]
+
     def test_verdicts(self, iris: Page) -> None:
         counts = [prediction_of("verify", IRIS, data, "--epsilon", 0.3)["counts"] for data in IRIS_SETS]
         assert sum(count["no_info"] for count in counts) == 0
@@ -198,12 +213,43 @@ def test_the_same_page_for_any_number_of_threads() -> None:
 
 def test_the_same_file_again(tree: str, rows: str, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    printed = run("report", tree, rows, "--epsilon", 0.1, "-o", output).stdout
+    printed = run("report", tree, rows, "--epsilon", 0.1, "-o", output, "--date", "2026-01-01").stdout
     first = output.read_bytes()
     summary = "accuracy 28.57 %, stability 28.57 %, robust accuracy 14.29 %"
     assert printed == f"{rows}: {summary}\nopen {output} in a browser\n"
-    run("report", tree, rows, "--epsilon", 0.1, "-o", output)
+    run("report", tree, rows, "--epsilon", 0.1, "-o", output, "--date", "2026-01-01")
     assert output.read_bytes() == first
+
+
+def test_the_date(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def date_of(*words: str) -> list[str]:
+        return re.findall("<time>(.*?)</time>", run("report", tree, rows, "--epsilon", 0.1, "-o", "-", *words).stdout)
+
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    (today,) = date_of()
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", today)
+    assert date_of("--date", "none") == []
+    assert date_of("--date", "<May>") == ["&lt;May&gt;"]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert date_of() == ["1970-01-02"]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    assert "SOURCE_DATE_EPOCH is 'soon'" in run("report", tree, rows, "--epsilon", 0.1, "-o", "-", code=None).stderr
+
+
+def test_requirements_stand_on_top(tree: str, rows: str, tmp_path: Path) -> None:
+    other = write(tmp_path, "other.csv", "a,0.1,0.1\nbb,0.9,0.9\n")
+    words = ["report", tree, rows, other, "--epsilon", 0.1, "-o", "-", "--require", "accuracy>=0.5"]
+    result = run(*words, "--require", "recall[a]>=0.5", code=3)
+    header = result.stdout.partition("<header>")[2].partition("</header>")[0]
+    texts = [" ".join(re.sub("<.*?>", "", item).split()) for item in re.findall("<li>(.*?)</li>", header)]
+    assert texts == [
+        "violated accuracy&gt;=0.5 on rows.csv: accuracy is 0.285714",
+        "holds recall[a]&gt;=0.5 on rows.csv: recall[a] is 0.666667",
+        "holds accuracy&gt;=0.5 on other.csv: accuracy is 0.5",
+        "holds recall[a]&gt;=0.5 on other.csv: recall[a] is 1",
+    ]
+    assert f"{rows}: required accuracy>=0.5: violated (accuracy is 0.285714)" in result.stderr
+    assert run(*words[:-1], "accuracy>=0.1").exit_code == 0
 
 
 class TestAttacks:

@@ -11,7 +11,7 @@ from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.curves import show_curve
 from metasilvae.output.html.markup import Child, Column, Markup, element, join, make_note, make_table, show_name
 from metasilvae.output.html.model import show_model
-from metasilvae.output.html.overview import show_confusion, show_metrics, show_verdicts
+from metasilvae.output.html.overview import show_classes, show_confusion, show_metrics, show_requirements, show_verdicts
 from metasilvae.output.html.rows import show_attribution, show_fragile_rows
 from metasilvae.output.html.threat_model import list_perturbation_files, show_perturbation
 
@@ -29,6 +29,7 @@ def write_page(content: PageContent) -> str:
         ("model", "Model", show_model(content)),
         ("verdicts", "Verdicts", show_verdicts(content)),
         ("curve", "Stability curve", show_curve(content)),
+        ("classes", "Classes", show_classes(content)),
         ("confusion", "Confusion matrix", show_confusion(content)),
         ("fragile", "Most fragile rows", show_fragile_rows(content)),
         ("attribution", "Features driving instability", show_attribution(content)),
@@ -86,7 +87,12 @@ def _make_header(content: PageContent, has_rules: bool) -> Markup:
     warning = "The search was interrupted: rows without a verdict are NO-INFO, and not every unstable row is explained."
     return element(
         "header",
-        element("p", "metasilvae report", class_="kicker"),
+        element(
+            "p",
+            "metasilvae report",
+            [" · ", element("time", content.date)] if content.date else None,
+            class_="kicker",
+        ),
         element("h1", show_name(content.model.source)),
         element(
             "p",
@@ -94,6 +100,7 @@ def _make_header(content: PageContent, has_rules: bool) -> Markup:
             element("code", ", ".join(perturbations)),
             [" (", element("a", "details", href="#perturbation"), ")"] if has_rules else None,
         ),
+        show_requirements(content),
         element("p", warning, class_="warning", role="status") if content.is_interrupted else None,
     )
 
@@ -111,7 +118,8 @@ def show_origin(content: PageContent) -> Markup:
         make_table("inputs-table", "Inputs", [Column("kind"), Column("name"), Column("fingerprint")], marks),
         make_table("versions-table", "Versions", [Column("program"), Column("version")], versions),
         make_note(
-            "The same command on the same files writes the same page, byte for byte, unless a time limit or an "
-            "interrupt ends the search. A fingerprint depends on all values and labels, not on the name of the file."
+            "The same command on the same files writes the same page, byte for byte, on the same date (--date), unless "
+            "a time limit or an interrupt ends the search. A fingerprint depends on all values and labels, not on the "
+            "name of the file."
         ),
     )
