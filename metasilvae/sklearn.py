@@ -23,7 +23,7 @@ from metasilvae.analysis.importance import add_by_column, find_importances
 from metasilvae.api import as_perturbation, choose_options, encode_frame, name_series, train
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
-from metasilvae.errors import DataError, PerturbationError, RequestError
+from metasilvae.errors import DataError, ModelError, PerturbationError, RequestError
 from metasilvae.formats.frames import find_kinds, is_frame, read_array
 from metasilvae.formats.silva_models import label_problem, write_model
 from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
@@ -33,7 +33,7 @@ from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import find_leaves, predict, predict_proba
+from metasilvae.prediction import check_missing, find_leaves, predict, predict_proba
 from metasilvae.training.options import PUBLIC_NAMES
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import judge
@@ -120,7 +120,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """
         categorical = self._find_categorical(X)
         if categorical is None:
-            values, targets = validate_data(self, X, y, dtype=np.float64, order="C")
+            values, targets = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
         else:
             validate_data(self, X, skip_check_array=True)
             targets = column_or_1d(y)
@@ -350,6 +350,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         write_model(self.model_, str(path))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _keep(self, parameters: dict[str, Any]) -> None:
         """Store the parameters of `__init__` unchanged, as scikit-learn requires."""
         for name in self._get_param_names():
@@ -362,8 +367,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _check_rows(self, X: ArrayLike) -> Dataset:
         """Samples without labels, with the features of the model."""
         if self.model_.encoding is None:
-            values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-            return Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
+            values: NDArray[np.float64] = validate_data(
+                self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite="allow-nan"
+            )
+            rows = Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
+            try:
+                check_missing(self.model_, rows)
+            except ModelError as error:
+                raise ValueError(str(error)) from None
+            return rows
         validate_data(self, X, skip_check_array=True, reset=False)
         try:
             dataset = self._encode(X, self.model_.encoding, self.categorical_names_)

@@ -507,6 +507,11 @@ def _fill_booleans(raw: RawColumn, column: Column, missing: Sequence[str], X: ND
 def _fill_categories(
     raw: RawColumn, column: Column, missing: Sequence[str], X: NDArray[np.float64], maker: str
 ) -> None:
+    if column.sets is not None:
+        places = _find_categories(raw, column, missing, maker)
+        X[:, :-1] = column.table[places]
+        X[:, -1] = places
+        return
     members = {text: number for number, text in enumerate(column.categories)}
     is_missing = raw.missing_texts(missing)
     other = len(members) if column.has_other else None
@@ -522,6 +527,55 @@ def _fill_categories(
             _refuse_numbers(raw, column, maker)
         member[-1] = other or 0
     X[np.arange(len(raw.codes)), member[raw.codes]] = 1.0
+
+
+def _find_categories(raw: RawColumn, column: Column, missing: Sequence[str], maker: str) -> NDArray[np.int64]:
+    """The place of each cell among the values of a column that splits divide into sets."""
+    by_text = {text: place for place, text in enumerate(column.categories)}
+    other = len(by_text) if column.has_other else None
+    of_missing = len(by_text) + column.has_other if column.has_missing else None
+    is_missing = raw.missing_texts(missing)
+    found = np.empty(len(raw.texts) + 1, dtype=np.int64)
+    for code, (text, number) in enumerate(zip(raw.texts, raw.text_values.tolist(), strict=True)):
+        place = None
+        if is_missing[code] and (of_missing is not None or text not in by_text):
+            place = of_missing
+        elif number == number:
+            _check_category(column, number, raw.first_row(code), maker)
+            place = by_text.get(text.strip()) if not column.is_numbered else None
+            place = column.place_of_number(number) if place is None else place
+            place = other if place is None else place
+        elif column.is_numbered:
+            raise _Refused(raw.first_row(code), f"{describe_text(text)}; {maker} has numbers for categories")
+        else:
+            place = by_text.get(text, other)
+        if place is None:
+            raise _unknown(raw, code, column, maker, len(by_text))
+        found[code] = place
+    places = found[raw.codes]
+    rows = np.flatnonzero(raw.codes < 0)
+    numbers, inverse = np.unique(raw.values[rows], return_inverse=True)
+    blanks = [parse_number(token.strip().encode(errors="replace")) for token in missing]
+    of_number = np.empty(len(numbers), dtype=np.int64)
+    for item, number in enumerate(numbers.tolist()):
+        if number != number or number in blanks:
+            place = of_missing
+        else:
+            _check_category(column, number, int(rows[np.argmax(inverse.reshape(-1) == item)]), maker)
+            place = column.place_of_number(number)
+            place = other if place is None else place
+        if place is None:
+            row = int(rows[np.argmax(inverse.reshape(-1) == item)])
+            raise _Refused(row, f"{number:g} is not among the categories of {maker}")
+        of_number[item] = place
+    places[rows] = of_number[inverse.reshape(-1)]
+    return places
+
+
+def _check_category(column: Column, number: float, row: int, maker: str) -> None:
+    """Refuse fractions where categories are numbers; libraries round them in their own ways."""
+    if column.is_numbered and not number.is_integer():
+        raise _Refused(row, f"{number!r} is not a whole number; {maker} has whole numbers for categories")
 
 
 def _unknown(raw: RawColumn, code: int, column: Column, maker: str, n: int) -> _Refused:

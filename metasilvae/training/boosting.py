@@ -41,8 +41,8 @@ from metasilvae.training.boosted_trees import (
 )
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
-from metasilvae.training.population import build_tree
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
+from metasilvae.training.samples import build_tree
 
 LARGEST_EXPONENT = 500.0
 
