@@ -5,7 +5,7 @@ They combine what the modules below them offer, and check their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -40,7 +40,7 @@ from metasilvae.training.options import (
     options_for,
 )
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
-from metasilvae.training.protocol import finish
+from metasilvae.training.protocol import Progress, finish
 from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
@@ -217,6 +217,8 @@ def train(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    start: Model | None = None,
+    report: Callable[[Progress], object] | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> Model:
@@ -230,14 +232,22 @@ def train(
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
+    start : Model or None
+        Trees from which the search for one tree starts.
+    report : function or None
+        Called with the progress after each step.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
-    trainer = make_trainer(dataset, perturbation, chosen, jobs)
-    model = finish(trainer)
-    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
+    if start is not None and not chosen.is_observable:
+        raise RequestError("'start' is for the search for one tree")
+    trainer = make_trainer(dataset, perturbation, chosen, jobs, start)
+    for progress in trainer.run():
+        if report is not None:
+            report(progress)
+    return _describe(trainer.model, dataset, perturbation, chosen, trainer.tuning, start)
 
 
 def _describe(
@@ -246,9 +256,10 @@ def _describe(
     perturbation: Perturbation,
     options: Options,
     tuning: dict[str, Any] | None = None,
+    start: Model | None = None,
 ) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed], start), seed, tuning)
 
 
 def train_pareto(
