@@ -254,7 +254,19 @@ class Model:
         """Whether splits say where missing values go; a model without directions refuses missing values."""
         return bool((self.nodes["leaf"][self.nodes["feature"] >= 0] < NO_DIRECTION).any())
 
-    @property
+    @cached_property
+    def numbered_thresholds(self) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
+        """Distinct thresholds by feature and size, where those of each feature begin, and the number of each split.
+
+        The number is that of its threshold. Numbers count from 0 for each feature; leaves have 0.
+        """
+        thresholds = np.empty(self.n_nodes)
+        starts = np.empty(self.n_features + 1, dtype=np.int32)
+        numbers = np.empty(self.n_nodes, dtype=np.int32)
+        n_found = structure.number_thresholds(self.nodes, thresholds, starts, numbers)
+        return thresholds[:n_found].copy(), starts, numbers
+
+    @cached_property
     def without_directions(self) -> Model:
         """The same model for samples without missing values; it refuses them."""
         if not self.has_directions:

@@ -95,22 +95,147 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
         free(waiting)
 
 
+# Values that may become missing.
+
+
+cdef bint allow_dropping(const uint8_t[:, :] droppable, Py_ssize_t row, Py_ssize_t n_features, double* low,
+                         double* high, double* values) noexcept nogil:
+    """Turn the bounds of features that are or may become missing into NaN, with their intervals in a table (box.pxd).
+
+    Parameters
+    ----------
+    droppable : for each row and feature whether the value may become missing; no rows if none may
+
+    Returns whether there are such features.
+    """
+    cdef Py_ssize_t f
+    cdef bint has_some = False
+    if droppable.shape[0] == 0:
+        return False
+    for f in range(n_features):
+        values[2 * f], values[2 * f + 1] = low[f], high[f]
+        if droppable[row, f] and not is_missing(low[f]):
+            low[f] = high[f] = NAN
+        has_some |= is_missing(low[f])
+    return has_some
+
+
+cdef inline void take_values(Py_ssize_t n_features, double* low, double* high, const double* values) noexcept nogil:
+    """Give features that may be missing the interval of their values, if there is one."""
+    cdef Py_ssize_t f
+    for f in range(n_features):
+        if is_missing(low[f]):
+            low[f], high[f] = values[2 * f], values[2 * f + 1]
+
+
+cdef struct DropWalk:
+    # A walk over the leaves that a box reaches, where values may become missing.
+    double* low
+    double* high
+    double* table
+    double* values
+    BoxVisit* stack
+    Py_ssize_t top
+
+
+cdef int _new_walk(DropWalk* walk, Py_ssize_t n_features, Py_ssize_t max_depth) except -1:
+    walk.low = <double*> malloc(max(4 * n_features, 1) * sizeof(double))
+    walk.high = walk.low + n_features
+    walk.table = walk.low + 2 * n_features
+    walk.stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
+    if walk.low == NULL or walk.stack == NULL:
+        raise MemoryError()
+    return 0
+
+
+cdef void _free_walk(DropWalk* walk) noexcept:
+    free(walk.low)
+    free(walk.stack)
+
+
+cdef void _take_row(DropWalk* walk, RowBox box, const uint8_t[:, :] droppable, Py_ssize_t row,
+                    Py_ssize_t n_features) noexcept nogil:
+    """Begin with the box of a row; a walk from a root restores it at its end."""
+    cdef Py_ssize_t f
+    for f in range(n_features):
+        walk.low[f] = lower_bound(box.low_center[f], box.radius_down[f], box.minimum[f])
+        walk.high[f] = upper_bound(box.high_center[f], box.radius_up[f], box.maximum[f])
+    walk.values = NULL
+    if allow_dropping(droppable, row, n_features, walk.low, walk.high, walk.table):
+        walk.values = walk.table
+
+
+cdef inline void _begin_tree(DropWalk* walk, int32_t root) noexcept nogil:
+    push_node(walk.stack, 0, root)
+    walk.top = 1
+
+
+cdef int32_t _next_reached(DropWalk* walk, const Node* nodes, const double* right_starts) noexcept nogil:
+    """The next leaf that some sample of the box falls into, -1 at the end."""
+    cdef int32_t node, feature
+    while walk.top > 0:
+        walk.top -= 1
+        set_bounds(&walk.stack[walk.top], walk.low, walk.high, walk.values)
+        node = walk.stack[walk.top].node
+        if node < 0:
+            continue
+        feature = nodes[node].feature
+        while feature >= 0:
+            if not reaches_right(walk.high[feature], nodes[node].threshold):
+                node = nodes[node].left
+            elif not reaches_left(walk.low[feature], nodes[node].threshold):
+                node = nodes[node].right
+            else:
+                break
+            feature = nodes[node].feature
+        if feature < 0:
+            return node
+        if is_missing(walk.low[feature]):
+            walk.top += push_sides_of_missing(walk.stack, walk.top, &nodes[node], right_starts[node], walk.values)
+        else:
+            push_sides(walk.stack, walk.top, feature, nodes[node].threshold, right_starts[node], nodes[node].left,
+                       nodes[node].right, walk.low, walk.high)
+            walk.top += 3
+    return -1
+
+
 def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes, Py_ssize_t max_depth,
                         const double[:, ::1] low_center, const double[:, ::1] high_center,
                         const double[::1] radius_down, const double[::1] radius_up,
-                        const double[::1] minimum, const double[::1] maximum,
+                        const double[::1] minimum, const double[::1] maximum, const uint8_t[:, :] droppable,
+                        const double[::1] right_starts,
                         Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
-    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
-    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
+    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it.
+
+    Parameters
+    ----------
+    droppable : for each row and feature whether the value may become missing; no rows if none may
+    right_starts : for each node the smallest value that its test sends to the right
+    """
+    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1], n_features = radius_down.shape[0]
     cdef int32_t node
     cdef RowBox box
+    cdef bint may_drop = droppable.shape[0] > 0
+    cdef DropWalk walk
     cdef int32_t* waiting = _new_waiting(max_depth)
+    memset(&walk, 0, sizeof(walk))
     try:
+        if may_drop:
+            _new_walk(&walk, n_features, max_depth)
         with nogil:
             for row in range(start, stop):
                 memset(&reached[row, 0], 0, n_labels)
                 box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
                              &minimum[0], &maximum[0])
+                if may_drop:
+                    _take_row(&walk, box, droppable, row, n_features)
+                    _begin_tree(&walk, 0)
+                    node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                    while node >= 0:
+                        for label in range(n_labels):
+                            reached[row, label] |= leaf_votes[nodes[node].leaf, label]
+                        node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                    continue
                 top = 0
                 node = first_leaf_of_row(&nodes[0], 0, box, True, waiting, &top)
                 while True:
@@ -121,19 +246,24 @@ def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes,
                     node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
     finally:
         free(waiting)
+        _free_walk(&walk)
 
 
 def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const double[:, ::1] leaf_scores,
                       Py_ssize_t max_depth,
                       const double[:, ::1] low_center, const double[:, ::1] high_center,
                       const double[::1] radius_down, const double[::1] radius_up,
-                      const double[::1] minimum, const double[::1] maximum,
+                      const double[::1] minimum, const double[::1] maximum, const uint8_t[:, :] droppable,
+                      const double[::1] right_starts,
                       Py_ssize_t start, Py_ssize_t stop, double[:, ::1] lowest, double[:, ::1] highest):
     """Write for the rows start..stop-1 and each label the sum over all trees of the lowest and of the highest score.
 
     The score of a tree is that of a leaf that the box reaches. Rows come first: the box of one row stays in the cache.
+    `droppable` and `right_starts` are those of `fill_reached_labels`.
     """
-    cdef Py_ssize_t row, top, label, tree, n_labels = leaf_scores.shape[1]
+    cdef Py_ssize_t row, top, label, tree, n_labels = leaf_scores.shape[1], n_features = radius_down.shape[0]
+    cdef bint may_drop = droppable.shape[0] > 0
+    cdef DropWalk walk
     cdef int32_t node
     cdef RowBox box
     cdef const double* scores
@@ -143,15 +273,35 @@ def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const dou
     if least == NULL:
         free(waiting)
         raise MemoryError()
+    memset(&walk, 0, sizeof(walk))
     try:
+        if may_drop:
+            _new_walk(&walk, n_features, max_depth)
         with nogil:
             for row in range(start, stop):
                 box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
                              &minimum[0], &maximum[0])
                 for label in range(n_labels):
                     lowest[row, label] = highest[row, label] = 0.0
+                if may_drop:
+                    _take_row(&walk, box, droppable, row, n_features)
                 for tree in range(roots.shape[0]):
                     top = 0
+                    if may_drop:
+                        for label in range(n_labels):
+                            least[label], most[label] = INFINITY, -INFINITY
+                        _begin_tree(&walk, roots[tree])
+                        node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                        while node >= 0:
+                            scores = &leaf_scores[nodes[node].leaf, 0]
+                            for label in range(n_labels):
+                                least[label] = min(least[label], scores[label])
+                                most[label] = max(most[label], scores[label])
+                            node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                        for label in range(n_labels):
+                            lowest[row, label] += least[label]
+                            highest[row, label] += most[label]
+                        continue
                     node = first_leaf_of_row(&nodes[0], roots[tree], box, True, waiting, &top)
                     scores = &leaf_scores[nodes[node].leaf, 0]
                     for label in range(n_labels):
@@ -168,6 +318,7 @@ def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const dou
     finally:
         free(waiting)
         free(least)
+        _free_walk(&walk)
 
 
 # Points of a box. Features of a table group (table.pxd) take one of its options together.
@@ -234,39 +385,6 @@ cdef inline uint64_t* _new_options(const Tables* tables) except NULL:
     if options == NULL:
         raise MemoryError()
     return options
-
-
-# Values that may become missing.
-
-
-cdef bint allow_dropping(const uint8_t[:, :] droppable, Py_ssize_t row, Py_ssize_t n_features, double* low,
-                         double* high, double* values) noexcept nogil:
-    """Turn the bounds of features that are or may become missing into NaN, with their intervals in a table (box.pxd).
-
-    Parameters
-    ----------
-    droppable : for each row and feature whether the value may become missing; no rows if none may
-
-    Returns whether there are such features.
-    """
-    cdef Py_ssize_t f
-    cdef bint has_some = False
-    if droppable.shape[0] == 0:
-        return False
-    for f in range(n_features):
-        values[2 * f], values[2 * f + 1] = low[f], high[f]
-        if droppable[row, f] and not is_missing(low[f]):
-            low[f] = high[f] = NAN
-        has_some |= is_missing(low[f])
-    return has_some
-
-
-cdef inline void take_values(Py_ssize_t n_features, double* low, double* high, const double* values) noexcept nogil:
-    """Give features that may be missing the interval of their values, if there is one."""
-    cdef Py_ssize_t f
-    for f in range(n_features):
-        if is_missing(low[f]):
-            low[f], high[f] = values[2 * f], values[2 * f + 1]
 
 
 # Witnesses: points of a box with another prediction.

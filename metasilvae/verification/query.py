@@ -14,7 +14,7 @@ from metasilvae.errors import ModelError, PerturbationError, RequestError
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, Perturbation
 from metasilvae.perturbations.groups import TableGroups
-from metasilvae.prediction import align, match_labels, predict
+from metasilvae.prediction import align, match_labels, predict, rank_labels
 from metasilvae.voting import choose_voting
 
 
@@ -47,6 +47,10 @@ class VerificationQuery:
         """The prediction for each unperturbed sample, and whether it is correct."""
         predictions = predict(self.searched, self.dataset.X, self.voting, jobs)
         return predictions, predictions.are_correct(self.true_labels)
+
+    def rank_labels(self, jobs: int | None = 1) -> NDArray[np.float64]:
+        """Scores of the labels for the unperturbed samples, see `metasilvae.prediction.rank_labels`."""
+        return rank_labels(self.model, self.dataset.X, self.voting, jobs)
 
     def subset(self, rows: NDArray[np.intp]) -> VerificationQuery:
         """The same query for some rows only, which keep their numbers."""
