@@ -103,9 +103,7 @@ class JointInputs:
         copies = self.copies
         own = set(self.own)
         lists = self.space.groups.lists
-        return TableGroups.of_lists(
-            [*lists, *([int(copies[f]) for f in group] for group in lists if own & set(group))]
-        )
+        return TableGroups.of_lists([*lists, *([int(copies[f]) for f in group] for group in lists if own & set(group))])
 
     def choose(self, box: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Two inputs inside bounds of joint features, shape (2, n_joint), that a search has found."""

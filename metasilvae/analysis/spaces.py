@@ -96,7 +96,8 @@ class InputSpace:
     ) -> InputSpace:
         if model.encoding is not None and model.encoding.has_sets:
             raise ModelError(
-                f"{model.source} splits categories by sets, which proofs for all inputs do not know; verify, radii and diff do"
+                f"{model.source} splits categories by sets, which proofs for all inputs do not know; verify, radii "
+                "and diff do"
             )
         box = box.for_models(model)
         assert box.may_be_missing is not None

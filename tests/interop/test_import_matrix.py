@@ -589,7 +589,7 @@ def test_categories_of_catboost() -> None:
     table[:, 0] = [f"k{label}" for label in y]
     fitted = find_class("CatBoostClassifier")(**ALWAYS["CatBoostClassifier"], cat_features=[0]).fit(table, y)
     # Categories of more values than one_hot_max_size become statistics.
-    with pytest.raises(ModelError, match="does not name the categories of the splits|only numbers and one-hot splits"):
+    with pytest.raises(ModelError, match=r"does not name the categories of the splits|only numbers and one-hot splits"):
         import_object(fitted)
 
 
