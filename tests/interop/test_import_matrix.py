@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from metasilvae.api import predict
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.interop.imports import Imported, import_object
-from metasilvae.prediction import predict
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: sklearn)")
 NAMES = ("a", "b", "c", "d", "e")
