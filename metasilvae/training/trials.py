@@ -217,7 +217,7 @@ class Race:
         self, factors: Sequence[float], robust_weights: Sequence[float], n_samples: int, n_splits: int, n_first: int
     ) -> None:
         self._has_single_leaf = n_samples > MANY_SAMPLES
-        penalties = LEAF_PENALTIES
+        penalties: tuple[float, ...] = LEAF_PENALTIES
         if self._has_single_leaf:
             penalties = (*LEAF_PENALTIES, *MORE_PENALTIES, float(n_samples))
         self.candidates: list[dict[str, float]] = [
