@@ -278,7 +278,7 @@ def make_model(
             model = build_tree(columns, values, n_features, labels, LeafKind.SCORES, directions)
             if directions is not None:
                 leaves = find_leaves(model, dataset.X)[:, 0]
-                model = give_directions(model, dataset, np.bincount(leaves, minlength=model.n_leaves))
+                model = give_directions(model, np.bincount(leaves, minlength=model.n_leaves))
             models.append(model)
     return join_trees(models)
 

@@ -67,7 +67,7 @@ def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, grou
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = task.features[nodes["feature"][inner]]
     tree = replace(tree, nodes=nodes, n_features=dataset.n_features)
-    return give_directions(tree, dataset) if dataset.columns_with_missing.any() else tree
+    return give_directions(tree) if dataset.columns_with_missing.any() else tree
 
 
 def plan_tree(

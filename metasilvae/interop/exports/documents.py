@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from metasilvae.encoding import FeatureNames
+from metasilvae.encoding import LARGEST_NUMBER, FeatureNames
 from metasilvae.formats.silva_models import format_model
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.interop.exports.leaves import direction_of, name_prediction, name_values
@@ -79,7 +79,7 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
             else:
                 test, _ = names.describe_test(feature, threshold, thresholds[node])
                 lines.append(f'  n{node} [label="{_escape(test)}"];')
-                yes, no = _or_missing("yes", "no", leaf)
+                yes, no = _or_missing("yes", "no", leaf, threshold < LARGEST_NUMBER and names.may_be_missing(feature))
                 lines.append(f'  n{node} -> n{left} [label="{yes}"];')
                 lines.append(f'  n{node} -> n{right} [label="{no}"];')
         if model.is_forest:
@@ -87,9 +87,9 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _or_missing(yes: str, no: str, leaf: int) -> tuple[str, str]:
-    """The texts of both branches of a split, with missing values on their side."""
-    direction = direction_of(leaf)
+def _or_missing(yes: str, no: str, leaf: int, is_told: bool) -> tuple[str, str]:
+    """The texts of both branches of a split, with missing values on their side where this is to be told."""
+    direction = direction_of(leaf) if is_told else None
     return f"{yes} or missing" if direction == "left" else yes, f"{no} or missing" if direction == "right" else no
 
 
@@ -116,7 +116,8 @@ def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
             if feature < 0:
                 lines.append(f"{_indent(depth)}-> {name_prediction(model, leaf)}  ({name_values(model, leaf)})")
                 continue
-            yes, no = _or_missing(*names.describe_test(feature, threshold, thresholds[item]), leaf)
+            is_told = threshold < LARGEST_NUMBER and names.may_be_missing(feature)
+            yes, no = _or_missing(*names.describe_test(feature, threshold, thresholds[item]), leaf, is_told)
             todo += [(depth + 1, right), (depth, no), (depth + 1, left), (depth, yes)]
     return "\n".join([*lines, ""])
 
