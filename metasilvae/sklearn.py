@@ -9,6 +9,7 @@ trees of scikit-learn and other libraries that `metasilvae.interop.imports` can 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -67,6 +68,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     n_jobs: int | None
     random_state: Any
     categorical_features: Any
+    class_weight: Any
 
     model_: Model
     perturbation_: Perturbation
@@ -76,7 +78,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> RobustClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> RobustClassifier:
         """Train the model.
 
         Parameters
@@ -85,6 +87,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             Training samples.
         y : array-like of shape (n_samples,)
             Labels of at least two classes.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the samples in the objective; those of weight 0 are left out.
 
         Returns
         -------
@@ -117,7 +121,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             perturbation = self._perturbation(dataset=dataset)
             self.perturbation_ = perturbation
             jobs = effective_n_jobs(self.n_jobs)
-            self.model_ = train(dataset, perturbation, self._choose_options(), jobs=jobs)
+            class_weight = self._name_class_weight(labels)
+            self.model_ = train(
+                dataset, perturbation, self._choose_options(), class_weight=class_weight, sample_weight=sample_weight,
+                jobs=jobs,
+            )  # fmt: skip
         except (RequestError, DataError, PerturbationError) as error:
             raise ValueError(str(error)) from None
         self.robust_score_ = float(judge(self.model_, dataset, perturbation, jobs).robust_accuracy or 0.0)
@@ -284,6 +292,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """Write the model in silva's text format, as ``metasilvae train`` does."""
         check_is_fitted(self)
         write_model(self.model_, str(path))
+
+    def _name_class_weight(self, labels: tuple[str, ...]) -> Any:
+        """The parameter `class_weight` by the names of labels in the model."""
+        if not isinstance(self.class_weight, Mapping):
+            return self.class_weight
+        named = dict(zip(self.classes_[self._class_of_label].tolist(), labels, strict=True))
+        unknown = [label for label in self.class_weight if label not in named]
+        if unknown:
+            raise ValueError(f"class_weight has a weight for {unknown[0]!r}, which is not among the classes of y")
+        return {named[label]: weight for label, weight in self.class_weight.items()}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -454,6 +472,9 @@ class MetaSilvaeClassifier(RobustClassifier):
     categorical_features : "from_dtype", list of columns or None, default="from_dtype"
         Columns that are categories, by name, position or mask. "from_dtype" takes columns of a DataFrame with
         categories, texts or booleans. None reads all columns as numbers.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of classes in the objective, in accuracy and stability alike. "balanced" gives all classes the same
+        total weight.
 
     Attributes
     ----------
@@ -491,6 +512,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         n_jobs: int | None = None,
         random_state: Any = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
@@ -548,6 +570,7 @@ class RobustForestClassifier(RobustClassifier):
         n_jobs: int | None = None,
         random_state: Any = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
@@ -612,6 +635,7 @@ class RobustBoostingClassifier(RobustClassifier):
         n_jobs: int | None = None,
         random_state: Any = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 

@@ -55,9 +55,10 @@ def make_samples(dataset: Dataset, boxes: Boxes, like: kernel.TrainingSet | None
     doubled = find_doubled(dataset, boxes)
     # An attack lets the values of a column become missing in all rows or in none.
     droppable = None if boxes.droppable is None else (boxes.droppable != 0).any(axis=0)
+    weights = None if dataset.weights is None else dataset.weights.numbers
     if boxes.low_center is boxes.high_center:
-        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable)
-    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable)
+        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable, weights)
+    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable, weights)
     if samples is None:
         raise RequestError(UNEQUAL_RADII)
     return samples
@@ -110,7 +111,10 @@ def build_tree(
 
 
 def as_model(tree: Any, dataset: Dataset) -> Model:
-    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
+    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on.
+
+    With weights, these are sums of weights as whole numbers.
+    """
     feature, threshold, left, right, counts = tree.nodes()
     is_leaf = feature < 0
     directions = None
