@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         verify,
     )
     from metasilvae.dataset import Dataset
+    from metasilvae.displays import RobustnessCurveDisplay
     from metasilvae.encoding import Encoding
     from metasilvae.errors import MetasilvaeError
     from metasilvae.formats.datasets import read_dataset, write_dataset
@@ -57,6 +58,7 @@ _HOMES = {
     "Model": "model",
     "RobustBoostingClassifier": "sklearn",
     "RobustForestClassifier": "sklearn",
+    "RobustnessCurveDisplay": "displays",
     "TableOptions": "formats.tables",
     "TrainingMonitor": "training.runs",
     "choose_options": "api",
@@ -95,6 +97,7 @@ __all__ = [
     "Model",
     "RobustBoostingClassifier",
     "RobustForestClassifier",
+    "RobustnessCurveDisplay",
     "TableOptions",
     "TrainingMonitor",
     "__version__",

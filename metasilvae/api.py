@@ -5,7 +5,7 @@ They combine what the modules below them offer, and check their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
-from metasilvae.formats.frames import find_kinds, is_frame, read_frame
+from metasilvae.formats.frames import encode_rows, find_kinds, is_frame, read_frame
 from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, with_specs
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
@@ -40,7 +40,7 @@ from metasilvae.training.options import (
     options_for,
 )
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
-from metasilvae.training.protocol import finish
+from metasilvae.training.protocol import Progress, finish
 from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
@@ -85,10 +85,15 @@ def make_dataset(
     columns : TableOptions or None
         Types of columns of a DataFrame; None takes them from the dtypes and the rows.
     encoding : Encoding or None
-        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out.
+        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out. Columns of an
+        array are categories by the encoding of an imported model, too.
     """
-    if is_frame(X) and (encoding is not None or columns is not None or find_kinds(X)):
-        dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
+    is_encoded = is_frame(X) and (encoding is not None or columns is not None or find_kinds(X))
+    if is_encoded or (encoding is not None and encoding.has_sets):
+        if encoding is not None and encoding.has_sets:
+            dataset = encode_rows(X, source, encoding)
+        else:
+            dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
         labels = np.asarray(y)
         if labels.shape != (dataset.n_samples,):
             raise DataError(f"{source}: X has {dataset.n_samples} rows, y has the shape {labels.shape}")
@@ -220,6 +225,8 @@ def train(
     *,
     class_weight: ClassWeight | None = None,
     sample_weight: ArrayLike | None = None,
+    start: Model | None = None,
+    report: Callable[[Progress], object] | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> Model:
@@ -238,15 +245,23 @@ def train(
         maximizes are weighted, and so are the class counts in leaves.
     sample_weight : array-like of shape (n_samples,) or None
         Weights of rows; rows of weight 0 are left out.
+    start : Model or None
+        Trees from which the search for one tree starts.
+    report : function or None
+        Called with the progress after each step.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
     dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
-    trainer = make_trainer(dataset, perturbation, chosen, jobs)
-    model = finish(trainer)
-    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
+    if start is not None and not chosen.is_observable:
+        raise RequestError("'start' is for the search for one tree")
+    trainer = make_trainer(dataset, perturbation, chosen, jobs, start)
+    for progress in trainer.run():
+        if report is not None:
+            report(progress)
+    return _describe(trainer.model, dataset, perturbation, chosen, trainer.tuning, start)
 
 
 def _describe(
@@ -255,9 +270,10 @@ def _describe(
     perturbation: Perturbation,
     options: Options,
     tuning: dict[str, Any] | None = None,
+    start: Model | None = None,
 ) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed], start), seed, tuning)
 
 
 def train_pareto(
@@ -389,7 +405,8 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     ----------
     X : array of numbers, shape (n_samples, n_features)
         Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
-        features of the model by name, if both have names.
+        features of the model by name, if both have names. A model that was imported with categories takes the columns
+        that its library takes.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
@@ -412,6 +429,8 @@ def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
     """The features of a model, of an array or a DataFrame."""
     _expect(model=model)
     if model.encoding is not None:
+        if model.encoding.has_sets:
+            return encode_rows(X, "X", model.encoding, model.source).X
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
         return encode_frame(X, "X", encoding=model.encoding).X

@@ -131,9 +131,12 @@ class TestNumbers:
                 assert float(row[3].value or "") == wanted["radius"]
                 assert row[4].text == f"{wanted['prediction'][0]} → {wanted['perturbed_prediction'][0]}"
                 moves = re.findall(r"^(\w+) (\S+) → (\S+)$", row[5].text, re.MULTILINE)
+                # Rounded for people, but never to the value before.
                 assert [(name, float(start), float(end)) for name, start, end in moves] == [
-                    (move["name"], move["from"], move["to"]) for move in wanted["moved"]
+                    (move["name"], pytest.approx(move["from"], rel=1e-5), pytest.approx(move["to"], rel=1e-5))
+                    for move in wanted["moved"]
                 ]
+                assert all(start != end for _, start, end in moves)
             moved = {row[0].text: (int(row[1].text), int(row[3].text)) for row in iris.tables[f"features-{place}"][1:]}
             assert moved == {f["name"]: (f["rows_moved"], f["rows_frozen"]) for f in found["features"]}
             tests = {row[0].text: int(row[1].text) for row in iris.tables[f"tests-{place}"][1:]}
@@ -167,9 +170,21 @@ class TestForests:
         assert "radii are lower bounds" in notes
         assert f"{wanted['no_info']} rows are not decided" in notes
 
+    def test_a_boosted_model_opens_on_a_tree_with_splits(self, tmp_path: Path) -> None:
+        stump = "SPLIT 0 1039.9999389648438 LEAF_LOGARITHMIC 0 1 LEAF_LOGARITHMIC 0 -2"
+        trees = [f"classifier-decision-tree 1 2 a b {tree}\n" for tree in ("LEAF_LOGARITHMIC 0 -0.5", stump, stump)]
+        model = write(tmp_path, "boosted.silva", f"classifier-forest 3\n{''.join(trees)}")
+        page = make_page(model, write(tmp_path, "ab.csv", "b,1000\na,1100\n"), "--epsilon", 70)
+        options = page.find("option")
+        assert [option.text for option in options] == ["tree 1 of 3: base score", "tree 2 of 3", "tree 3 of 3"]
+        assert ["selected" in option.attributes for option in options] == [False, True, False]
+        assert page.data("tree-data")["first"] == 1
+        assert page.tables["tests-0"][1][0].text == "x[0] ≤ 1040"
+        assert "1039.99" not in page.tables["fragile-0"][1][-2].text
+
     def test_trees_to_choose(self, forest: str, tmp_path: Path) -> None:
         page = make_page(forest, write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n"), "--epsilon", 0.1)
-        assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2"]
+        assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2: one leaf"]
         assert [len(tree["nodes"]) for tree in page.data("tree-data")["trees"]] == [3, 1]
 
     def test_triangles_count_by_node(self, tmp_path: Path) -> None:

@@ -226,9 +226,10 @@ def test_estimators(name: str) -> None:
     estimators = pytest.importorskip("metasilvae.sklearn")
     dataset = imbalanced(7, 300, 0.06)
     y = np.where(dataset.y == dataset.labels.index("yes"), 7, 3)
-    size: dict[str, Any] = {"RobustForestClassifier": {"n_trees": 4}, "RobustBoostingClassifier": {"n_rounds": 5}}.get(
-        name, {}
-    )
+    size: dict[str, Any] = {
+        "RobustForestClassifier": {"n_estimators": 4},
+        "RobustBoostingClassifier": {"n_estimators": 5},
+    }.get(name, {})
     make = lambda **more: getattr(estimators, name)(epsilon=0.05, preset="fast", **size, **more)  # noqa: E731
     balanced = make(class_weight="balanced").fit(dataset.X, y)
     assert (balanced.predict(dataset.X)[y == 7] == 7).mean() > 0.5

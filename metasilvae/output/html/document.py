@@ -23,17 +23,18 @@ def write_page(content: PageContent) -> str:
     """The page as HTML. The same content gives the same text."""
     style, script = (join_files(names) for names in (STYLES, SCRIPTS))
     perturbation = show_perturbation(content)
+    # Name, heading, and a shorter one for the list of sections.
     sections = [
-        ("figures", "Key metrics", show_metrics(content)),
-        *([("perturbation", "Threat model", perturbation)] if perturbation else []),
-        ("model", "Model", show_model(content)),
-        ("verdicts", "Verdicts", show_verdicts(content)),
-        ("curve", "Stability curve", show_curve(content)),
-        ("classes", "Classes", show_classes(content)),
-        ("confusion", "Confusion matrix", show_confusion(content)),
-        ("fragile", "Most fragile rows", show_fragile_rows(content)),
-        ("attribution", "Features driving instability", show_attribution(content)),
-        ("origin", "How this page was made", show_origin(content)),
+        ("figures", "Key metrics", "Metrics", show_metrics(content)),
+        *([("perturbation", "Threat model", "Threat model", perturbation)] if perturbation else []),
+        ("model", "Model", "Model", show_model(content)),
+        ("verdicts", "Verdicts", "Verdicts", show_verdicts(content)),
+        ("curve", "Stability curve", "Curve", show_curve(content)),
+        ("classes", "Classes", "Classes", show_classes(content)),
+        ("confusion", "Confusion matrix", "Confusion", show_confusion(content)),
+        ("fragile", "Most fragile rows", "Fragile rows", show_fragile_rows(content)),
+        ("attribution", "Features driving instability", "Features", show_attribution(content)),
+        ("origin", "How this page was made", "Origin", show_origin(content)),
     ]
     title = f"{content.model.source}: metasilvae report"
     head = element(
@@ -46,13 +47,14 @@ def write_page(content: PageContent) -> str:
         element("title", title),
         element("style", Markup(style)),
     )
-    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in sections]
+    links = [element("li", element("a", short, href=f"#{name}")) for name, _, short, _ in sections]
+    parts = [_make_section(name, heading, part) for name, heading, _, part in sections]
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
         _make_header(content, perturbation is not None),
         element("nav", element("ul", links), aria_label="Sections"),
-        element("main", [_make_section(*section) for section in sections], id="content", tabindex=-1),
+        element("main", parts, id="content", tabindex=-1),
         element("footer", element("p", f"metasilvae {content.versions['metasilvae']}")),
         element("script", Markup(script)),
     )
