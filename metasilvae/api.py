@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
-from metasilvae.formats.frames import find_kinds, is_frame, read_frame
+from metasilvae.formats.frames import encode_rows, find_kinds, is_frame, read_frame
 from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, with_specs
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
@@ -84,10 +84,15 @@ def make_dataset(
     columns : TableOptions or None
         Types of columns of a DataFrame; None takes them from the dtypes and the rows.
     encoding : Encoding or None
-        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out.
+        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out. Columns of an
+        array are categories by the encoding of an imported model, too.
     """
-    if is_frame(X) and (encoding is not None or columns is not None or find_kinds(X)):
-        dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
+    is_encoded = is_frame(X) and (encoding is not None or columns is not None or find_kinds(X))
+    if is_encoded or (encoding is not None and encoding.has_sets):
+        if encoding is not None and encoding.has_sets:
+            dataset = encode_rows(X, source, encoding)
+        else:
+            dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
         labels = np.asarray(y)
         if labels.shape != (dataset.n_samples,):
             raise DataError(f"{source}: X has {dataset.n_samples} rows, y has the shape {labels.shape}")
@@ -383,7 +388,8 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     ----------
     X : array of numbers, shape (n_samples, n_features)
         Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
-        features of the model by name, if both have names.
+        features of the model by name, if both have names. A model that was imported with categories takes the columns
+        that its library takes.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
@@ -406,6 +412,8 @@ def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
     """The features of a model, of an array or a DataFrame."""
     _expect(model=model)
     if model.encoding is not None:
+        if model.encoding.has_sets:
+            return _predict(model, encode_rows(X, "X", model.encoding, model.source).X, voting, jobs)
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
         return encode_frame(X, "X", encoding=model.encoding).X

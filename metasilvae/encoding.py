@@ -335,6 +335,39 @@ class Encoding:
         return cls(found, _texts(content.get("ignored", []), "ignored"), _texts(content.get("missing", []), "missing"))
 
 
+def join_encodings(first: Encoding, second: Encoding) -> Encoding:
+    """An encoding with the sets of both; a ValueError says why there is none.
+
+    Categories that one of them does not list are unknown ones for it.
+    """
+    if [column.name for column in first.columns] != [column.name for column in second.columns]:
+        raise ValueError("they have other columns")
+    columns = tuple(map(_join_columns, first.columns, second.columns))
+    return replace(first, columns=columns)
+
+
+def _join_columns(first: Column, second: Column) -> Column:
+    if first == second:
+        return first
+    if first.sets is None or second.sets is None or first.is_numbered != second.is_numbered:
+        raise ValueError(f"they encode {first.name!r} differently")
+    categories = tuple(dict.fromkeys((*first.categories, *second.categories)))
+    if not all(column.has_other or set(column.categories) == set(categories) for column in (first, second)):
+        raise ValueError(f"{first.name!r} has other categories")
+    joined = replace(first, categories=categories, has_missing=first.has_missing and second.has_missing, sets=())
+    sets = [each for column in (first, second) for each in widen_sets(column, joined)]
+    return replace(joined, sets=tuple(dict.fromkeys(sets)))
+
+
+def widen_sets(column: Column, joined: Column) -> list[str]:
+    """The sets of a column with a letter for each value of a joined one, in their order."""
+    own = {value: place for place, value in enumerate(column.categories)}
+    n = len(column.categories)
+    places = [own.get(value, n) for value in joined.categories]
+    places += [n] * joined.has_other + [n + column.has_other] * joined.has_missing
+    return ["".join(each[place] for place in places) for each in column.sets or ()]
+
+
 def _printable_value(value: str | float) -> str | float:
     return printable(value) if isinstance(value, str) else value
 
@@ -372,6 +405,11 @@ class FeatureNames:
     def is_number(self, feature: int) -> bool:
         """Whether a feature is a number, and no indicator of a category or boolean."""
         return self.encoding is None or not self.encoding.is_indicator[feature]
+
+    def can_be_missing(self, feature: int) -> bool:
+        """Whether a value may be missing; a missing category is a value of its own."""
+        encoding = self.encoding
+        return encoding is None or encoding.columns[encoding.column_of_feature[feature]].kind != CATEGORY
 
     def describe_changes(
         self, before: NDArray[np.float64], after: NDArray[np.float64], features: Iterable[int]

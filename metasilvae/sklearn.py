@@ -28,7 +28,8 @@ from metasilvae.formats.frames import find_kinds, is_frame, read_array
 from metasilvae.formats.silva_models import label_problem, write_model
 from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
 from metasilvae.formats.text import Problems
-from metasilvae.interop.imports import import_object
+from metasilvae.interop.imports import check_import, import_object
+from metasilvae.interop.imports.comparison import QUICK_ROWS
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack_files import AttackRules
@@ -746,8 +747,10 @@ def _import_estimator(estimator: Any, X: ArrayLike, y: ArrayLike) -> tuple[Model
     if hasattr(X, "columns"):
         # The estimator itself refuses columns that are not its own; as in its predict, their order counts then.
         estimator.predict(X[:1])  # type: ignore[index]
-    dataset = api.make_dataset(np.asarray(X), y)
-    return import_object(estimator, data=dataset.X).model, dataset
+    imported = import_object(estimator, check=False)
+    encoding = imported.model.encoding
+    dataset = api.make_dataset(np.asarray(X) if encoding is None else X, y, encoding=encoding)
+    return check_import(imported, dataset, QUICK_ROWS).model, dataset
 
 
 def find_curve(

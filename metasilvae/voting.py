@@ -35,12 +35,15 @@ class Scores:
         The unit depends on the voting scheme; sums over all trees do not overflow.
     error : int
         No exact score is farther from its whole number than this; 0 if they are the same.
+    scale : Fraction
+        Whole numbers for an exact score of 1.
     exact : function of leaf and label
         The exact scores.
     """
 
     units: NDArray[np.int64]
     error: int
+    scale: Fraction
     exact: ExactTerm
 
 
@@ -55,7 +58,7 @@ def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 def _score_votes(model: Model) -> Scores:
     units = model.leaf_predictions.memberships(model.n_labels)[model.leaf_predictions.ids].astype(np.int64)
-    return Scores(units, 0, lambda leaf, label: Fraction(int(units[leaf, label])))
+    return Scores(units, 0, Fraction(1), lambda leaf, label: Fraction(int(units[leaf, label])))
 
 
 def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -147,7 +150,7 @@ def _score_fractions(model: Model) -> Scores:
     units = np.rint(_fractions(model) * 2.0**bits).astype(np.int64)
     # A fraction is off by one rounding of its count, of the quotient and of each addition to its divisor, all of them
     # at most 2**-53 of it; n_labels + 2 such steps of 2**44 units, and half a unit for the whole number.
-    return Scores(units, 1 + (model.n_labels + 2) // 256, _exact_fractions(model))
+    return Scores(units, 1 + (model.n_labels + 2) // 256, Fraction(2**bits), _exact_fractions(model))
 
 
 def _vote_softargmax(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -167,7 +170,7 @@ def _score_values(model: Model) -> Scores:
         scaled = np.ldexp(values, shift)
     whole = np.rint(scaled)
     is_exact = bool((np.ldexp(whole, -shift) == values).all())
-    return Scores(whole.astype(np.int64), 0 if is_exact else 1, _exact_values(model))
+    return Scores(whole.astype(np.int64), 0 if is_exact else 1, Fraction(2) ** shift, _exact_values(model))
 
 
 def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_term: ExactTerm) -> NDArray[np.bool_]:

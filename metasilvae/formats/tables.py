@@ -447,13 +447,13 @@ def encode_table(
     if len(by_name) < len(table.columns) and not encoding.is_trivial:
         twice = next(name for name in table.names if table.names.count(name) > 1)
         raise DataError(f"{table.source}: two columns are called {twice}; give each a name of its own")
+    is_positional = len(by_name) < len(table.columns) or _is_positional(table, encoding)
     missing = [column.name for column in encoding.columns if column.name not in by_name]
-    if missing:
+    if missing and not is_positional:
         names = "" if table.has_names else "; the table has no column names"
         raise DataError(f"{table.source}: has no column {list_some(missing)}, which {maker} has{names}")
     check_size(table.source, table.n_rows, encoding.n_features)
     X = np.zeros((table.n_rows, encoding.n_features))
-    is_positional = len(by_name) < len(table.columns)
     for place, column in enumerate(encoding.columns):
         raw = table.columns[place] if is_positional else by_name[column.name]
         features = slice(encoding.starts[place], encoding.starts[place + 1])
@@ -478,8 +478,17 @@ def encode_table(
         encoding=None if is_plain else encoding,
         indicators=encoding.is_indicator if encoding.is_indicator.any() else None,
         ids=tuple((name, by_name[name].cells()) for name in wanted),
-        omitted_names=tuple(name for name in table.names if name not in used and name not in encoding.ignored),
+        omitted_names=()
+        if is_positional
+        else tuple(name for name in table.names if name not in used and name not in encoding.ignored),
     )
+
+
+def _is_positional(table: RawTable, encoding: Encoding) -> bool:
+    """Whether columns are matched by position: there are as many, and those of the encoding have no names."""
+    names = [column.name for column in encoding.columns]
+    is_nameless = names == [f"x[{place}]" for place in range(len(names))]
+    return is_nameless and len(table.columns) == len(names)
 
 
 def _fill_numbers(raw: RawColumn, column: Column, missing: Sequence[str], X: NDArray[np.float64], maker: str) -> None:
@@ -566,7 +575,8 @@ def _find_categories(raw: RawColumn, column: Column, missing: Sequence[str], mak
             place = other if place is None else place
         if place is None:
             row = int(rows[np.argmax(inverse.reshape(-1) == item)])
-            raise _Refused(row, f"{number:g} is not among the categories of {maker}")
+            what = "the value is missing, which" if number != number else f"{number:g}"
+            raise _Refused(row, f"{what} is not among the categories of {maker}")
         of_number[item] = place
     places[rows] = of_number[inverse.reshape(-1)]
     return places
@@ -610,7 +620,7 @@ def read_typed(
     else:
         known = {*(column.name for column in encoding.columns), *encoding.ignored}
         extra = [name for name in table.names if name not in known and not _matches(name, options.ids)]
-        if extra:
+        if extra and not _is_positional(table, encoding):
             warnings.warn(
                 f"{table.source}: ignores {list_some(extra)}, which {maker} does not know",
                 MetasilvaeWarning,

@@ -263,7 +263,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     Columns are those of the table, before categories were encoded. Percentages of the range refer to the range that a
     rule names, or else to the range of the column in this data set.
     """
-    columns = _Columns(dataset)
+    columns = ColumnFinder(dataset)
     by_column = columns.assign(rules)
     members = [[columns.find(column, group.place) for column in group.columns] for group in rules.groups]
     encoding = columns.encoding
@@ -427,7 +427,7 @@ def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], data
         )
 
 
-class _Columns:
+class ColumnFinder:
     """Finds the columns of a table by name, pattern or number; each has one rule."""
 
     def __init__(self, dataset: Dataset) -> None:

@@ -66,6 +66,32 @@ def make_samples(dataset: Dataset, boxes: Boxes, like: kernel.TrainingSet | None
     return samples
 
 
+def double_columns(dataset: Dataset, boxes: Boxes, doubled: NDArray[np.int32]) -> tuple[Dataset, Boxes]:
+    """Samples and boxes with some columns twice, as the kernels of trees have them.
+
+    Missing values lie below all others in the first copy and above them in the second, which comes after all columns.
+    The box of a value that may be dropped reaches there too. Boxes have absolute bounds.
+    """
+
+    def double(matrix: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
+        cut = np.clip(matrix[:, doubled], -kernel.MOST_VALUE, kernel.MOST_VALUE)
+        whole = np.concatenate([matrix, np.where(np.isnan(cut), high, cut)], axis=1)
+        whole[:, doubled] = np.where(np.isnan(cut), low, cut)
+        return whole
+
+    lower, upper = boxes.all_bounds
+    X = double(dataset.X, -LARGEST, LARGEST)
+    lower, upper = double(lower, -np.inf, LARGEST), double(upper, -LARGEST, np.inf)
+    if boxes.droppable is not None:
+        may_drop = doubled[(boxes.droppable[:, doubled] != 0).any(axis=0)]
+        copies = dataset.n_features + np.flatnonzero(np.isin(doubled, may_drop))
+        lower[:, may_drop], upper[:, copies] = -np.inf, np.inf
+    zero, infinite = np.zeros(X.shape[1]), np.full(X.shape[1], np.inf)
+    return Dataset(X, dataset.y, dataset.labels, source=dataset.source), Boxes(
+        lower, upper, zero, zero, -infinite, infinite
+    )
+
+
 def build_tree(
     columns: Any,
     leaf_values: np.ndarray,
@@ -133,13 +159,17 @@ def _is_of_category(dataset: Dataset) -> NDArray[np.bool_]:
     return found
 
 
-def give_directions(model: Model, dataset: Dataset) -> Model:
-    """The same tree; splits without a direction send missing values to the side with more training samples."""
+def give_directions(model: Model, dataset: Dataset, leaf_sizes: NDArray[np.int64] | None = None) -> Model:
+    """The same tree; splits without a direction send missing values to the side with more training samples.
+
+    `leaf_sizes` are the training samples of each leaf, by default the sums of its counts.
+    """
     nodes = model.nodes.copy()
     is_never_missing = _is_of_category(dataset)
     sizes = np.zeros(len(nodes), dtype=np.int64)
     is_leaf = nodes["feature"] < 0
-    sizes[is_leaf] = model.leaf_values[nodes["leaf"][is_leaf]].sum(axis=1)
+    leaf_sizes = model.leaf_values.sum(axis=1) if leaf_sizes is None else leaf_sizes
+    sizes[is_leaf] = leaf_sizes[nodes["leaf"][is_leaf]]
     # Children lie behind their parents.
     for node in np.flatnonzero(~is_leaf)[::-1]:
         left, right = sizes[nodes["left"][node]], sizes[nodes["right"][node]]

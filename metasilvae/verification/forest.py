@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
-from metasilvae.model import Model, PredictionTable
+from metasilvae.model import PredictionTable
 from metasilvae.perturbations.boxes import BoxArrays
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.query import VerificationQuery
@@ -48,7 +48,9 @@ class ForestTables:
 
     def __init__(self, query: VerificationQuery, predictions: PredictionTable) -> None:
         self._query = query
-        self.thresholds, self.starts, self._numbers = _number_thresholds(query.searched, query.dataset.n_features)
+        self.thresholds, starts, self._numbers = query.searched.numbered_thresholds
+        # Data may have more features than the model.
+        self.starts = np.pad(starts, (0, query.dataset.n_features - query.model.n_features), mode="edge")
         self._scores = VOTINGS[query.voting].score(query.searched)
         self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
@@ -75,20 +77,6 @@ class ForestTables:
             self._query.has_missing, prediction_ids, self._is_member, Referee(self._scores),
             STEPS_BEFORE_LOCAL, STEPS_BEFORE_DIVISION,
         )  # fmt: skip
-
-
-def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All thresholds by feature and size, where those of each feature begin, and the number of each split's own."""
-    inner = np.flatnonzero(model.nodes["feature"] >= 0)
-    features, thresholds = model.nodes["feature"][inner], model.nodes["threshold"][inner]
-    order = np.lexsort((thresholds, features))
-    features, thresholds = features[order], thresholds[order]
-    is_new = np.ones(len(order), dtype=np.bool_)
-    is_new[1:] = (features[1:] != features[:-1]) | (thresholds[1:] != thresholds[:-1])
-    starts = np.searchsorted(features[is_new], np.arange(n_features + 1)).astype(np.int32)
-    numbers = np.zeros(model.n_nodes, dtype=np.int32)
-    numbers[inner[order]] = np.cumsum(is_new) - 1 - starts[features]
-    return thresholds[is_new], starts, numbers
 
 
 class Referee:

@@ -50,6 +50,8 @@ CASES: dict[str, Options] = {
     "missing, forest": forest_options_for("fast", 5),
     "dropped": options_for("default", **PLAIN),
     "dropped, forest": forest_options_for("fast", 4),
+    "missing, boosting": boosting_options_for("fast", 6, max_depth=3, min_samples_leaf=1),
+    "dropped, boosting": boosting_options_for("fast", 5, validation=0.3),
 }
 
 

@@ -16,9 +16,11 @@ from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, Model, join_trees
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
 from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.prediction import find_leaves
+from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.forest_votes import bound
 from metasilvae.training.large import LargeTreeTrainer
-from metasilvae.training.options import Options, forest_options_for, options_for
+from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.protocol import finish
 from metasilvae.training.runs import make_trainer
 from metasilvae.training.samples import LARGEST
@@ -207,3 +209,68 @@ def test_estimators() -> None:
     whole = sklearn.MetaSilvaeClassifier(epsilon=0.05, preset="fast").fit(np.nan_to_num(dataset.X), dataset.y)
     with pytest.raises(ValueError, match=r"is missing, and .* takes none"):
         whole.predict(dataset.X)
+
+
+# Boosting
+
+
+def reachable_points(model: Model, dataset: Dataset, perturbation: Perturbation, row: int) -> NDArray[np.float64]:
+    """Points of the box of a row that stand for all others: ends, thresholds and their neighbours, missing values."""
+    boxes = perturbation.boxes(dataset)
+    # Values are finite.
+    lower, upper = (end.clip(-1e300, 1e300) for end in boxes.bounds(row))
+    choices = []
+    for feature in range(dataset.n_features):
+        tested = model.nodes["threshold"][model.nodes["feature"] == feature]
+        tested = tested[tested < LARGEST]
+        points = np.array([lower[feature], upper[feature], *tested, *np.nextafter(tested, np.inf)])
+        points = np.unique(points[(lower[feature] <= points) & (points <= upper[feature])])
+        if np.isnan(lower[feature]) or (boxes.droppable is not None and boxes.droppable[row, feature]):
+            points = np.append(points, np.nan)
+        choices.append(points)
+    return np.stack([part.ravel() for part in np.meshgrid(*choices)], axis=1)
+
+
+@pytest.mark.parametrize("rules", [None, MAY_APPEAR, EVERYTHING], ids=["ball", "drop", "any"])
+@pytest.mark.parametrize("seed", range(3))
+def test_certified_margins_of_boosting_are_the_worst_over_reachable_leaves(rules: str | None, seed: int) -> None:
+    dataset = holed(20 + seed, 60)
+    perturbation = Ball(0.2) if rules is None else attack_on(dataset, rules)
+    options = boosting_options_for("fast", 3, max_depth=4, min_samples_leaf=1, seed=seed)
+    trainer = make_trainer(dataset, perturbation, options, 1)
+    model = finish(trainer)
+    assert isinstance(trainer, BoostingTrainer)
+    assert trainer._booster is not None
+    scores, base = trainer._booster.learned, trainer._booster.base[0]
+    lowest, highest = np.full((2, dataset.n_samples), base)
+    own = predict_scores(model, dataset.X)
+    for number in range(model.n_trees):
+        tree = model.tree(number)
+        for row in range(dataset.n_samples):
+            found = predict_scores(tree, reachable_points(tree, dataset, perturbation, row))
+            lowest[row] += found.min() - (base if number == 0 else 0.0)
+            highest[row] += found.max() - (base if number == 0 else 0.0)
+    np.testing.assert_array_equal(scores.own[0], own)
+    np.testing.assert_array_equal(scores.lowest[0], lowest)
+    np.testing.assert_array_equal(scores.highest[0], highest)
+    assert model.takes_missing.all()
+
+
+def predict_scores(model: Model, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    leaves = find_leaves(model, np.ascontiguousarray(X))
+    return np.asarray(model.leaf_values[leaves, 1].sum(axis=1))
+
+
+@pytest.mark.parametrize("rules", [None, MAY_APPEAR], ids=["ball", "drop"])
+def test_boosted_models(rules: str | None) -> None:
+    dataset = holed(30, 200)
+    perturbation = Ball(0.05) if rules is None else attack_on(dataset, rules)
+    options = boosting_options_for("default", 10)
+    trainer = make_trainer(dataset, perturbation, options, 1)
+    *_, last = trainer.run()
+    exact = verify(trainer.model, dataset, perturbation, jobs=1)
+    assert last.accuracy == exact.counts.correct / dataset.n_samples
+    assert last.stability <= exact.counts.stable / dataset.n_samples
+    assert last.accuracy > (0.85 if rules is None else 0.6)
+    again = make_trainer(dataset, perturbation, options, 2)
+    assert format_model(finish(again)) == format_model(trainer.model)

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.oracles import elect, make_model
 
+from metasilvae.analysis.difference import DifferenceStatus, compare_models
 from metasilvae.analysis.explanation import explain
+from metasilvae.analysis.simplification import simplify
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import CATEGORY, Column, Encoding
-from metasilvae.model import Model, ModelDescription
+from metasilvae.model import Model, ModelDescription, share_encoding
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
 from metasilvae.perturbations.groups import Group, TableGroups, pack_options
@@ -24,7 +27,7 @@ from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import find_witnesses, verify
-from tests.support.oracles import elect, make_model
+from metasilvae.voting import choose_voting
 
 LABELS = ("no", "yes", "perhaps")
 
@@ -253,3 +256,93 @@ def test_a_ball_leaves_categories_as_they_are(n_trees: int) -> None:
     for row, own in enumerate(cells):
         X = perturbed(encoding, balls, fixed, own)
         assert (outcome.stability[row] == Stability.STABLE) == (len(answers(query.model, X, query.voting)) == 1)
+
+
+# Differences and simplification
+
+
+def all_rows(encoding: Encoding, *models: Model) -> np.ndarray:
+    """Rows such that every possible row falls into the same leaves as one of them; without missing numbers."""
+    choices = []
+    for place, column in enumerate(encoding.columns):
+        if column.sets is not None:
+            choices.append(list(range(len(column.values))))
+            continue
+        f = encoding.starts[place]
+        thresholds = {k for m in models for k in m.nodes["threshold"][m.nodes["feature"] == f].tolist()}
+        choices.append([0.0, *thresholds, *(math.nextafter(k, math.inf) for k in thresholds)])
+    return np.unique(encode(encoding, list(map(list, itertools.product(*choices)))), axis=0)
+
+
+def small_encoding(rng: random.Random) -> Encoding:
+    encoding = random_encoding(rng)
+    while max(len(column.categories) for column in encoding.columns) > 5:
+        encoding = random_encoding(rng)
+    return encoding
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 2]))
+def test_differences_are_those_of_possible_rows(seed: int, n_trees: int) -> None:
+    rng = random.Random(seed)
+    encoding = small_encoding(rng)
+    first, second = (random_forest(rng, encoding, n_trees) for _ in range(2))
+    if rng.random() < 0.5:
+        second = simplify(first) if rng.random() < 0.5 else first
+    X = all_rows(encoding, first, second)
+    voting = choose_voting(first, None)
+    differ = any(elect(first, x, voting) != elect(second, x, voting) for x in X.tolist())
+    found = compare_models(first, second)
+    assert found.result == (DifferenceStatus.DIFFERENT if differ else DifferenceStatus.EQUAL)
+    for region in found.regions:
+        place = encoding.starts[1:]
+        cells = [region.point[end - 1] for end in place]
+        assert np.array_equal(encode(encoding, [cells])[0], region.point)
+        one, other = (elect(model, region.point.tolist(), voting) for model in (first, second))
+        assert one != other
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3]))
+def test_simplified_models_are_equal_on_possible_rows(seed: int, n_trees: int) -> None:
+    rng = random.Random(seed)
+    encoding = small_encoding(rng)
+    model = random_forest(rng, encoding, n_trees)
+    simple = simplify(model)
+    voting = choose_voting(model, None)
+    assert simple.n_nodes <= model.n_nodes
+    for x in all_rows(encoding, model).tolist():
+        assert elect(model, x, voting) == elect(simple, x, voting)
+
+
+def test_tests_that_the_categories_decide_are_dropped() -> None:
+    column = Column("job", CATEGORY, ("a", "b", "c"), True, True, ("10000", "11000"))
+    encoding = Encoding((column,))
+    # Whoever is in {a} is in {a, b}.
+    tree = (0, 0.5, [1, 0, 0], (1, 0.5, [0, 1, 0], [0, 0, 1]))
+    model = make_model([tree], encoding.n_features, LABELS)
+    assert simplify(model).n_leaves == 3
+    described = replace(model, description=ModelDescription(encoding.feature_names, encoding=encoding.as_json()))
+    assert simplify(described).n_leaves == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_models_with_other_sets_share_an_encoding(seed: int) -> None:
+    rng = random.Random(seed)
+    encodings = [small_encoding(rng) for _ in range(2)]
+    models = [random_forest(rng, encoding, 2) for encoding in encodings]
+    shared = share_encoding(*models)
+    joined = shared[0].encoding
+    assert joined == shared[1].encoding
+    for own, old, new in zip(encodings, models, shared, strict=True):
+        voting = choose_voting(old, None)
+        for cells in itertools.product(*[[0.0, 1.0] if c.sets is None else range(len(c.values)) for c in joined.columns]):
+            known = list(cells)
+            for place, column in enumerate(joined.columns):
+                if column.sets is not None:
+                    value = column.values[int(cells[place])]
+                    values = own.columns[place].values
+                    known[place] = values.index(value) if value in values else len(values) - 2
+            x, y = encode(joined, [list(cells)])[0], encode(own, [known])[0]
+            assert elect(new, x.tolist(), voting) == elect(old, y.tolist(), voting)

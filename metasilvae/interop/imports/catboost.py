@@ -256,8 +256,9 @@ def _tree_nodes(
     categories: dict[int, CategorySplit] = {}
     for level, split in enumerate(reversed(splits)):
         kind = split.values.get("split_type", "FloatFeature")
-        split.expect_only(KNOWN_KEYS["split"])
         level_nodes = slice((1 << level) - 1, (2 << level) - 1)
+        if kind in ("FloatFeature", "OneHotFeature"):
+            split.expect_only(KNOWN_KEYS["split"])
         if kind == "OneHotFeature":
             number = split.integer("cat_feature_index")
             if not 0 <= number < len(category_columns):
