@@ -36,6 +36,7 @@ from metasilvae.output.text.verdicts import (
     VerificationReport,
 )
 from metasilvae.perturbations.boxes import Ball, Weighted, read_weights
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
@@ -102,7 +103,7 @@ report_options = shared_options(
     "wants_radius",
     is_flag=True,
     help="Compute the exact certified radius of each row (the largest one that cannot change its prediction) instead "
-    "of verdicts; with --perturbation or --attack, in multiples of its radii.",
+    "of verdicts; with --perturbation or --attack, in multiples of its radii, unless --norm makes it a distance.",
 )
 @voting_option
 @option(
@@ -175,11 +176,16 @@ def verify(
     Examples:
       metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
       metasilvae verify model.silva test.csv --radius --counterexamples nearest.csv
+      metasilvae verify model.silva test.csv --norm l1 --epsilon 0.3
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
     if threat.attack is not None and tiers is not None:
         raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
+    if threat.has_total and feature_weights is not None:
+        raise click.UsageError(
+            "--feature-weights multiplies radii; with --norm write cost = .. for columns into an --attack file"
+        )
     if threat.attack is not None and feature_weights is not None:
         raise click.UsageError("--attack gives each column its own radius; leave --feature-weights out")
     if counterexamples_format is not None and counterexamples is None:
@@ -189,6 +195,8 @@ def verify(
     refuse_two_pipes(*inputs, threat.attack)
     if wants_radius:
         _refuse_options(ctx.params)
+    else:
+        threat.require_epsilon()
     chosen = threat.choose(*inputs)
     if chosen is None and any(requirement.metric != "accuracy" for requirement in required):
         raise click.UsageError(
@@ -200,7 +208,9 @@ def verify(
     report_format = _choose_format(report_format, path, shard, RADIUS_FORMATS if wants_radius else VERDICT_FORMATS)
 
     loaded, dataset = load_model_and_data(model, data, data_options)
-    allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
+    if chosen is None:
+        chosen = NormBall(threat.norm) if threat.has_total and threat.norm else Ball(1 if wants_radius else 0)
+    allowed = fit_perturbation(chosen, dataset)
     if feature_weights is not None:
         allowed = Weighted(allowed, read_weights(feature_weights), display_name(feature_weights))
     query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
@@ -210,8 +220,8 @@ def verify(
         note = ShardNote.of(query, shard, budget.as_dict(), *([RADII] if wants_radius else []))
         query = query.subset(shard.take_rows(dataset.n_samples))
         dataset = query.dataset
-    # A tree is decided at once; there is nothing to keep when it is interrupted.
-    is_long = loaded.n_trees > 1 or scheduler is not None
+    # A tree is decided at once in the maximum norm; there is nothing to keep when it is interrupted.
+    is_long = loaded.n_trees > 1 or scheduler is not None or threat.has_total
     phase = "computing radii" if wants_radius else "verifying"
     report: VerificationReport | RadiusReport
     witnesses: Iterable[Witness]

@@ -331,7 +331,13 @@ class BaseTrainer(ABC):
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
         refuse_missing(dataset, "training does not take missing values")
-        if perturbation.boxes(dataset).droppable is not None:
+        boxes = perturbation.boxes(dataset)
+        if boxes.limit is not None:
+            raise RequestError(
+                f"{perturbation.describe()}: training takes boxes, not the norm {boxes.limit.norm}; train with the "
+                "maximum norm, and verify with this one"
+            )
+        if boxes.droppable is not None:
             raise RequestError(
                 f'{perturbation.describe()} lets values become missing (missing = "may appear"), which training does '
                 "not take; train without it, and verify with it"

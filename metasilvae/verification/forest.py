@@ -48,7 +48,7 @@ class ForestTables:
 
     def __init__(self, query: VerificationQuery, predictions: PredictionTable) -> None:
         self._query = query
-        self.thresholds, self.starts, self._numbers = _number_thresholds(query.searched, query.dataset.n_features)
+        self.thresholds, self.starts, self._numbers = number_thresholds(query.searched, query.dataset.n_features)
         self._scores = VOTINGS[query.voting].score(query.searched)
         self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
@@ -71,7 +71,7 @@ class ForestTables:
         )  # fmt: skip
 
 
-def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All thresholds by feature and size, where those of each feature begin, and the number of each split's own."""
     inner = np.flatnonzero(model.nodes["feature"] >= 0)
     features, thresholds = model.nodes["feature"][inner], model.nodes["threshold"][inner]

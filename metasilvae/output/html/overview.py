@@ -48,12 +48,13 @@ def show_metrics(content: PageContent) -> Markup:
         shares = [show_fraction(getattr(each.outcome.counts, count), each.outcome.n_samples) for each in sets]
         rows.append([name, *shares])
     evaluations = [each.evaluation for each in sets]
+    ceilings = [(each.outcome, each.ceiling.robust) for each in sets if each.ceiling is not None]
+    if ceilings:
+        rows += [
+            ["ceiling of robust accuracy", *(show_fraction(robust, each.n_samples) for each, robust in ceilings)],
+            ["share of the ceiling", *(show_fraction(each.counts.robust, robust) for each, robust in ceilings)],
+        ]
     rows += [
-        ["ceiling of robust accuracy", *(show_fraction(each.ceiling.robust, each.outcome.n_samples) for each in sets)],
-        [
-            "share of the ceiling",
-            *(show_fraction(each.outcome.counts.robust, each.ceiling.robust) for each in sets),
-        ],
         ["phi", *(show_number(each.phi(PAPER_FITNESS)) for each in evaluations)],
         ["accuracy / leaves", *(show_number(each.accuracy_efficiency) for each in evaluations)],
         ["stability / leaves", *(show_number(each.stability_efficiency or 0.0) for each in evaluations)],
@@ -64,8 +65,12 @@ def show_metrics(content: PageContent) -> Markup:
         make_note(
             "Accuracy: fraction of rows whose prediction is the true label and nothing else. Stability: fraction of "
             "rows whose prediction no allowed perturbation changes, which is proved, not sampled. Robust accuracy: "
-            "fraction of rows that are both correct and stable. Its ceiling: no model has a larger one on these rows, "
-            "because rows with different labels have common perturbations. phi = 0.9 accuracy + 0.1 stability."
+            "fraction of rows that are both correct and stable. ",
+            "Its ceiling: no model has a larger one on these rows, because rows with different labels have common "
+            "perturbations. "
+            if ceilings
+            else None,
+            "phi = 0.9 accuracy + 0.1 stability.",
         ),
     )
 

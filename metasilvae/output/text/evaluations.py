@@ -21,6 +21,7 @@ from metasilvae.output.text.tables import (
     stream_jsonl,
 )
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.ceiling import Ceiling
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
@@ -199,7 +200,7 @@ class CurveReport:
 
     @property
     def axis(self) -> str:
-        return "epsilon" if self.attack is None else "factor"
+        return "epsilon" if self.attack is None or isinstance(self.attack, NormBall) else "factor"
 
     @property
     def subject(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from metasilvae.output.text.headings import Subject, describe_subject
 from metasilvae.output.text.tables import as_text, dump_json, finite_or_none, stream_csv, stream_jsonl
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, choose_quantile
 from metasilvae.verification.radius import Radii
@@ -96,7 +97,10 @@ def describe_open(several: Sequence[Radii]) -> str:
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
     radii = report.radii
-    yield describe_subject(report.query, f"radius times {report.perturbation}", report.shard) + "\n"
+    # A description that begins with a norm is a distance in it.
+    is_distance = report.perturbation.split()[0] in SHARED_NORMS
+    unit = f"{report.perturbation}, any distance" if is_distance else f"radius times {report.perturbation}"
+    yield describe_subject(report.query, unit, report.shard) + "\n"
     yield "certified radius: the largest one at which no perturbation changes the prediction\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
     # A row about which nothing is known is not called fragile.
