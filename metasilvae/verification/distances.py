@@ -38,8 +38,10 @@ def as_distance(norm: str, cost: Fraction) -> float:
     """The distance of a cost, as the nearest float64 number or the one next to it."""
     if norm != "l2":
         return _as_float(cost)
-    root = math.isqrt((cost.numerator << 256) // cost.denominator)
-    return _as_float(Fraction(root, 1 << 128))
+    # The root of a whole number with at least 128 bits, so that rounding is far beyond those of float64.
+    half = max(128 - (cost.numerator.bit_length() - cost.denominator.bit_length()) // 2, 0)
+    root = math.isqrt((cost.numerator << 2 * half) // cost.denominator)
+    return _as_float(Fraction(root, 1 << half))
 
 
 def largest_below(norm: str, cost: Fraction | float) -> float:

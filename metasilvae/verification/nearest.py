@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +26,8 @@ from metasilvae._core.verification.cost_search import CostSearch
 from metasilvae.errors import PerturbationError
 from metasilvae.execution.threads import run_workers
 from metasilvae.model import LabelSet, PredictionTable
+from metasilvae.perturbations.boxes import NormLimit
+from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.distances import CellCosts, exact_power, largest_below
 from metasilvae.verification.forest import number_thresholds
@@ -124,7 +126,36 @@ def search_rows(
             on_rows(1)
 
     run_workers(work, n_samples, jobs, stop)
+    if is_nearest and query.boxes.limit is not None and query.boxes.limit.norm == "l0":
+        _shorten(query, goals, found, budget, jobs, stop)
     return found
+
+
+def _shorten(
+    query: VerificationQuery,
+    goals: Callable[[int], Sequence[Goal]],
+    found: NearestPoints,
+    budget: Budget | None,
+    jobs: int | None,
+    stop: threading.Event,
+) -> None:
+    """Make changes of few features small: among those of the same features, the one with the smallest sum."""
+    rows = np.array([row for row, cost in enumerate(found.costs) if cost is not None], dtype=np.intp)
+    if not len(rows):
+        return
+    part = query.subset(rows)
+    X = part.dataset.X
+    lower, upper = part.boxes.all_bounds
+    is_kept = found.points[rows] == X
+    boxes = part.boxes.with_bounds(np.where(is_kept, X, lower), np.where(is_kept, X, upper))
+    limit = NormLimit("l1", math.inf, np.ones(query.dataset.n_features))
+    again = search_rows(
+        replace(part, boxes=replace(boxes, limit=limit)), lambda item: goals(int(rows[item])), is_nearest=True,
+        budget=budget, jobs=jobs, stop=stop,
+    )  # fmt: skip
+    for item, row in enumerate(rows.tolist()):
+        if again.costs[item] is not None:
+            found.points[row] = again.points[item]
 
 
 class _RowSearch:
@@ -164,6 +195,9 @@ class _RowSearch:
         reason = remaining.reason()
         if reason is not None:
             return reason
+        if not goals:
+            self.at_least = math.inf
+            return None
         self._cells.set_row(row)
         if self._is_nearest:
             return self._find_nearest(goals, remaining)
@@ -324,6 +358,27 @@ def refuse_not_one_hot(query: VerificationQuery) -> None:
                 f"{dataset.source}: row {dataset.number_of(int(np.argmin(is_one_hot)))} is not one-hot in the features "
                 f"{', '.join(map(str, group))}; check --tiers"
             )
+
+
+def confirm(query: VerificationQuery, found: NearestPoints, is_reached: Callable[[int, LabelSet], bool]) -> None:
+    """Classify all points that were found again, by the model itself.
+
+    Parameters
+    ----------
+    is_reached : function of a row and a label set
+        Whether the prediction is what the row was searched for.
+    """
+    rows = [row for row, cost in enumerate(found.costs) if cost is not None]
+    if rows:
+        predictions = predict(query.model, found.points[rows], query.voting)
+        for item, row in enumerate(rows):
+            if not is_reached(row, predictions.sets[predictions.ids[item]]):
+                raise AssertionError(f"row {row}: the point that was found does not have the expected prediction")
+
+
+def confirm_changes(query: VerificationQuery, found: NearestPoints, predictions: PredictionTable) -> None:
+    """The same for points with another prediction than the row."""
+    confirm(query, found, lambda row, label_set: label_set != predictions.sets[predictions.ids[row]])
 
 
 def radii_of(found: NearestPoints, norm: str) -> tuple[FloatArray, FloatArray]:

@@ -36,7 +36,14 @@ from metasilvae.model import PredictionTable
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.forest import ForestTables
-from metasilvae.verification.nearest import check_rows, goals_for, radii_of, refuse_not_one_hot, search_rows
+from metasilvae.verification.nearest import (
+    check_rows,
+    confirm_changes,
+    goals_for,
+    radii_of,
+    refuse_not_one_hot,
+    search_rows,
+)
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Outcome, RowResults, Stability
 from metasilvae.verification.verifier import WITNESS_BATCH, Witness, find_witnesses
@@ -129,6 +136,7 @@ def _find_nearest(
     found = search_rows(
         query, goals_for(query, predictions), is_nearest=True, budget=budget, jobs=jobs, stop=stop, on_rows=on_rows
     )
+    confirm_changes(query, found, predictions)
     lower, upper = radii_of(found, query.boxes.limit.norm)
     return Radii(
         predictions,

@@ -26,7 +26,7 @@ from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.distances import exact_cost, exact_power
 from metasilvae.verification.forest import decide_rows
-from metasilvae.verification.nearest import goals_for, search_rows
+from metasilvae.verification.nearest import confirm_changes, goals_for, search_rows
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Outcome, Stability
 
@@ -92,6 +92,7 @@ def _search_ball(
     found = search_rows(
         query, goals_for(query, predictions), is_nearest=False, budget=budget, jobs=jobs, stop=stop, on_rows=on_rows
     )
+    confirm_changes(query, found, predictions)
     stability = np.full(query.dataset.n_samples, Stability.STABLE, dtype=np.uint8)
     stability[[cost is not None for cost in found.costs]] = Stability.UNSTABLE
     stability[sorted(found.reasons)] = Stability.UNKNOWN

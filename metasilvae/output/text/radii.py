@@ -94,13 +94,16 @@ def describe_open(several: Sequence[Radii]) -> str:
     return "".join(f"{count} radii are lower bounds: {reason}\n" for reason, count in reasons.items() if count)
 
 
+def describe_distance(perturbation: str) -> str:
+    """What radii of a perturbation are: distances if its description begins with a norm, else multiples."""
+    is_distance = perturbation.split()[0] in SHARED_NORMS
+    return f"{perturbation}, any distance" if is_distance else f"radius times {perturbation}"
+
+
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
     radii = report.radii
-    # A description that begins with a norm is a distance in it.
-    is_distance = report.perturbation.split()[0] in SHARED_NORMS
-    unit = f"{report.perturbation}, any distance" if is_distance else f"radius times {report.perturbation}"
-    yield describe_subject(report.query, unit, report.shard) + "\n"
+    yield describe_subject(report.query, describe_distance(report.perturbation), report.shard) + "\n"
     yield "certified radius: the largest one at which no perturbation changes the prediction\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
     # A row about which nothing is known is not called fragile.
