@@ -19,12 +19,14 @@ if TYPE_CHECKING:
         find_witnesses,
         make_dataset,
         predict,
+        predict_proba,
         run_training,
         train,
         train_pareto,
         verify,
     )
     from metasilvae.dataset import Dataset
+    from metasilvae.displays import RobustnessCurveDisplay
     from metasilvae.encoding import Encoding
     from metasilvae.errors import MetasilvaeError
     from metasilvae.formats.datasets import read_dataset, write_dataset
@@ -60,6 +62,7 @@ _HOMES = {
     "NormBall": "perturbations.norms",
     "RobustBoostingClassifier": "sklearn",
     "RobustForestClassifier": "sklearn",
+    "RobustnessCurveDisplay": "displays",
     "TableOptions": "formats.tables",
     "TrainingMonitor": "training.runs",
     "choose_options": "api",
@@ -75,6 +78,7 @@ _HOMES = {
     "load_attack": "perturbations.attack",
     "make_dataset": "api",
     "predict": "api",
+    "predict_proba": "api",
     "read_attack": "perturbations.attack_files",
     "read_dataset": "formats.datasets",
     "read_model": "formats.silva_models",
@@ -100,6 +104,7 @@ __all__ = [
     "NormBall",
     "RobustBoostingClassifier",
     "RobustForestClassifier",
+    "RobustnessCurveDisplay",
     "TableOptions",
     "TrainingMonitor",
     "__version__",
@@ -116,6 +121,7 @@ __all__ = [
     "load_attack",
     "make_dataset",
     "predict",
+    "predict_proba",
     "read_attack",
     "read_dataset",
     "read_model",

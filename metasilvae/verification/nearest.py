@@ -30,7 +30,6 @@ from metasilvae.perturbations.boxes import NormLimit
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.distances import CellCosts, exact_power, largest_below
-from metasilvae.verification.forest import number_thresholds
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.voting import VOTINGS, Scores
 
@@ -106,7 +105,10 @@ def search_rows(
     n_samples = query.dataset.n_samples
     stop = threading.Event() if stop is None else stop
     found = NearestPoints([None] * n_samples, query.dataset.X.copy(), [math.inf] * n_samples, {}, np.zeros(n_samples))
-    tables = number_thresholds(query.searched, query.dataset.n_features)
+    thresholds, starts, node_cuts = query.searched.numbered_thresholds
+    # Data may have more features than the model.
+    starts = np.pad(starts, (0, query.dataset.n_features - query.model.n_features), mode="edge")
+    tables = thresholds, starts, node_cuts
     scores = VOTINGS[query.voting].score(query.searched)
     numbers = itertools.count()
 
@@ -334,6 +336,11 @@ def check_rows(query: VerificationQuery) -> None:
             f'{dataset.source}: values may become missing (missing = "may appear"), which this search does not take; '
             'write missing = "stays"'
         )
+    if not all(group.is_one_hot for group in query.groups.groups):
+        raise PerturbationError(
+            f"{query.model.source}: splits by sets of categories, whose changes this search does not take; leave the "
+            "rules of categories out of the attack file"
+        )
     lower, upper = query.boxes.all_bounds
     X = dataset.X
     is_out = (lower > X) | (upper < X)
@@ -350,13 +357,12 @@ def check_rows(query: VerificationQuery) -> None:
 def refuse_not_one_hot(query: VerificationQuery) -> None:
     """Refuse rows that are not one-hot in some group."""
     dataset = query.dataset
-    for group in query.groups.lists:
-        values = dataset.X[:, group]
-        is_one_hot = ((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)
-        if not is_one_hot.all():
+    for group in query.groups.groups:
+        is_bad = group.find_options(dataset.X) < 0
+        if is_bad.any():
             raise PerturbationError(
-                f"{dataset.source}: row {dataset.number_of(int(np.argmin(is_one_hot)))} is not one-hot in the features "
-                f"{', '.join(map(str, group))}; check --tiers"
+                f"{dataset.source}: row {dataset.number_of(int(np.argmax(is_bad)))} is not one-hot in the features "
+                f"{', '.join(map(str, group.members))}; check --tiers"
             )
 
 
