@@ -415,7 +415,7 @@ def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
     _expect(model=model)
     if model.encoding is not None:
         if model.encoding.has_sets:
-            return _predict(model, encode_rows(X, "X", model.encoding, model.source).X, voting, jobs)
+            return encode_rows(X, "X", model.encoding, model.source).X
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
         return encode_frame(X, "X", encoding=model.encoding).X
