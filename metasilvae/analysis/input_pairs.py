@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import pair_search
-from metasilvae.analysis.difference import choose_points
+from metasilvae.analysis.difference import LARGEST
 from metasilvae.analysis.spaces import InputSpace
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import OneHotGroups
@@ -110,7 +110,7 @@ class JointInputs:
     def choose(self, box: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Two inputs inside bounds of joint features, shape (2, n_joint), that a search has found."""
         lower, upper = box
-        point = choose_points(lower[np.newaxis], upper[np.newaxis])[0]
+        point = np.array([choose_number(*ends) for ends in zip(lower.tolist(), upper.tolist(), strict=True)])
         copies, space = self.copies, self.space
         for feature in space.domains.features:
             for joint in {feature, int(copies[feature])}:
@@ -125,6 +125,25 @@ class JointInputs:
         for one, other in self.orders.tolist():
             point[other] = max(point[one], point[other])
         return point[: len(copies)].copy(), point[copies].copy()
+
+
+def choose_number(lower: float, upper: float) -> float:
+    """A number of few digits between two bounds, well inside; NaN bounds stand for a missing value."""
+    if math.isnan(lower):
+        return lower
+    if lower > -LARGEST and upper < LARGEST:
+        inside = 0.5 * lower + 0.5 * upper
+    elif lower > -LARGEST:
+        inside = min(lower + max(1.0, abs(lower)), upper)
+    elif upper < LARGEST:
+        inside = max(upper - max(1.0, abs(upper)), lower)
+    else:
+        inside = 0.0
+    for digits in range(1, 17):
+        shorter = float(f"{inside:.{digits}g}")
+        if lower <= shorter <= upper:
+            return shorter
+    return min(max(inside, lower), upper)
 
 
 @dataclass(frozen=True)

@@ -111,10 +111,12 @@ class InputSpace:
             may_be_missing[group] = False
             listed |= dict.fromkeys(group, (0.0, 1.0))
         possible = FeatureDomains(whole - listed.keys(), listed)
-        for feature in possible.features:
-            ends = np.array([np.nextafter(lower[feature], -np.inf), upper[feature]])
-            lower[feature] = possible.above(feature, ends[:1])[0]
-            upper[feature] = possible.up_to(feature, ends[1:])[0]
+        with np.errstate(over="ignore"):
+            for feature in possible.features:
+                # At least as large as the lower bound: above the number before it.
+                before = np.nextafter(lower[feature : feature + 1], -np.inf)
+                lower[feature] = possible.above(feature, before)[0]
+                upper[feature] = possible.up_to(feature, upper[feature : feature + 1])[0]
         is_empty = ~(lower <= upper)
         for group in all_groups:
             is_empty[group[0]] |= not (upper[group] > 0).any() or (lower[group] > 0).sum() > 1
