@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         find_witnesses,
         make_dataset,
         predict,
+        predict_proba,
         prove_constant,
         prove_insensitive,
         prove_monotone,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         verify,
     )
     from metasilvae.dataset import Dataset
+    from metasilvae.displays import RobustnessCurveDisplay
     from metasilvae.encoding import Encoding
     from metasilvae.errors import MetasilvaeError
     from metasilvae.formats.datasets import read_dataset, write_dataset
@@ -59,6 +61,7 @@ _HOMES = {
     "Model": "model",
     "RobustBoostingClassifier": "sklearn",
     "RobustForestClassifier": "sklearn",
+    "RobustnessCurveDisplay": "displays",
     "TableOptions": "formats.tables",
     "TrainingMonitor": "training.runs",
     "choose_options": "api",
@@ -72,6 +75,7 @@ _HOMES = {
     "load_attack": "perturbations.attack",
     "make_dataset": "api",
     "predict": "api",
+    "predict_proba": "api",
     "prove_constant": "api",
     "prove_insensitive": "api",
     "prove_monotone": "api",
@@ -99,6 +103,7 @@ __all__ = [
     "Model",
     "RobustBoostingClassifier",
     "RobustForestClassifier",
+    "RobustnessCurveDisplay",
     "TableOptions",
     "TrainingMonitor",
     "__version__",
@@ -113,6 +118,7 @@ __all__ = [
     "load_attack",
     "make_dataset",
     "predict",
+    "predict_proba",
     "prove_constant",
     "prove_insensitive",
     "prove_monotone",

@@ -5,7 +5,7 @@ They combine what the modules below them offer, and check their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -23,7 +23,7 @@ from metasilvae.analysis.spaces import InputSpace, describe_columns
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
-from metasilvae.formats.frames import find_kinds, is_frame, read_frame
+from metasilvae.formats.frames import encode_rows, find_kinds, is_frame, read_frame
 from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, with_specs
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
@@ -33,6 +33,7 @@ from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
+from metasilvae.prediction import predict_proba as _predict_proba
 from metasilvae.training.options import (
     PRESETS,
     BoostingOptions,
@@ -44,7 +45,7 @@ from metasilvae.training.options import (
     options_for,
 )
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
-from metasilvae.training.protocol import finish
+from metasilvae.training.protocol import Progress, finish
 from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
@@ -88,10 +89,15 @@ def make_dataset(
     columns : TableOptions or None
         Types of columns of a DataFrame; None takes them from the dtypes and the rows.
     encoding : Encoding or None
-        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out.
+        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out. Columns of an
+        array are categories by the encoding of an imported model, too.
     """
-    if is_frame(X) and (encoding is not None or columns is not None or find_kinds(X)):
-        dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
+    is_encoded = is_frame(X) and (encoding is not None or columns is not None or find_kinds(X))
+    if is_encoded or (encoding is not None and encoding.has_sets):
+        if encoding is not None and encoding.has_sets:
+            dataset = encode_rows(X, source, encoding)
+        else:
+            dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
         labels = np.asarray(y)
         if labels.shape != (dataset.n_samples,):
             raise DataError(f"{source}: X has {dataset.n_samples} rows, y has the shape {labels.shape}")
@@ -221,6 +227,8 @@ def train(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    start: Model | None = None,
+    report: Callable[[Progress], object] | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> Model:
@@ -234,14 +242,22 @@ def train(
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
+    start : Model or None
+        Trees from which the search for one tree starts.
+    report : function or None
+        Called with the progress after each step.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
-    trainer = make_trainer(dataset, perturbation, chosen, jobs)
-    model = finish(trainer)
-    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
+    if start is not None and not chosen.is_observable:
+        raise RequestError("'start' is for the search for one tree")
+    trainer = make_trainer(dataset, perturbation, chosen, jobs, start)
+    for progress in trainer.run():
+        if report is not None:
+            report(progress)
+    return _describe(trainer.model, dataset, perturbation, chosen, trainer.tuning, start)
 
 
 def _describe(
@@ -250,9 +266,10 @@ def _describe(
     perturbation: Perturbation,
     options: Options,
     tuning: dict[str, Any] | None = None,
+    start: Model | None = None,
 ) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed], start), seed, tuning)
 
 
 def train_pareto(
@@ -376,23 +393,43 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     ----------
     X : array of numbers, shape (n_samples, n_features)
         Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
-        features of the model by name, if both have names.
+        features of the model by name, if both have names. A model that was imported with categories takes the columns
+        that its library takes.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
+    return _predict(model, _rows_for(model, X), voting, jobs)
+
+
+def predict_proba(
+    model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Probability of each label of the model for each sample, shape (n_samples, n_labels); rows sum to one.
+
+    For a tree these are the class fractions in its leaf; for a forest the fractions of its votes (``max``) or the mean
+    of the class fractions (``average``); for a boosted model the soft maximum of its scores. Parameters are those of
+    `predict`.
+    """
+    return _predict_proba(model, _rows_for(model, X), voting, jobs)
+
+
+def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
+    """The features of a model, of an array or a DataFrame."""
     _expect(model=model)
     if model.encoding is not None:
+        if model.encoding.has_sets:
+            return _predict(model, encode_rows(X, "X", model.encoding, model.source).X, voting, jobs)
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
-        return _predict(model, encode_frame(X, "X", encoding=model.encoding).X, voting, jobs)
+        return encode_frame(X, "X", encoding=model.encoding).X
     values, names = _finite_table(X, "X"), name_columns(X)
     dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
-        return _predict(model, align(model, dataset).X, voting, jobs)
+        return align(model, dataset).X
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
     check_missing(model, dataset)
-    return _predict(model, values, voting, jobs)
+    return values
 
 
 def evaluate(

@@ -48,6 +48,8 @@ class Dataset:
         Which features are 0 or 1 because they stand for a category or a boolean; None if none does.
     ids : tuple of (str, array of str)
         Columns that are no features, with their cells: reports show them beside the number of a row.
+    missing_columns : bool array, shape (n_features,), or None
+        Features with missing values in the data set that the samples were taken from; None if this is not known.
     """
 
     X: NDArray[np.float64]
@@ -63,6 +65,7 @@ class Dataset:
     encoding: Encoding | None = None
     indicators: NDArray[np.bool_] | None = None
     ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
+    missing_columns: NDArray[np.bool_] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -86,6 +89,20 @@ class Dataset:
         # The sum of finite numbers may be infinite, and that of infinite numbers NaN; it costs no memory.
         with np.errstate(over="ignore", invalid="ignore"):
             return bool(np.isnan(self.X.sum()) and np.isnan(self.X).any())
+
+    @cached_property
+    def columns_with_missing(self) -> NDArray[np.bool_]:
+        """Which features have missing values, here or in the data set that the samples were taken from."""
+        if self.missing_columns is not None:
+            return self.missing_columns
+        if not self.has_missing:
+            return np.zeros(self.n_features, dtype=bool)
+        return np.asarray(np.isnan(self.X).any(axis=0))
+
+    @property
+    def noting_missing(self) -> Dataset:
+        """The same data set; parts of it know which features have missing values in the whole."""
+        return replace(self, missing_columns=self.columns_with_missing)
 
     @property
     def fingerprint(self) -> str:
@@ -123,6 +140,7 @@ class Dataset:
             omitted_names=(*self.omitted_names, *(name for name in self.feature_names or () if name not in names)),
             encoding=self.encoding if chosen.tolist() == list(range(self.n_features)) else None,
             indicators=None if self.indicators is None else self.indicators[chosen],
+            missing_columns=None if self.missing_columns is None else self.missing_columns[chosen],
         )
 
     def subset(self, rows: NDArray[np.intp]) -> Dataset:

@@ -64,6 +64,11 @@ cdef struct Scratch:
     # Buffers that grow.
     int32_t* cells
     size_t cells_capacity
+    int32_t* narrowed       # by sample: ranks of the present feature, see missing.pxd
+    size_t narrowed_capacity
+    # The leaf that is being grown, if it is not yet a node of the tree: a node of a template below the present node.
+    const TrainNode* template
+    int32_t template_node
     int32_t* tables         # counters of a sweep
     size_t tables_capacity
     int32_t* path           # nodes from the root to the present node
@@ -123,6 +128,7 @@ cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
         free(scratch.key_block)
         free(scratch.double_block)
         free(scratch.cells)
+        free(scratch.narrowed)
         free(scratch.tables)
         free(scratch.path)
         free(scratch.levels)

@@ -12,7 +12,8 @@ from libc.math cimport log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from training.tree cimport MIXED, NONE, Samples, Tree, known_tie
+from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie
+from training.missing cimport Region, codes_at, find_codes, fit_events, is_copy, present_region
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
 
@@ -162,7 +163,13 @@ cdef inline double threshold_between(double low, double high) noexcept nogil:
 
 
 cdef inline double range_of(const Samples* samples, int32_t feature) noexcept nogil:
-    return (samples.values[samples.value_starts[feature + 1] - 1] - samples.values[samples.value_starts[feature]])
+    cdef int64_t first = samples.value_starts[feature], last = samples.value_starts[feature + 1] - 1
+    if is_copy(samples, feature):
+        first += samples.places[feature] == LOWEST_RANK
+        last -= samples.places[feature] == HIGHEST_RANK
+        if samples.values[first] == samples.values[last]:
+            return 1.0
+    return samples.values[last] - samples.values[first]
 
 
 # Categories of a listed sample: the common prediction of the leaves outside the node that its box reaches.
@@ -212,6 +219,23 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
 
 
 cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch* scratch) except -1 nogil:
+    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node."""
+    cdef TrainNode here
+    cdef Region region
+    cdef int32_t n_runs
+    if not is_copy(samples, feature):
+        return _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
+    region = present_region(samples, feature, scratch)
+    here.feature = feature
+    find_codes(samples, feature, &region, &here)
+    n_runs = _order_events(samples, feature, codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch),
+                           scratch)
+    fit_events(samples, feature, &region, n_runs, scratch)
+    return n_runs
+
+
+cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const int32_t* codes,
+                                  Scratch* scratch) except -1 nogil:
     """Bring the listed samples into the order of a feature; return the number of runs, 0 if all have the same value.
 
     Samples with the same value and the same key (scratch.key_of) behave alike in the sweep and form a run: run_keys and
@@ -221,7 +245,6 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     cdef int32_t n = scratch.n_entries, n_keys = scratch.n_keys, position, code, smallest, largest, shift, digit
     cdef int32_t total, count
     cdef int32_t n_runs = 0, key_number
-    cdef const int32_t* codes = samples.codes + <size_t> feature * samples.n_samples
     cdef const double* values = samples.values + samples.value_starts[feature]
     cdef uint64_t key
     cdef uint64_t* source = scratch.keys
@@ -338,10 +361,21 @@ cdef inline void take_part(const int32_t* entries, int32_t n, int32_t size, int3
         part[position] = entries[<int64_t> position * n // size]
 
 
-cdef inline void enter_finalist(const Criterion* criterion, const Split* candidate, Split* finalists,
-                                int32_t n_finalists) noexcept nogil:
+cdef inline void enter_finalist(const Samples* samples, const Criterion* criterion, const Split* candidate,
+                                Split* finalists, int32_t n_finalists) noexcept nogil:
     """Put a split in its place among the best ones of other features, if it is good enough."""
-    cdef int32_t place = n_finalists
+    cdef int32_t place = n_finalists, other
+    if is_copy(samples, candidate.feature):
+        # Both copies of a column are mostly equally good; the better one is enough.
+        for other in range(n_finalists):
+            if finalists[other].feature == samples.twins[candidate.feature]:
+                if not is_better(criterion, candidate, &finalists[other]):
+                    return
+                for place in range(other, n_finalists - 1):
+                    finalists[place] = finalists[place + 1]
+                finalists[n_finalists - 1].feature = -1
+                break
+        place = n_finalists
     while place > 0 and is_better(criterion, candidate, &finalists[place - 1]):
         if place < n_finalists:
             finalists[place] = finalists[place - 1]
@@ -576,7 +610,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
         if best.feature >= 0:
-            enter_finalist(criterion, best, finalists, n_finalists)
+            enter_finalist(samples, criterion, best, finalists, n_finalists)
     return 0
 
 

@@ -98,7 +98,7 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
                 candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
         if best.feature >= 0:
-            enter_finalist(&by_score, best, finalists, n_finalists)
+            enter_finalist(samples, &by_score, best, finalists, n_finalists)
     return 0
 
 

@@ -94,7 +94,10 @@ class Assessment:
     @cached_property
     def evaluation(self) -> Evaluation:
         counts = self.outcome.counts
-        return Evaluation(self.query.model, self.query.dataset, counts.correct, self.perturbation, counts)
+        return Evaluation(
+            self.query.model, self.query.dataset, counts.correct, self.perturbation, counts, voting=self.query.voting,
+            results=self.outcome,
+        )  # fmt: skip
 
     @cached_property
     def confusion(self) -> dict[tuple[str, str], int]:

@@ -259,7 +259,7 @@ def prove_monotone(
         raise RequestError(f"direction {unknown[0] if unknown else ''!r}: choose up or down for one feature or more")
     if of not in OBJECTS:
         raise RequestError(f"monotone {of!r}: choose among {', '.join(OBJECTS)}")
-    grouped = [f for f in directions if any(f in group for group in space.groups.lists)]
+    grouped = [f for f in directions if any(f in group.features for group in space.groups.groups)]
     if grouped:
         raise RequestError(
             f"{model.names.names[grouped[0]]} belongs to a category or one-hot group, which has no direction; "
@@ -340,7 +340,7 @@ def prove_constant(
     low, high = lower[np.newaxis].copy(), upper[np.newaxis].copy()
     nothing, endless = np.zeros(n_features), np.full(n_features, np.inf)
     droppable = missing[np.newaxis].copy() if missing.any() else None
-    boxes = Boxes(low, high, nothing, nothing, -endless, endless, space.groups, space.domains, droppable)
+    boxes = Boxes(low, high, nothing, nothing, -endless, endless, space.groups, space.domains, droppable, space.allowed)
     query = VerificationQuery(model, sample, sample.y, boxes, space.groups, voting)
     outcome = verify(query, 1, budget=budget, stop=stop)
     result = Proof(model, space, voting, "all inputs get the same prediction", ProofStatus.PROVED)
@@ -359,9 +359,9 @@ def prove_constant(
 def _with_groups(space: InputSpace, features: Iterable[int]) -> list[int]:
     """Features, and with a member of a group the whole group."""
     own = set(features)
-    for group in space.groups.lists:
-        if own & set(group):
-            own |= set(group)
+    for group in space.groups.groups:
+        if own & set(group.features):
+            own |= set(group.features)
     if not own:
         raise RequestError("name one feature or more")
     return sorted(own)

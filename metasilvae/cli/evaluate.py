@@ -33,6 +33,7 @@ from metasilvae.output.text.evaluations import (
 from metasilvae.output.text.terminal import tell
 from metasilvae.perturbations.attack_files import read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
+from metasilvae.prediction import predict_proba
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import find_ceiling
 from metasilvae.verification.metrics import Evaluation, classify, confusion
@@ -56,6 +57,13 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
     "wants_confusion",
     is_flag=True,
     help="Add the confusion matrix, or for more than 100 labels a list of mistakes.",
+)
+@option(
+    "--per-class",
+    "wants_classes",
+    is_flag=True,
+    help="Add recall, precision, F1, stability, robust accuracy and ROC AUC of each class, and their means over "
+    "classes; as csv, the table of classes alone.",
 )
 @option(
     "--ceiling",
@@ -87,6 +95,7 @@ def evaluate(
     epsilons: tuple[str, ...],
     attacks: tuple[str, ...],
     wants_confusion: bool,
+    wants_classes: bool,
     wants_ceiling: bool,
     wants_curve: bool,
     plot: str | None,
@@ -107,14 +116,17 @@ def evaluate(
     Examples:
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.1 --ceiling
+      metasilvae evaluate a.silva b.silva test.csv --epsilon 0.1 --per-class
       metasilvae evaluate a.silva b.silva test.csv --curve --plot curves.png
     """
     if wants_confusion and output_format == "csv":
         raise click.UsageError("--confusion makes tables of different widths, which one CSV cannot hold; use json")
-    if wants_curve and (epsilons or wants_confusion):
+    if wants_curve and (epsilons or wants_confusion or wants_classes):
         raise click.UsageError(
-            "--curve covers every epsilon and has no confusion matrix; leave --epsilon and --confusion out"
+            "--curve covers every epsilon and has no table of classes; leave --epsilon, --confusion and --per-class out"
         )
+    if wants_ceiling and wants_classes and output_format == "csv":
+        raise click.UsageError("--per-class writes the table of classes as csv, which has no --ceiling; use json")
     if wants_ceiling and (wants_curve or not (epsilons or attacks)):
         raise click.UsageError("--ceiling is for one or more --epsilon or --attack, without --curve")
     if plot is not None and not wants_curve:
@@ -152,7 +164,7 @@ def evaluate(
         n_complete = sum(not each.is_interrupted for each in evaluations)
         tell(f"interrupted; {n_complete} of {n_wanted} evaluations are complete")
     ceilings = [(each, find_ceiling(dataset, each)) for each in perturbations] if wants_ceiling else []
-    report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations), ceilings)
+    report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations), ceilings, wants_classes)
     write_output(output, EVALUATION_FORMATS[output_format](report))
     ctx.exit(work.exit_code)
 
@@ -160,15 +172,33 @@ def evaluate(
 @click.command(cls=Command)
 @click.argument("model")
 @click.argument("data")
+@option(
+    "--proba",
+    "wants_probabilities",
+    is_flag=True,
+    help="Add the probability of each label, by the same voting as the prediction; as csv (the default then) or jsonl.",
+)
 @voting_option
-@format_option(
-    PREDICTION_FORMATS, "text: one prediction per line; csv, jsonl: with row number and, if known, true label."
+@option(
+    "--format",
+    "output_format",
+    type=click.Choice(list(PREDICTION_FORMATS)),
+    group=OUTPUT,
+    help="text: one prediction per line; csv, jsonl: with row number and, if known, true label.  [default: text; csv "
+    "with --proba]",
 )
 @output_option
 @jobs_option
 @model_data_options
 def predict(
-    model: str, data: str, voting: str | None, output_format: str, output: str, jobs: int | None, **data_options: Any
+    model: str,
+    data: str,
+    wants_probabilities: bool,
+    voting: str | None,
+    output_format: str | None,
+    output: str,
+    jobs: int | None,
+    **data_options: Any,
 ) -> None:
     """Predict the label of each row of DATA with MODEL.
 
@@ -178,8 +208,15 @@ def predict(
     Example:
       metasilvae predict model.silva test.csv --format csv --output predictions.csv
       metasilvae predict model.silva values.csv --label-column none
+      metasilvae predict model.silva test.csv --proba -o probabilities.csv
     """
+    if wants_probabilities and output_format == "text":
+        raise click.UsageError("--proba adds a column for each label; use --format csv or jsonl")
     check_files([model, data], [output])
     loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=False)
     predictions = classify(loaded, dataset, voting=voting, jobs=jobs)
-    write_output(output, PREDICTION_FORMATS[output_format](loaded, dataset, predictions))
+    if not wants_probabilities:
+        write_output(output, PREDICTION_FORMATS[output_format or "text"](loaded, dataset, predictions))
+        return
+    probabilities = predict_proba(loaded, dataset.X, voting, jobs)
+    write_output(output, PREDICTION_FORMATS[output_format or "csv"](loaded, dataset, predictions, probabilities))

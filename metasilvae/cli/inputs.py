@@ -12,7 +12,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.interop.models import load_model
-from metasilvae.model import Model, place_features, unify_features
+from metasilvae.model import Model, place_features, share_encoding, unify_features
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules, read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
@@ -50,6 +50,9 @@ def load_models_and_data(models: Sequence[str], data: str, data_options: dict[st
     are checked against the data when they are used.
     """
     loaded = [load_model(model) for model in models]
+    for place in range(1, len(loaded)):
+        loaded[0], loaded[place] = share_encoding(loaded[0], loaded[place])
+    loaded = [share_encoding(loaded[0], model)[1] for model in loaded]
     for model in loaded[1:]:
         if model.encoding != loaded[0].encoding:
             raise ModelError(

@@ -167,6 +167,17 @@ def format_option(formats: Mapping[str, object], text: str = "Format of the resu
     )
 
 
+require_option = option(
+    "--require",
+    "requirements",
+    multiple=True,
+    metavar="REQUIREMENT",
+    group=OUTPUT,
+    help="Required metric, such as 'stability>=0.8', 'balanced_accuracy>=0.7', of one class 'recall[yes]>=0.6' or of "
+    "each 'f1[*]>=0.5'; repeatable. Exit code 0: all are met, 3: one is violated, 4: one is undecided.",
+)
+
+
 def most_fragile_option(default: int) -> Callable[[Any], Any]:
     text = "Number of most fragile rows to list."
     return option("--most-fragile", "n_fragile", type=click.IntRange(0), default=default, group=OUTPUT, help=text)

@@ -20,6 +20,7 @@ from metasilvae.cli.parameters import (
     model_data_options,
     perturbation_options,
     refuse_two_pipes,
+    require_option,
     scheduler_option,
     shard_option,
     shared_options,
@@ -39,7 +40,7 @@ from metasilvae.perturbations.boxes import Ball, Weighted, read_weights
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
-from metasilvae.verification.requirements import Requirement, combine
+from metasilvae.verification.requirements import CheckedRequirement, Requirement, check_requirements, combine
 from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
 from metasilvae.verification.verdicts import Outcome
 from metasilvae.verification.verifier import Witness, find_witnesses
@@ -62,15 +63,7 @@ report_options = shared_options(
         "for a shard]",
     ),
     option("--output", "-o", metavar="FILE", group=OUTPUT, help="Write the report to a file and print a summary."),
-    option(
-        "--require",
-        "requirements",
-        multiple=True,
-        metavar="REQUIREMENT",
-        group=OUTPUT,
-        help="Required accuracy, stability or robust_accuracy, such as 'stability>=0.8'; repeatable. Exit code 0: all "
-        "are met, 3: one is violated, 4: one is undecided.",
-    ),
+    require_option,
     option(
         "--max-print-length",
         type=click.IntRange(min=-1),
@@ -190,7 +183,7 @@ def verify(
     if wants_radius:
         _refuse_options(ctx.params)
     chosen = threat.choose(*inputs)
-    if chosen is None and any(requirement.metric != "accuracy" for requirement in required):
+    if chosen is None and any(requirement.needs_perturbation for requirement in required):
         raise click.UsageError(
             "a requirement on stability or robust accuracy needs --epsilon, --perturbation or --attack; without it "
             "all rows are stable"
@@ -215,6 +208,7 @@ def verify(
     phase = "computing radii" if wants_radius else "verifying"
     report: VerificationReport | RadiusReport
     witnesses: Iterable[Witness]
+    checked: list[CheckedRequirement] = []
     with follow_rows(dataset.n_samples, budget, is_long=is_long, phase=phase) as work:
         if wants_radius:
             radii = find_radii(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
@@ -222,11 +216,11 @@ def verify(
             outcome = _verify_rows(query, jobs, scheduler, budget, work)
     if wants_radius:
         done = f"{radii.is_exact.sum()} of {radii.n_samples} radii are exact"
-        report, checked = RadiusReport(query, described, radii, note), []
+        report = RadiusReport(query, described, radii, note)
         witnesses = find_nearest_witnesses(query, radii, jobs) if counterexamples is not None else []
     else:
         done = f"{outcome.n_samples - outcome.counts.no_info} of {outcome.n_samples} rows are decided"
-        checked = [(requirement, requirement.check(outcome)) for requirement in required]
+        checked = check_requirements(required, query, outcome, query.rank_labels)
         report = VerificationReport(query, described, outcome, checked, max_print_length, note)
         witnesses = find_witnesses(query, outcome, jobs) if counterexamples is not None else []
     if work.is_interrupted:
@@ -235,7 +229,7 @@ def verify(
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
         write_output(counterexamples, write(loaded, dataset, witnesses))
     _write_report(report, report_format, path, is_stdout_taken=counterexamples == STANDARD_STREAM)
-    ctx.exit(work.exit_code or combine(result for _, result in checked))
+    ctx.exit(work.exit_code or combine(each.result for each in checked))
 
 
 def _refuse_options(params: Mapping[str, Any]) -> None:
@@ -327,6 +321,6 @@ def merge(
     if isinstance(outcome, Radii):
         _write_report(RadiusReport(query, perturbation, outcome), report_format, path)
         return
-    checked = [(requirement, requirement.check(outcome)) for requirement in required]
+    checked = check_requirements(required, query, outcome)
     _write_report(VerificationReport(query, perturbation, outcome, checked, max_print_length), report_format, path)
-    ctx.exit(combine(result for _, result in checked))
+    ctx.exit(combine(each.result for each in checked))

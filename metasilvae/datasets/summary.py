@@ -145,11 +145,16 @@ def summarize_columns(
             counts = np.array([dataset.n_samples - missing - ones, ones])
             content, seen = _list_counts(column.categories, counts), "0 or 1"
         else:
-            counts = np.nansum(dataset.X[:, features], axis=0).astype(np.int64)
+            if column.sets is None:
+                counts = np.nansum(dataset.X[:, features], axis=0).astype(np.int64)
+            else:
+                counts = np.bincount(dataset.X[:, features[-1]].astype(np.int64), minlength=len(column.values))
             missing = int(counts[-1]) if column.has_missing else 0
             n_shown = len(column.values) - column.has_missing
             content = _list_counts(column.values[:n_shown], counts[:n_shown])
             seen = f"{len(features)} features, one of them 1"
+            if column.sets is not None:
+                seen = f"{len(features) - 1} features for sets of categories"
         columns.append(ColumnSummary(column.name, column.kind, content, missing, seen))
     tokens = {token.lower() for token in encoding.missing}
     for name, cells in dataset.ids:

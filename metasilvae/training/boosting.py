@@ -18,12 +18,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset, refuse_missing
+from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import Pair, plan_cross_validation
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import LeafKind, Model, join_trees
 from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.prediction import find_leaves
 from metasilvae.training.boosted_trees import (
     UNIT,
     VALUE_UNIT,
@@ -33,6 +34,7 @@ from metasilvae.training.boosted_trees import (
     FloatArray,
     GrowthLimits,
     IntArray,
+    Tests,
     choose_thresholds,
     grow_tree,
     one_part,
@@ -41,10 +43,11 @@ from metasilvae.training.boosted_trees import (
 )
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
-from metasilvae.training.population import build_tree
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
+from metasilvae.training.samples import build_tree, find_doubled, give_directions
 
 LARGEST_EXPONENT = 500.0
+NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 
 class Scores:
@@ -63,7 +66,11 @@ class Scores:
         self.own, self.lowest, self.highest = (np.repeat(base[:, None], len(y), axis=1) for _ in range(3))
 
     def add(self, tree: BoostedTree, column: int) -> None:
-        tree.add_to(self.codes, self.own[column], self.lowest[column], self.highest[column])
+        sums = self.own[column], self.lowest[column], self.highest[column]
+        if self.codes.exact is None:
+            tree.add_to(self.codes, *sums)
+        else:
+            self.codes.exact.add(tree, *sums)
 
     @property
     def fractions(self) -> tuple[float, float, float]:
@@ -154,7 +161,7 @@ class CodedRows:
     """
 
     factor: float
-    thresholds: list[FloatArray]
+    tests: Tests
     learned: Codes
     tested: Codes | None
 
@@ -163,11 +170,12 @@ class CodedRows:
         factor = options.tree.training_epsilon_factor
         enlarged = learned.enlarged(factor)
         thresholds = choose_thresholds(learned.dataset.X, enlarged.boxes, options.thresholds, options.tree.seed, jobs)
+        tests = Tests.of(thresholds, find_doubled(learned.dataset, enlarged.boxes))
         return cls(
             factor,
-            thresholds,
-            Codes.of(enlarged.dataset, enlarged.boxes, thresholds, jobs),
-            None if tested is None else Codes.of(tested.dataset, tested.boxes, thresholds, jobs),
+            tests,
+            tests.code(enlarged.dataset, enlarged.boxes, jobs),
+            None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
         )
 
 
@@ -255,7 +263,7 @@ class Booster:
 
 
 def make_model(
-    rounds: Sequence[Sequence[BoostedTree]], base: FloatArray, thresholds: Sequence[FloatArray], dataset: Dataset
+    rounds: Sequence[Sequence[BoostedTree]], base: FloatArray, tests: Tests | None, dataset: Dataset
 ) -> Model:
     """The forest of all trees; the first round holds the base scores too."""
     single = np.array([-1], dtype=np.int32)
@@ -264,15 +272,14 @@ def make_model(
     models = []
     for number, trees in enumerate(rounds or [blank]):
         for column, tree in enumerate(trees):
-            feature, code, left, right, value = tree.in_preorder()
-            is_leaf = feature < 0
-            threshold = np.zeros(len(feature))
-            threshold[~is_leaf] = [
-                thresholds[f][c] for f, c in zip(feature[~is_leaf].tolist(), code[~is_leaf].tolist(), strict=True)
-            ]
-            values = np.zeros((int(is_leaf.sum()), len(labels)))
-            values[:, 1 if len(base) == 1 else column] = value[is_leaf] + (base[column] if number == 0 else 0.0)
-            models.append(build_tree((feature, threshold, left, right), values, n_features, labels, LeafKind.SCORES))
+            columns, directions, value = (tests or Tests.of([], NO_COLUMNS)).read(tree)
+            values = np.zeros((len(value), len(labels)))
+            values[:, 1 if len(base) == 1 else column] = value + (base[column] if number == 0 else 0.0)
+            model = build_tree(columns, values, n_features, labels, LeafKind.SCORES, directions)
+            if directions is not None:
+                leaves = find_leaves(model, dataset.X)[:, 0]
+                model = give_directions(model, dataset, np.bincount(leaves, minlength=model.n_leaves))
+            models.append(model)
     return join_trees(models)
 
 
@@ -361,15 +368,10 @@ class BoostingTrainer(BaseTrainer):
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options.tree, jobs)
-        refuse_missing(dataset, "boosting needs every value")
         self.boosting_options = options
         self.candidate: dict[str, Any] | None = None
         self._n_rounds = options.n_rounds
-        every = Rows(dataset, perturbation.boxes(dataset))
-        if every.boxes.droppable is not None:
-            raise RequestError(
-                "boosting cannot train for values that may become missing; change the attack, or train a tree"
-            )
+        every = Rows(self.dataset, perturbation.boxes(dataset))
         self._learned = every if self.held_out is None else every.subset(self._rows)
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)
@@ -416,10 +418,8 @@ class BoostingTrainer(BaseTrainer):
     @property
     def model(self) -> Model:
         if self._booster is None or self._coded is None:
-            return make_model([], find_base(self._learned.dataset.y, self.dataset.n_labels), [], self.dataset)
-        return make_model(
-            self._booster.rounds[: self._n_kept], self._booster.base, self._coded.thresholds, self.dataset
-        )
+            return make_model([], find_base(self._learned.dataset.y, self.dataset.n_labels), None, self.dataset)
+        return make_model(self._booster.rounds[: self._n_kept], self._booster.base, self._coded.tests, self.dataset)
 
     @property
     def held_out_fitness(self) -> float | None:

@@ -21,11 +21,12 @@ from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import RequestError
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import UNEQUAL_RADII, Boxes, Enlarged, Perturbation
+from metasilvae.perturbations.boxes import Boxes, Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_individuals, take, take_array, unpack_individuals
 from metasilvae.training.options import TrainingOptions
-from metasilvae.training.population import HallOfFame, as_model, blank, count_again, plan_trees, take_trees
+from metasilvae.training.population import HallOfFame, blank, count_again, plan_trees, take_trees
 from metasilvae.training.protocol import BaseTrainer, Clock, Progress, StopReason
+from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.query import make_query
 from metasilvae.verification.verifier import verify
@@ -36,7 +37,7 @@ SWEEP_BUDGET = 1e5
 N_COUNTS = 4
 
 
-def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
+def make_objective(options: TrainingOptions, dataset: Dataset, samples: kernel.TrainingSet) -> Any:
     """What the search maximizes on the given samples, and its limits."""
     n = dataset.n_samples
     features = np.arange(dataset.n_features, dtype=np.int32)
@@ -54,7 +55,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset) -> Any:
         correct / n,
         stable / n,
         robust / n,
-        features,
+        samples.copies_of(features),
         min_leaf=options.min_samples_leaf,
         max_leaves=options.max_leaves,
         max_depth=options.max_depth,
@@ -119,7 +120,7 @@ class TreeTrainer(BaseTrainer):
         self.n_samples = self.learned.n_samples
         self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
         self._samples = self._prepare(self._boxes.boxes(self.learned), like)
-        self._objective = make_objective(options, self.learned)
+        self._objective = make_objective(options, self.learned, self._samples)
         self._workspaces: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
             self._workspaces.put(kernel.Workspace(self._samples))
@@ -140,16 +141,8 @@ class TreeTrainer(BaseTrainer):
 
     def _prepare(self, boxes: Boxes, like: TreeTrainer | None) -> kernel.TrainingSet:
         """The training samples as ranks; those of another trainer are used again if only the radii differ."""
-        parts = self.learned.X, self.learned.y, self.learned.n_labels
-        if boxes.low_center is not boxes.high_center:
-            samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds)
-            if samples is None:
-                raise RequestError(UNEQUAL_RADII)
-            return samples
-        limits = boxes.arrays[2:]
-        if like is None or like.options.validation != self.options.validation:
-            return kernel.TrainingSet(*parts, *limits)
-        return like._samples.with_boxes(*limits)
+        is_alike = like is not None and like.options.validation == self.options.validation
+        return make_samples(self.learned, boxes, like._samples if like is not None and is_alike else None)
 
     @property
     def n_steps(self) -> int:

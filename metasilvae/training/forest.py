@@ -28,6 +28,7 @@ from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest_votes import Counts, GrowingForest
 from metasilvae.training.options import FEW_SAMPLES, SINGLE, ForestOptions, TrainingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
+from metasilvae.training.samples import give_directions
 from metasilvae.training.trials import CLEAR_ERRORS, FACTORS, QuickTrees, choose_candidate, compare, list_factors
 
 # Margins are counted as if a forest had no more trees than this.
@@ -59,12 +60,14 @@ def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, grou
     part = Dataset(
         np.ascontiguousarray(dataset.X[np.ix_(task.rows, task.features)]), dataset.y[task.rows], dataset.labels,
         source=dataset.source, indicators=None if dataset.indicators is None else dataset.indicators[task.features],
+        missing_columns=dataset.columns_with_missing[task.features],
     )  # fmt: skip
     tree = (group or TrainerGroup()).run(TreeTrainer(part, perturbation.for_features(task.features), task.options, 1))
     nodes = tree.nodes.copy()
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = task.features[nodes["feature"][inner]]
-    return replace(tree, nodes=nodes, n_features=dataset.n_features)
+    tree = replace(tree, nodes=nodes, n_features=dataset.n_features)
+    return give_directions(tree, dataset) if dataset.columns_with_missing.any() else tree
 
 
 def plan_tree(

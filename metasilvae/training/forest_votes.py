@@ -54,9 +54,12 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
     values = tree.leaf_values
     votes = np.ascontiguousarray(values == values.max(axis=1, keepdims=True), dtype=np.uint8)
     possible = np.empty((dataset.n_samples, tree.n_labels), dtype=np.uint8)
+    right_starts = boxes.domains.right_starts(tree)
 
     def fill(start: int, stop: int) -> None:
-        reach.fill_reached_labels(tree.nodes, votes, tree.max_depth, *boxes.arrays, start, stop, possible)
+        reach.fill_reached_labels(
+            tree.nodes, votes, tree.max_depth, *boxes.arrays, boxes.dropping, right_starts, start, stop, possible
+        )
 
     over_rows(fill, dataset.n_samples, jobs)
     return Ballots(votes[find_leaves(tree, dataset.X, jobs)[:, 0]], possible)
@@ -161,12 +164,13 @@ def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jo
     predictions = predict(model, dataset.X, jobs=jobs)
     boxes = perturbation.boxes(dataset)
     searched = boxes.domains.restrict(model).feasible
+    right_starts = boxes.domains.right_starts(searched)
     lowest, highest = np.empty((2, dataset.n_samples, model.n_labels))
 
     def fill(first: int, last: int) -> None:
         reach.fill_score_bounds(
-            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *boxes.arrays, first, last,
-            lowest, highest,
+            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *boxes.arrays, boxes.dropping,
+            right_starts, first, last, lowest, highest,
         )  # fmt: skip
 
     over_rows(fill, dataset.n_samples, jobs)
@@ -177,8 +181,6 @@ def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jo
     slack = 2 * (model.n_trees + 1) * 2.0**-52 * sizes
     highest[rows, label] = -np.inf
     is_stable = (only >= 0) & (lowest[rows, label] - highest.max(axis=1) > slack)
-    # Walks of boxes do not know values that may become missing.
-    is_stable &= boxes.droppable is None
     stability = np.where(is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
     return Outcome(predictions, predictions.are_correct(true_labels), stability, seconds=time.perf_counter() - start)
 

@@ -43,8 +43,8 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
 from metasilvae.training.options import TrainingOptions, as_json
-from metasilvae.training.population import as_model
 from metasilvae.training.protocol import hold_out
+from metasilvae.training.samples import as_model
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.requirements import Requirement

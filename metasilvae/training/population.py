@@ -1,4 +1,4 @@
-"""Trees of a genetic search: the initial population, the hall of fame, and conversion to and from models.
+"""Trees of a genetic search: the initial population and the hall of fame.
 
 A search starts from a single leaf, from greedily grown trees, or from the trees of a model. It keeps the best trees in
 a hall of fame; local search improves them at the end, and held-out rows choose among them.
@@ -17,9 +17,10 @@ import numpy as np
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import ModelError, RequestError
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import Model
 from metasilvae.prediction import find_leaves
 from metasilvae.training.options import TrainingOptions
+from metasilvae.training.samples import as_individual
 
 # Trees that local search improves at the end, and among which held-out rows choose.
 HALL_OF_FAME_SIZE = 4
@@ -98,36 +99,6 @@ class HallOfFame:
 
     def _judge(self, tree: Any) -> HallOfFameEntry:
         return HallOfFameEntry(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))
-
-
-def build_tree(
-    columns: Sequence[np.ndarray],
-    leaf_values: np.ndarray,
-    n_features: int,
-    labels: tuple[str, ...],
-    leaf_kind: LeafKind = LeafKind.COUNTS,
-) -> Model:
-    """A model of one tree from feature, threshold, left and right of its nodes, and the values of its leaves."""
-    is_leaf = columns[0] < 0
-    nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
-    for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
-        nodes[name] = column
-    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, leaf_kind, n_features, labels)
-
-
-def as_model(tree: Any, dataset: Dataset) -> Model:
-    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
-    *columns, counts = tree.nodes()
-    return build_tree(columns, counts[columns[0] < 0], dataset.n_features, dataset.labels)
-
-
-def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) -> Any:
-    """A tree in training with the tests of a model of one tree, as far as samples and limits allow."""
-    feature, threshold, left, right = (
-        np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")
-    )
-    return kernel.Individual(samples).take_nodes(feature, threshold, left, right, objective, workspace)
 
 
 def count_again(model: Model, dataset: Dataset) -> Model:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from metasilvae.dataset import Dataset, refuse_missing
+from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
@@ -84,7 +84,6 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
-    refuse_missing(dataset, "training needs numbers")
     special = {"start": start, "submit": submit}
     given = {name: value for name, value in special.items() if value is not None}
     return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)

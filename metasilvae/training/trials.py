@@ -20,7 +20,8 @@ from metasilvae.datasets.splitting import MANY_SAMPLES
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.evolution import make_objective
 from metasilvae.training.options import TrainingOptions
-from metasilvae.training.population import as_model, plan_sizes
+from metasilvae.training.population import plan_sizes
+from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.metrics import evaluate
 
 Scores = NDArray[np.float64]
@@ -92,7 +93,7 @@ class QuickTrees:
     def score(self, candidates: Sequence[tuple[float, float]]) -> list[float]:
         """Fitness on the held-out rows for pairs of robust weight and leaf penalty."""
         boxes = Enlarged(self._perturbation, self._options.training_epsilon_factor).boxes(self._learned)
-        samples = kernel.TrainingSet(self._learned.X, self._learned.y, self._learned.n_labels, *boxes.arrays[2:])
+        samples = make_samples(self._learned, boxes)
         workspace = kernel.Workspace(samples)
         grown = self._grow(samples, workspace)
         found: dict[tuple[float, float], float] = {}
@@ -101,7 +102,7 @@ class QuickTrees:
             trees = [kernel.Individual(samples).become(tree) for tree in grown]
             # Pruning for a larger penalty starts from what is left for a smaller one.
             for penalty in sorted(penalty for other, penalty in candidates if other == weight):
-                objective = self._make_objective(weight, penalty)
+                objective = self._make_objective(weight, penalty, samples)
                 for tree in trees:
                     tree.trim(objective, workspace)
                 best = max(trees, key=lambda tree: (tree.fitness(objective), -tree.n_leaves))
@@ -114,7 +115,7 @@ class QuickTrees:
 
     def _grow(self, samples: Any, workspace: Any) -> list[Any]:
         """One tree for each criterion, at least as large as those of an initial population."""
-        objective = self._make_objective(0.0, 0.0)
+        objective = self._make_objective(0.0, 0.0, samples)
         largest = max(size for _, size in plan_sizes(samples.n_samples, self._options))
         # Trees of a search grow beyond their initial size, and small penalties must show what that costs.
         largest = min(max(largest, TRIAL_SPLITS), samples.n_samples // self._options.min_samples_leaf)
@@ -127,8 +128,9 @@ class QuickTrees:
             trees.append(tree)
         return trees
 
-    def _make_objective(self, weight: float, penalty: float) -> Any:
-        objective = make_objective(replace(self._options, robust_weight=weight, leaf_penalty=penalty), self._learned)
+    def _make_objective(self, weight: float, penalty: float, samples: Any) -> Any:
+        options = replace(self._options, robust_weight=weight, leaf_penalty=penalty)
+        objective = make_objective(options, self._learned, samples)
         self._objectives.append(objective)
         if self._is_stopped:
             objective.stop()
@@ -153,7 +155,7 @@ def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:
     X = dataset.X[:: max(1, dataset.n_samples // GAP_ROWS)]
     allowed = np.array(FACTORS)
     for feature in range(dataset.n_features):
-        values, counts = np.unique(X[:, feature], return_counts=True)
+        values, counts = np.unique(X[~np.isnan(X[:, feature]), feature], return_counts=True)
         gaps = np.diff(values)
         at_gap = np.minimum(counts[1:], counts[:-1]) / len(X)
         width = radius_down[feature] + radius_up[feature]

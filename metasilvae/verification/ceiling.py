@@ -200,10 +200,11 @@ class _Sweep:
             low_center,
             high_center,
             *scale,
-            boxes.groups.members,
-            boxes.groups.starts,
+            *boxes.groups.arrays,
+            boxes.options,
             boxes.dropping,
             self.window,
+            np.zeros(boxes.groups.n_words + 1, dtype=np.uint64),
         )
         find: Callable[..., tuple[int, int]] = conflicts.find_conflicts
         match: Callable[..., int] = conflicts.match_greedily

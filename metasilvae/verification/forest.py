@@ -55,7 +55,11 @@ class ForestTables:
         self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
     def make_search(
-        self, boxes: BoxArrays, dropping: NDArray[np.uint8], prediction_ids: NDArray[np.int32]
+        self,
+        boxes: BoxArrays,
+        dropping: NDArray[np.uint8],
+        options: NDArray[np.uint64],
+        prediction_ids: NDArray[np.int32],
     ) -> forest_search.ForestSearch:
         """A search for other predictions than the given ones in the given boxes; each thread needs its own.
 
@@ -63,11 +67,13 @@ class ForestTables:
         ----------
         dropping : uint8 array, shape (n_samples, n_features)
             Whether values may become missing; without rows if none may.
+        options : uint64 array, shape (n_samples, n_groups, n_words)
+            The options of table groups that samples allow; without rows if all are allowed.
         """
         model, groups = self._query.searched, self._query.groups
         return forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, self.thresholds, self.starts, self._numbers,
-            self._scores.units, self._scores.error, groups.members, groups.starts, *boxes, dropping,
+            self._scores.units, self._scores.error, *groups.arrays, options, *boxes, dropping,
             self._query.has_missing, prediction_ids, self._is_member, Referee(self._scores),
             STEPS_BEFORE_LOCAL, STEPS_BEFORE_DIVISION,
         )  # fmt: skip
@@ -98,7 +104,7 @@ class ForestDecisions:
     stability : uint8 array, shape (n_samples,)
         Values of `Stability`.
     is_admissible : bool array, shape (n_samples,)
-        False where no point of the box satisfies the one-hot groups.
+        False where no point of the box takes options of all table groups.
     leaves : int32 array, shape (n_samples, n_trees)
         For unstable rows a leaf of each tree; the prediction changes where these leaves intersect.
     row_seconds : float64 array, shape (n_samples,)
@@ -134,7 +140,7 @@ def decide_rows(
     numbers = itertools.count()
 
     def work() -> None:
-        search = tables.make_search(query.boxes.arrays, query.boxes.dropping, predictions.ids)
+        search = tables.make_search(query.boxes.arrays, query.boxes.dropping, query.boxes.options, predictions.ids)
         for first in map(ROWS_PER_CHUNK.__mul__, numbers):
             if first >= n_samples:
                 return

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Perturbation
-from metasilvae.prediction import align, match_labels, predict
+from metasilvae.prediction import align, match_labels, predict, rank_labels
 from metasilvae.verification.budget import INTERRUPTED, Budget
+from metasilvae.verification.class_metrics import ClassReport, measure_classes
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
-from metasilvae.verification.verdicts import VerdictCounts
+from metasilvae.verification.verdicts import RowResults, VerdictCounts
 from metasilvae.verification.verifier import verify
 
 
@@ -32,6 +34,8 @@ class Evaluation:
         Whether rows are undecided because the work was interrupted.
     voting : str or None
         Voting scheme; None means that of the model.
+    results : RowResults or None
+        Results of the rows, an `Outcome` under a perturbation; None if only their counts are known.
     """
 
     model: Model
@@ -41,6 +45,13 @@ class Evaluation:
     counts: VerdictCounts | None = None
     is_interrupted: bool = False
     voting: str | None = None
+    results: RowResults | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def per_class(self) -> ClassReport:
+        """Metrics of each class, with ROC AUC; the results of the rows must be known."""
+        assert self.results is not None
+        return measure_classes(self, self.results, rank_labels(self.model, self.dataset.X, self.voting))
 
     @property
     def accuracy(self) -> float:
@@ -96,8 +107,9 @@ def evaluate(
     dataset = align(model, dataset)
     if not perturbations:
         predictions = classify(model, dataset, voting=voting, jobs=jobs)
-        n_correct = int(predictions.are_correct(match_labels(model, dataset)).sum())
-        return [Evaluation(model, dataset, n_correct, voting=voting)]
+        is_correct = predictions.are_correct(match_labels(model, dataset))
+        results = RowResults(predictions, is_correct)
+        return [Evaluation(model, dataset, int(is_correct.sum()), voting=voting, results=results)]
     evaluations = []
     for perturbation in perturbations:
         if stop is not None and stop.is_set():
@@ -105,7 +117,10 @@ def evaluate(
         query = make_query(model, dataset, perturbation, voting=voting)
         outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
         counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
-        evaluations.append(Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting))
+        kept = replace(outcome, witness_leaves=None, row_seconds=None)
+        evaluations.append(
+            Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting, kept)
+        )
     return evaluations
 
 

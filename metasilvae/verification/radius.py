@@ -116,11 +116,12 @@ def _find_tree_radii(query: VerificationQuery, predictions: PredictionTable, job
     breaking = np.empty(len(X))
     group_of = np.full(X.shape[1], -1, dtype=np.int32)
     group_of[groups.members] = np.repeat(np.arange(groups.n_groups, dtype=np.int32), np.diff(groups.starts))
+    arrays = groups.arrays
 
     def fill(first: int, last: int) -> None:
         kernel.fill_breaking_radii(
             tree.nodes, tree.leaf_predictions.ids, tree.max_depth, X, *query.boxes.scale,
-            groups.members, groups.starts, group_of, query.boxes.dropping, predictions.ids, first, last, breaking,
+            *arrays, query.boxes.options, group_of, query.boxes.dropping, predictions.ids, first, last, breaking,
         )  # fmt: skip
 
     over_rows(fill, len(X), jobs)
@@ -198,7 +199,10 @@ class _RadiusSearch:
         boxes = (self.lower, self.upper, zero, zero, -infinite, infinite)
         has_droppable = query.boxes.droppable is not None
         self.dropping = np.zeros((1 if has_droppable else 0, n_features), dtype=np.uint8)
-        self.forest = tables.make_search(boxes, self.dropping, self.expected)
+        # The options that the row allows, if not all rows allow all of them.
+        n_rows = 0 if query.boxes.allowed is None else 1
+        self.options = np.zeros((n_rows, *query.boxes.options.shape[1:]), dtype=np.uint64)
+        self.forest = tables.make_search(boxes, self.dropping, self.options, self.expected)
 
     def search(self, row: int, remaining: RemainingBudget) -> None:
         """Find the smallest critical radius of a row at which it is unstable, or bounds for it."""
@@ -252,6 +256,8 @@ class _RadiusSearch:
         self.lower[0], self.upper[0] = self.query.boxes.bounds_times(row, radius)
         if self.query.boxes.droppable is not None:
             self.dropping[0] = self.query.boxes.droppable[row] if radius > 0 else 0
+        if self.query.boxes.allowed is not None:
+            self.options[0] = self.query.boxes.allowed[row]
         self.expected[0] = self.predictions.ids[row]
         self.forest.begin(0)
         part = remaining.half()
@@ -266,7 +272,7 @@ class _RadiusSearch:
 
     def _radius_of_witness(self, row: int) -> float:
         if self.query.groups.n_groups or self.query.boxes.droppable is not None:
-            # Where the leaves intersect, a point may need more to have one-hot groups, or less by dropping values.
+            # Where the leaves intersect, a point may need more to take options of groups, or less by dropping values.
             return np.inf
         forest = self.query.searched
         radius: float = kernel.find_radius_of_leaves(
@@ -300,7 +306,8 @@ def boxes_at(query: VerificationQuery, rows: NDArray[np.intp], radii: NDArray[np
     droppable = None
     if query.boxes.droppable is not None:
         droppable = (query.boxes.droppable[rows] & (radii > 0)[:, np.newaxis]).astype(np.uint8)
-    return query.boxes.with_bounds(lower, upper, droppable)
+    allowed = None if query.boxes.allowed is None else query.boxes.allowed[rows]
+    return replace(query.boxes.with_bounds(lower, upper, droppable), allowed=allowed)
 
 
 def has_radii(query: VerificationQuery) -> bool:
@@ -336,12 +343,10 @@ def check_radii(query: VerificationQuery) -> None:
             f"{dataset.X[row, feature]:g} does not lie in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
             "certified radii need rows inside the range: widen it"
         )
-    groups = query.groups
-    for first, last in zip(groups.starts[:-1], groups.starts[1:], strict=True):
-        values = dataset.X[:, groups.members[first:last]]
-        is_one_hot = ((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)
-        if not is_one_hot.all():
+    for group in query.groups.groups:
+        is_bad = group.find_options(dataset.X) < 0
+        if is_bad.any():
             raise PerturbationError(
-                f"{dataset.source}: row {dataset.number_of(int(np.argmin(is_one_hot)))} is not one-hot in the features "
-                f"{', '.join(map(str, groups.members[first:last]))}; check --tiers"
+                f"{dataset.source}: row {dataset.number_of(int(np.argmax(is_bad)))} is not one-hot in the features "
+                f"{', '.join(map(str, group.members))}; check --tiers"
             )

@@ -152,8 +152,16 @@ def _is_allowed(query: VerificationQuery, row: int, point: NDArray[np.float64]) 
     return (
         bool(np.where(is_missing, may_be_missing, (lower <= point) & (point <= upper)).all())
         and all(domains.holds(f, point[[f]]).all() for f in domains.features if not is_missing[f])
-        and all(sorted(point[group]) == [0] * (len(group) - 1) + [1] for group in query.groups.lists)
+        and all(_takes_option(query, row, number, point) for number in range(query.groups.n_groups))
     )
+
+
+def _takes_option(query: VerificationQuery, row: int, number: int, point: NDArray[np.float64]) -> bool:
+    """Whether a point takes an option of a group that its row allows."""
+    option = int(query.groups.groups[number].find_options(point[np.newaxis])[0])
+    if option < 0 or query.boxes.allowed is None:
+        return option >= 0
+    return bool(int(query.boxes.allowed[row, number, option // 64]) >> option % 64 & 1)
 
 
 def _search_tree(
@@ -164,13 +172,13 @@ def _search_tree(
     jobs: int | None,
 ) -> NDArray[np.uint8]:
     tree = query.searched
-    right_starts = query.boxes.domains.right_starts(tree)
+    right_starts, arrays = query.boxes.domains.right_starts(tree), query.groups.arrays
     found = np.empty(len(rows), dtype=np.uint8)
 
     def search(first: int, last: int) -> None:
         reach.find_witnesses(
             tree.nodes, tree.leaf_predictions.ids, tree.max_depth, *query.boxes.arrays,
-            query.groups.members, query.groups.starts, query.boxes.dropping, right_starts,
+            *arrays, query.boxes.options, query.boxes.dropping, right_starts,
             query.dataset.X, predictions.ids, rows, first, last, found, *regions,
         )  # fmt: skip
 
@@ -183,12 +191,12 @@ def _fill_regions(
 ) -> None:
     forest, leaves = query.searched, outcome.witness_leaves
     assert leaves is not None
-    right_starts = query.boxes.domains.right_starts(forest)
+    right_starts, arrays = query.boxes.domains.right_starts(forest), query.groups.arrays
 
     def fill(first: int, last: int) -> None:
         reach.fill_regions(
             forest.nodes, forest.parents, forest.leaf_nodes, *query.boxes.arrays,
-            query.groups.members, query.groups.starts, right_starts,
+            *arrays, query.boxes.options, right_starts,
             query.dataset.X, leaves, rows, first, last, *regions,
         )  # fmt: skip
 

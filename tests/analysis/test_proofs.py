@@ -49,7 +49,7 @@ def check_pair(pair: InputPair | None, proof: Proof, own: set[int]) -> InputPair
 
 
 def with_group(space: InputSpace, own: list[int]) -> set[int]:
-    return set(own).union(*(group for group in space.groups.lists if set(group) & set(own)))
+    return set(own).union(*(group.features for group in space.groups.groups if set(group.features) & set(own)))
 
 
 @settings(max_examples=250)
@@ -78,7 +78,7 @@ def test_monotonicity_is_that_of_all_pairs(seed: int) -> None:
     rng = random.Random(seed)
     model = random_forest(rng)
     space, voting = random_space(rng, model), random_voting(rng, model)
-    grouped = {f for group in space.groups.lists for f in group}
+    grouped = {f for group in space.groups.groups for f in group.features}
     free = [f for f in range(model.n_features) if f not in grouped]
     if not free:
         return

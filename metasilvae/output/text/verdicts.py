@@ -17,7 +17,7 @@ from metasilvae.formats.csv_files import NOTE_MARK
 from metasilvae.model import LabelSet, Model
 from metasilvae.output.text.headings import Subject, describe_subject
 from metasilvae.output.text.tables import dump_json, in_pieces, stream_csv, stream_jsonl, stream_lines
-from metasilvae.verification.requirements import Requirement, RequirementResult
+from metasilvae.verification.requirements import CheckedRequirement
 from metasilvae.verification.shards import ShardNote
 from metasilvae.verification.verdicts import Outcome, Verdict
 from metasilvae.verification.verifier import Witness
@@ -34,7 +34,7 @@ class VerificationReport:
     query: Subject
     perturbation: str
     outcome: Outcome
-    requirements: list[tuple[Requirement, RequirementResult]] = field(default_factory=list)
+    requirements: list[CheckedRequirement] = field(default_factory=list)
     print_length: int = DEFAULT_PRINT_LENGTH
     shard: ShardNote | None = None
 
@@ -68,8 +68,8 @@ class VerificationReport:
 
     def explain_requirements(self) -> Iterator[str]:
         """A line for each requirement: whether it is met, and the value of the metric."""
-        for requirement, result in self.requirements:
-            yield f"required {requirement.explain(self.outcome, result)}"
+        for checked in self.requirements:
+            yield f"required {checked.sentence}"
 
     def summary(self) -> dict[str, Any]:
         model, dataset, outcome = self.query.model, self.query.dataset, self.outcome
@@ -89,8 +89,8 @@ class VerificationReport:
             summary["shard"] = asdict(self.shard)
         if self.requirements:
             summary["requirements"] = [
-                {"requirement": requirement.text, "result": result.name.lower()}
-                for requirement, result in self.requirements
+                {"requirement": checked.requirement.text, "result": checked.result.name.lower()}
+                for checked in self.requirements
             ]
         return summary
 
