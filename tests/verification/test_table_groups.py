@@ -337,7 +337,9 @@ def test_models_with_other_sets_share_an_encoding(seed: int) -> None:
     assert joined == shared[1].encoding
     for own, old, new in zip(encodings, models, shared, strict=True):
         voting = choose_voting(old, None)
-        for cells in itertools.product(*[[0.0, 1.0] if c.sets is None else range(len(c.values)) for c in joined.columns]):
+        for cells in itertools.product(
+            *[[0.0, 1.0] if c.sets is None else range(len(c.values)) for c in joined.columns]
+        ):
             known = list(cells)
             for place, column in enumerate(joined.columns):
                 if column.sets is not None:
