@@ -354,9 +354,7 @@ def polish_tree(
     return _pruned((feature, code, left, right), values[first], ends)
 
 
-def _reach(
-    codes: Codes, nodes: tuple[IntArray, ...], depth: int
-) -> tuple[IntArray, NDArray[np.int64], IntArray]:
+def _reach(codes: Codes, nodes: tuple[IntArray, ...], depth: int) -> tuple[IntArray, NDArray[np.int64], IntArray]:
     """The leaf that each sample falls into, and those that its box reaches, with their starts."""
     n_samples = codes.n_samples
     waiting, own_leaf = np.empty(depth + 2, dtype=np.int32), np.empty(n_samples, dtype=np.int32)

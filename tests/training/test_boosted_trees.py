@@ -253,9 +253,7 @@ class Polished:
 
     def polish(self, n_passes: int, prunes: bool, tree: BoostedTree | None = None) -> BoostedTree:
         start = tree or self.tree
-        return polish_tree(
-            start, self.codes, self.derivatives, self.is_positive, self.penalty * UNIT, n_passes, prunes
-        )
+        return polish_tree(start, self.codes, self.derivatives, self.is_positive, self.penalty * UNIT, n_passes, prunes)
 
     def nodes(self, tree: BoostedTree) -> tuple[np.ndarray, ...]:
         tests = zip(tree.feature, tree.code, strict=True)
@@ -332,7 +330,8 @@ def test_leaves_that_boxes_reach(seed: int, max_depth: int) -> None:
     for usual in (0, 100):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(boosted_trees, "USUAL_REACH", usual)
-            own, starts, reached = boosted_trees._reach(problem.codes, (feature, code, left, right, numbers), tree.depth)
+            nodes = feature, code, left, right, numbers
+            own, starts, reached = boosted_trees._reach(problem.codes, nodes, tree.depth)
         leaf_starts, leaf_rows = np.empty(len(feature) + 1, dtype=np.int64), np.empty(len(reached), dtype=np.int32)
         kernel.group_rows(starts, reached, leaf_starts, leaf_rows)
         rows_of = [leaf_rows[start:stop].tolist() for start, stop in pairwise(leaf_starts.tolist())]
