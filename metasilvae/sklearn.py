@@ -715,7 +715,7 @@ class RobustBoostingClassifier(RobustClassifier):
     learning_rate : float or None, default=None
         Factor of the scores of each tree. A lower rate generalizes better and needs more rounds.
     subsample : float or None, default=None
-        Fraction of the samples drawn for each tree.
+        Fraction of the samples drawn for each tree to grow on, those that the loss depends on most.
     max_features : float or None, default=None
         Fraction of the features drawn for each level of a tree. Decrease it to save time on data with many features.
     max_depth : int or None, default=None

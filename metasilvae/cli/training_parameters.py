@@ -190,7 +190,7 @@ training_options = shared_options(
             "--row-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+            help="Rows drawn for each tree.  [default: 1; independent: 0.7; boosted: 0.3 of many]",
         ),
         option(
             "--feature-sample",
