@@ -5,7 +5,7 @@ They combine what the modules below them offer, and check their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -15,19 +15,25 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metasilvae.analysis.proofs import Proof
+from metasilvae.analysis.proofs import prove_constant as _prove_constant
+from metasilvae.analysis.proofs import prove_insensitive as _prove_insensitive
+from metasilvae.analysis.proofs import prove_monotone as _prove_monotone
+from metasilvae.analysis.spaces import InputSpace, describe_columns
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
-from metasilvae.formats.frames import find_kinds, is_frame, read_frame
+from metasilvae.formats.frames import encode_rows, find_kinds, is_frame, read_frame
 from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, with_specs
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
-from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack import ColumnFinder, fit_attack
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import align, check_missing
 from metasilvae.prediction import predict as _predict
+from metasilvae.prediction import predict_proba as _predict_proba
 from metasilvae.training.options import (
     PRESETS,
     BoostingOptions,
@@ -39,20 +45,23 @@ from metasilvae.training.options import (
     options_for,
 )
 from metasilvae.training.pareto import TreeCollector, TreeMetrics
-from metasilvae.training.protocol import finish
+from metasilvae.training.protocol import Progress, finish
 from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
+from metasilvae.training.weights import ClassWeight, weigh
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import Ceiling
 from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
-from metasilvae.verification.query import make_query
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.radius import find_radii as _find_radii
 from metasilvae.verification.shards import Shard
+from metasilvae.verification.targets import TargetResults, find_changes, find_label
+from metasilvae.verification.targets import find_targets as _find_targets
 from metasilvae.verification.verdicts import Outcome
 from metasilvae.verification.verifier import Witness
 from metasilvae.verification.verifier import find_witnesses as _find_witnesses
@@ -83,10 +92,15 @@ def make_dataset(
     columns : TableOptions or None
         Types of columns of a DataFrame; None takes them from the dtypes and the rows.
     encoding : Encoding or None
-        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out.
+        How the columns of a DataFrame become features, usually ``model.encoding``; None finds it out. Columns of an
+        array are categories by the encoding of an imported model, too.
     """
-    if is_frame(X) and (encoding is not None or columns is not None or find_kinds(X)):
-        dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
+    is_encoded = is_frame(X) and (encoding is not None or columns is not None or find_kinds(X))
+    if is_encoded or (encoding is not None and encoding.has_sets):
+        if encoding is not None and encoding.has_sets:
+            dataset = encode_rows(X, source, encoding)
+        else:
+            dataset = encode_frame(X, source, columns or DEFAULT_TABLE, encoding)
         labels = np.asarray(y)
         if labels.shape != (dataset.n_samples,):
             raise DataError(f"{source}: X has {dataset.n_samples} rows, y has the shape {labels.shape}")
@@ -216,6 +230,10 @@ def train(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
+    start: Model | None = None,
+    report: Callable[[Progress], object] | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> Model:
@@ -229,14 +247,28 @@ def train(
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
+    class_weight : "balanced", dict or None
+        Weights of classes by label, or the same total weight for all of them. Accuracy, stability and all that training
+        maximizes are weighted, and so are the class counts in leaves.
+    sample_weight : array-like of shape (n_samples,) or None
+        Weights of rows; rows of weight 0 are left out.
+    start : Model or None
+        Trees from which the search for one tree starts.
+    report : function or None
+        Called with the progress after each step.
     jobs : int or None
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
+    dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
-    trainer = make_trainer(dataset, perturbation, chosen, jobs)
-    model = finish(trainer)
-    return _describe(model, dataset, perturbation, chosen, trainer.tuning)
+    if start is not None and not chosen.is_observable:
+        raise RequestError("'start' is for the search for one tree")
+    trainer = make_trainer(dataset, perturbation, chosen, jobs, start)
+    for progress in trainer.run():
+        if report is not None:
+            report(progress)
+    return _describe(trainer.model, dataset, perturbation, chosen, trainer.tuning, start)
 
 
 def _describe(
@@ -245,9 +277,10 @@ def _describe(
     perturbation: Perturbation,
     options: Options,
     tuning: dict[str, Any] | None = None,
+    start: Model | None = None,
 ) -> Model:
     seed = options.tree_options.seed
-    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed]), seed, tuning)
+    return describe_trained(model, dataset, describe_run(dataset, perturbation, options, [seed], start), seed, tuning)
 
 
 def train_pareto(
@@ -255,6 +288,8 @@ def train_pareto(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> list[tuple[TreeMetrics, Model]]:
@@ -264,6 +299,7 @@ def train_pareto(
     `validation` holds out if it does, otherwise on the training samples.
     """
     _expect(dataset=dataset)
+    dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     collector = TreeCollector(dataset, perturbation, chosen.tree_options)
     trainer = make_trainer(dataset, perturbation, chosen, jobs)
@@ -292,6 +328,8 @@ def run_training(
     shard: str | Shard | None = None,
     jobs: int | None = None,
     reading: dict[str, Any] | None = None,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     monitor: TrainingMonitor | None = None,
     **choices: Any,
 ) -> TrainingOutcome:
@@ -333,6 +371,8 @@ def run_training(
         Threads; None means all available cores. The model does not depend on it.
     reading : dict or None
         Options of `read_dataset` for sources of data.
+    class_weight, sample_weight
+        As for `train`. The metrics of the outcome are weighted; test rows have the weights of their classes.
     monitor : TrainingMonitor or None
         Follows the run and can stop it.
 
@@ -354,6 +394,7 @@ def run_training(
         data, withstood, _options_of(options, choices), named(output), seeds, start, test, named(log),
         named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
         Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {}, plain,
+        class_weight=class_weight, sample_weight=sample_weight,
     )  # fmt: skip
     return _run_training(request, monitor)
 
@@ -371,23 +412,43 @@ def predict(model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int 
     ----------
     X : array of numbers, shape (n_samples, n_features)
         Finite; NaN where a value is missing, for models with directions. The columns of a DataFrame are matched to the
-        features of the model by name, if both have names.
+        features of the model by name, if both have names. A model that was imported with categories takes the columns
+        that its library takes.
     voting : str or None
         ``max``, ``average`` or ``softargmax``; None means that of the model, or chooses by the kind of leaves.
     """
+    return _predict(model, _rows_for(model, X), voting, jobs)
+
+
+def predict_proba(
+    model: Model, X: ArrayLike, voting: str | None = None, *, jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Probability of each label of the model for each sample, shape (n_samples, n_labels); rows sum to one.
+
+    For a tree these are the class fractions in its leaf; for a forest the fractions of its votes (``max``) or the mean
+    of the class fractions (``average``); for a boosted model the soft maximum of its scores. Parameters are those of
+    `predict`.
+    """
+    return _predict_proba(model, _rows_for(model, X), voting, jobs)
+
+
+def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
+    """The features of a model, of an array or a DataFrame."""
     _expect(model=model)
     if model.encoding is not None:
+        if model.encoding.has_sets:
+            return encode_rows(X, "X", model.encoding, model.source).X
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
-        return _predict(model, encode_frame(X, "X", encoding=model.encoding).X, voting, jobs)
+        return encode_frame(X, "X", encoding=model.encoding).X
     values, names = _finite_table(X, "X"), name_columns(X)
     dataset = Dataset(values, np.zeros(len(values), dtype=np.int32), (), names, "X")
     if names is not None and model.description.feature_names is not None:
-        return _predict(model, align(model, dataset).X, voting, jobs)
+        return align(model, dataset).X
     if values.shape[1] != model.n_features:
         raise DataError(f"X has {values.shape[1]} features, {model.source} has {model.n_features}")
     check_missing(model, dataset)
-    return _predict(model, values, voting, jobs)
+    return values
 
 
 def evaluate(
@@ -470,3 +531,146 @@ def find_radii(
     _expect(model=model, dataset=dataset, budget=budget)
     unit = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
     return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)
+
+
+def find_targets(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None = None,
+    *,
+    nearest: bool = False,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> TargetResults:
+    """Decide for each sample whether an allowed change gives it a label.
+
+    Parameters
+    ----------
+    target : str
+        The label; a sample gets it if it is the only label of its prediction.
+    perturbation : float, Perturbation, AttackRules or None
+        Allowed changes; ``NormBall("l1", 0.3)`` limits their sum. None means balls in the maximum norm, for `nearest`.
+    nearest : bool
+        Whether to find the nearest such change at any distance.
+    """
+    return _search_targets(model, dataset, target, perturbation, nearest, voting, jobs, budget)[1]
+
+
+def find_counterfactuals(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None = None,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> Iterator[Witness]:
+    """For each sample that can get a label, the nearest change that gives it; `find_targets` describes the rest."""
+    query, results = _search_targets(model, dataset, target, perturbation, True, voting, jobs, budget)
+    return find_changes(query, results)
+
+
+def _search_targets(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None,
+    nearest: bool,
+    voting: str | None,
+    jobs: int | None,
+    budget: Budget | None,
+) -> tuple[VerificationQuery, TargetResults]:
+    _expect(model=model, dataset=dataset, budget=budget)
+    if perturbation is None and not nearest:
+        raise RequestError("find_targets needs a perturbation, the allowed changes, or nearest=True")
+    allowed = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
+    query = make_query(model, dataset, allowed, voting=voting)
+    return query, _find_targets(query, find_label(model, target), jobs, is_nearest=nearest, budget=budget)
+
+
+def prove_insensitive(
+    model: Model,
+    columns: Sequence[str | int],
+    domain: Dataset | AttackRules | None = None,
+    *,
+    margin: float = 0.0,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Prove that inputs which differ only in some columns get the same prediction, or find two that do not.
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+        Names or numbers of columns; a category is one column.
+    domain : Dataset, AttackRules or None
+        Only inputs within the ranges of a data set, or within the limits of the rules that `read_attack` gives; None
+        means all inputs.
+    margin : float
+        Only pairs count in which the label of each input is ahead of all others by this margin: a fraction of the
+        votes, or for leaves with scores a difference of sums.
+    voting : str or None
+        One of ``max``, ``average``, ``softargmax``; None chooses by the model.
+    budget : Budget or None
+        Work allowed for the proof; None means no limit.
+    """
+    features = [feature for features in _find_columns(model, columns).values() for feature in features]
+    space = _make_space(model, domain)
+    return _prove_insensitive(model, features, space, margin=margin, voting=voting, budget=budget)
+
+
+def prove_monotone(
+    model: Model,
+    directions: Mapping[str | int, str],
+    domain: Dataset | AttackRules | None = None,
+    *,
+    target: str | None = None,
+    of: str = "prediction",
+    margin: float = 0.0,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Prove that raising or lowering some columns never harms a label, or find two inputs where it does.
+
+    Parameters
+    ----------
+    directions : mapping from str or int to str
+        ``up`` or ``down`` for names or numbers of columns.
+    target : str or None
+        The label; None means 1, if the labels are 0 and 1, or -1 and 1.
+    of : str
+        ``prediction`` or ``score``.
+
+    The other parameters are those of `prove_insensitive`.
+    """
+    found = _find_columns(model, list(directions))
+    by_feature = {feature: directions[column] for column, features in found.items() for feature in features}
+    space = _make_space(model, domain)
+    return _prove_monotone(model, by_feature, space, target=target, of=of, margin=margin, voting=voting, budget=budget)
+
+
+def prove_constant(
+    model: Model, domain: Dataset | AttackRules, *, voting: str | None = None, budget: Budget | None = None
+) -> Proof:
+    """Prove that all inputs of a domain get the same prediction, or find two that do not."""
+    return _prove_constant(model, _make_space(model, domain), voting=voting, budget=budget)
+
+
+def _find_columns(model: Model, columns: Sequence[str | int]) -> dict[str | int, list[int]]:
+    """The features of each column."""
+    finder = ColumnFinder(describe_columns(model))
+    return {
+        column: list(finder.encoding.features_of(finder.find(str(column), "columns")))
+        for column in dict.fromkeys(columns)
+    }
+
+
+def _make_space(model: Model, domain: Dataset | AttackRules | None) -> InputSpace:
+    if domain is None:
+        return InputSpace.of_model(model)
+    if isinstance(domain, AttackRules):
+        return InputSpace.of_rules(model, domain)
+    return InputSpace.around(model, align(model, domain))

@@ -3,12 +3,18 @@
 Numbers stay as they are. A boolean becomes one feature, 0 or 1. A category becomes a one-hot group: one feature for
 each of its values, of which exactly one is 1. Everything that people read names a test of such a feature by the column
 and its value (``workclass = State-gov``): `Encoding.describe_test` and `Encoding.describe_changes` have the words.
+
+Models of other libraries split by sets of categories. There a category becomes one feature for each set that some split
+asks for, 1 for the categories of the set, and a last feature that holds the position of the category, its code. No
+split tests the code; it tells categories apart that are in the same sets. Missing and unknown categories are members of
+sets like the others, so that they go wherever the library sends them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -23,7 +29,13 @@ KINDS = (NUMBER, CATEGORY, BOOLEAN)
 # Cells that hold no value, unless another list is given; upper and lower case make no difference.
 MISSING_TOKENS = ("", "?", "NA", "NaN", "null")
 JSON_FORMAT = 1
+# With sets of categories, which older versions would take for one-hot groups.
+JSON_FORMAT_OF_SETS = 2
+_MOST_SHOWN = 8
+_LONGEST_NAME = 60
 NOT_EQUAL, EQUAL = "!=", "="
+# The threshold of a split between values and missing values.
+LARGEST_NUMBER = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,10 @@ class Column:
         Whether rare and unknown categories have a feature of their own.
     has_missing : bool
         Whether a missing category has a feature of its own; missing numbers and booleans are NaN.
+    sets : tuple of str or None
+        Sets of values, each as a text of 0 and 1 with a letter for each of `values`; None for a one-hot group.
+    is_numbered : bool
+        Whether the categories are whole numbers. Then each cell is a whole number.
     """
 
     name: str
@@ -48,11 +64,37 @@ class Column:
     categories: tuple[str, ...] = ()
     has_other: bool = False
     has_missing: bool = False
+    sets: tuple[str, ...] | None = None
+    is_numbered: bool = False
 
     @property
     def width(self) -> int:
         """Number of features."""
+        if self.sets is not None:
+            return len(self.sets) + 1
         return len(self.values) if self.kind == CATEGORY else 1
+
+    @cached_property
+    def table(self) -> NDArray[np.bool_]:
+        """Which values are in which sets, shape (n_values, n_sets)."""
+        sets = self.sets or ()
+        letters = np.frombuffer("".join(sets).encode("ascii"), dtype=np.uint8)
+        return np.ascontiguousarray((letters == ord("1")).reshape(len(sets), len(self.values)).T)
+
+    @cached_property
+    def _numbers(self) -> dict[float, int]:
+        """Position of each category that is a number, by its value."""
+        found: dict[float, int] = {}
+        for place, text in enumerate(self.categories):
+            try:
+                found.setdefault(float(text), place)
+            except ValueError:
+                continue
+        return found
+
+    def place_of_number(self, number: float) -> int | None:
+        """Position of the category that is a number, None for one that is no category."""
+        return self._numbers.get(number)
 
     @cached_property
     def other_name(self) -> str:
@@ -70,12 +112,34 @@ class Column:
 
     @property
     def feature_names(self) -> list[str]:
+        if self.sets is not None:
+            return [*map(self._name_set, range(len(self.sets))), self.name]
         return [f"{self.name} = {value}" for value in self.values] if self.kind == CATEGORY else [self.name]
+
+    def _name_set(self, number: int) -> str:
+        words = self.describe_set(number, most=len(self.values))[1]
+        return words if len(words) <= _LONGEST_NAME else f"{self.name} in set {number + 1}"
+
+    def describe_set(self, number: int, unequal: str = NOT_EQUAL, most: int = _MOST_SHOWN) -> tuple[str, str]:
+        """What it says about a row that its value is not in a set, and that it is."""
+        assert self.sets is not None
+        inside, outside = ([v for v, bit in zip(self.values, self.sets[number], strict=True) if bit == k] for k in "10")
+        is_inside = len(inside) <= len(outside)
+        listed = inside if is_inside else outside
+        if len(listed) == 1:
+            words = [f"{self.name} {unequal} {listed[0]}", f"{self.name} {EQUAL} {listed[0]}"]
+        else:
+            more = f" and {len(listed) - most} more" if len(listed) > most else ""
+            braces = f"{{{', '.join(listed[:most])}{more}}}"
+            words = [f"{self.name} not in {braces}", f"{self.name} in {braces}"]
+        return (words[0], words[1]) if is_inside else (words[1], words[0])
 
     def as_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {"name": self.name, "type": self.kind}
         if self.kind == CATEGORY:
             content |= {"categories": list(self.categories), "other": self.has_other, "missing": self.has_missing}
+            if self.sets is not None:
+                content |= {"sets": list(self.sets), "numbers": self.is_numbered}
         elif self.kind == BOOLEAN:
             content["values"] = list(self.categories)
         return content
@@ -97,7 +161,19 @@ class Column:
         flags = [content.get(key, False) for key in ("other", "missing")]
         if not all(isinstance(flag, bool) for flag in flags) or not (texts or any(flags)):
             raise ValueError(f"column {name!r}: a category needs categories; other and missing are true or false")
-        return cls(name, kind, texts, *flags)
+        column = cls(name, kind, texts, *flags)
+        if "sets" not in content:
+            return column
+        sets, is_numbered = _texts(content["sets"], name), content.get("numbers", False)
+        if any(len(each) != len(column.values) or set(each) - {"0", "1"} for each in sets):
+            raise ValueError(f"column {name!r}: a set has a 0 or a 1 for each of its {len(column.values)} values")
+        if not isinstance(is_numbered, bool) or (is_numbered and not all(map(_is_whole, texts))):
+            raise ValueError(f"column {name!r}: its categories are not whole numbers")
+        return replace(column, sets=sets, is_numbered=is_numbered)
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 17
 
 
 def _unused(word: str, taken: Sequence[str]) -> str:
@@ -156,6 +232,11 @@ class Encoding:
         return np.array([self.columns[place].kind != NUMBER for place in self.column_of_feature], dtype=np.bool_)
 
     @property
+    def has_sets(self) -> bool:
+        """Whether some category becomes features for sets of categories."""
+        return any(column.sets is not None for column in self.columns)
+
+    @property
     def is_trivial(self) -> bool:
         """Whether the columns are the features, and usual cells are missing ones."""
         return not self.ignored and self.missing == MISSING_TOKENS and not self.is_indicator.any()
@@ -180,13 +261,16 @@ class Encoding:
         """
         column = self.columns[self.column_of_feature[feature]]
         member = feature - self.starts[self.column_of_feature[feature]]
-        if column.kind == NUMBER or not 0 <= threshold < 1:
+        is_code = column.sets is not None and member == len(column.sets)
+        if column.kind == NUMBER or is_code or not 0 <= threshold < 1:
             name = column.feature_names[member]
             text = repr(float(threshold)) if shown is None else shown
             return f"{name} {signs[0]} {text}", f"{name} {signs[1]} {text}"
         if column.kind == BOOLEAN:
             return f"{column.name} = {column.categories[0]}", f"{column.name} = {column.categories[1]}"
         unequal = NOT_EQUAL if signs[0] == "<=" else "\N{NOT EQUAL TO}"
+        if column.sets is not None:
+            return column.describe_set(member, unequal)
         return f"{column.name} {unequal} {column.values[member]}", f"{column.name} = {column.values[member]}"
 
     def describe_changes(
@@ -220,6 +304,9 @@ class Encoding:
             return float(values[0])
         if column.kind == BOOLEAN:
             return column.categories[int(values[0])] if values[0] in (0, 1) else float(values[0])
+        if column.sets is not None:
+            is_known = 0 <= values[-1] < len(column.values) and values[-1] == np.floor(values[-1])
+            return column.values[int(values[-1])] if is_known else float(values[-1])
         ones = np.flatnonzero(values == 1)
         if len(ones) == 1 and values.sum() == 1:
             return column.values[int(ones[0])]
@@ -230,7 +317,7 @@ class Encoding:
     def as_json(self) -> dict[str, Any]:
         """Plain values for a model file."""
         return {
-            "format": JSON_FORMAT,
+            "format": JSON_FORMAT_OF_SETS if self.has_sets else JSON_FORMAT,
             "columns": [column.as_json() for column in self.columns],
             "ignored": list(self.ignored),
             "missing": list(self.missing),
@@ -239,8 +326,8 @@ class Encoding:
     @classmethod
     def from_json(cls, content: object) -> Encoding:
         """The encoding of plain values; a ValueError says what is wrong with them."""
-        if not isinstance(content, Mapping) or content.get("format") != JSON_FORMAT:
-            raise ValueError(f"expected an encoding of the format {JSON_FORMAT}")
+        if not isinstance(content, Mapping) or content.get("format") not in (JSON_FORMAT, JSON_FORMAT_OF_SETS):
+            raise ValueError(f"expected an encoding of the format {JSON_FORMAT} or {JSON_FORMAT_OF_SETS}")
         columns = content.get("columns")
         if not isinstance(columns, list | tuple) or not columns:
             raise ValueError("columns must be a list")
@@ -249,6 +336,39 @@ class Encoding:
         if len(set(names)) < len(names):
             raise ValueError("a column is named twice")
         return cls(found, _texts(content.get("ignored", []), "ignored"), _texts(content.get("missing", []), "missing"))
+
+
+def join_encodings(first: Encoding, second: Encoding) -> Encoding:
+    """An encoding with the sets of both; a ValueError says why there is none.
+
+    Categories that one of them does not list are unknown ones for it.
+    """
+    if [column.name for column in first.columns] != [column.name for column in second.columns]:
+        raise ValueError("they have other columns")
+    columns = tuple(map(_join_columns, first.columns, second.columns))
+    return replace(first, columns=columns)
+
+
+def _join_columns(first: Column, second: Column) -> Column:
+    if first == second:
+        return first
+    if first.sets is None or second.sets is None or first.is_numbered != second.is_numbered:
+        raise ValueError(f"they encode {first.name!r} differently")
+    categories = tuple(dict.fromkeys((*first.categories, *second.categories)))
+    if not all(column.has_other or set(column.categories) == set(categories) for column in (first, second)):
+        raise ValueError(f"{first.name!r} has other categories")
+    joined = replace(first, categories=categories, has_missing=first.has_missing and second.has_missing, sets=())
+    sets = [each for column in (first, second) for each in widen_sets(column, joined)]
+    return replace(joined, sets=tuple(dict.fromkeys(sets)))
+
+
+def widen_sets(column: Column, joined: Column) -> list[str]:
+    """The sets of a column with a letter for each value of a joined one, in their order."""
+    own = {value: place for place, value in enumerate(column.categories)}
+    n = len(column.categories)
+    places = [own.get(value, n) for value in joined.categories]
+    places += [n] * joined.has_other + [n + column.has_other] * joined.has_missing
+    return ["".join(each[place] for place in places) for each in column.sets or ()]
 
 
 def _printable_value(value: str | float) -> str | float:
@@ -279,6 +399,8 @@ class FeatureNames:
         self, feature: int, threshold: float, shown: str | None = None, signs: tuple[str, str] = ("<=", ">")
     ) -> tuple[str, str]:
         """What it says about a row that ``x <= threshold`` holds, and that it does not."""
+        if threshold == LARGEST_NUMBER and self.can_be_missing(feature):
+            return f"{self.names[feature]} has a value", f"{self.names[feature]} is missing"
         if self.encoding is not None and feature < self.encoding.n_features:
             holds, fails = self.encoding.describe_test(feature, threshold, shown, signs)
             return printable(holds), printable(fails)
@@ -288,6 +410,11 @@ class FeatureNames:
     def is_number(self, feature: int) -> bool:
         """Whether a feature is a number, and no indicator of a category or boolean."""
         return self.encoding is None or not self.encoding.is_indicator[feature]
+
+    def can_be_missing(self, feature: int) -> bool:
+        """Whether a value may be missing; a missing category is a value of its own."""
+        encoding = self.encoding
+        return encoding is None or encoding.columns[encoding.column_of_feature[feature]].kind != CATEGORY
 
     def describe_changes(
         self, before: NDArray[np.float64], after: NDArray[np.float64], features: Iterable[int]

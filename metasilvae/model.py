@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.model import structure
-from metasilvae.encoding import Encoding, FeatureNames
+from metasilvae.encoding import Encoding, FeatureNames, join_encodings, widen_sets
 from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.io.fingerprints import fingerprint
 
@@ -254,7 +254,19 @@ class Model:
         """Whether splits say where missing values go; a model without directions refuses missing values."""
         return bool((self.nodes["leaf"][self.nodes["feature"] >= 0] < NO_DIRECTION).any())
 
-    @property
+    @cached_property
+    def numbered_thresholds(self) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
+        """Distinct thresholds by feature and size, where those of each feature begin, and the number of each split.
+
+        The number is that of its threshold. Numbers count from 0 for each feature; leaves have 0.
+        """
+        thresholds = np.empty(self.n_nodes)
+        starts = np.empty(self.n_features + 1, dtype=np.int32)
+        numbers = np.empty(self.n_nodes, dtype=np.int32)
+        n_found = structure.number_thresholds(self.nodes, thresholds, starts, numbers)
+        return thresholds[:n_found].copy(), starts, numbers
+
+    @cached_property
     def without_directions(self) -> Model:
         """The same model for samples without missing values; it refuses them."""
         if not self.has_directions:
@@ -329,6 +341,33 @@ def place_features(model: Model, names: tuple[str, ...]) -> Model:
     nodes["feature"][inner] = new[nodes["feature"][inner]]
     description = replace(model.description, feature_names=names)
     return replace(model, nodes=nodes, n_features=len(names), description=description)
+
+
+def share_encoding(first: Model, second: Model) -> tuple[Model, Model]:
+    """Both models with features for the sets of categories of both, if their encodings differ in sets only."""
+    one, other = first.encoding, second.encoding
+    if one is None or other is None or one == other or not (one.has_sets and other.has_sets):
+        return first, second
+    try:
+        joined = join_encodings(one, other)
+    except ValueError as error:
+        raise ModelError(f"{first.source} and {second.source} cannot be compared: {error}") from None
+    return _encode_as(first, one, joined), _encode_as(second, other, joined)
+
+
+def _encode_as(model: Model, own: Encoding, joined: Encoding) -> Model:
+    new = np.zeros(own.n_features, dtype=np.int32)
+    for place, (column, other) in enumerate(zip(own.columns, joined.columns, strict=True)):
+        numbers = {each: number for number, each in enumerate(other.sets or ())}
+        start = joined.starts[place]
+        places = [numbers[each] for each in widen_sets(column, other)] if column != other else range(column.width)
+        new[own.starts[place] : own.starts[place] + len(places)] = start + np.array(places, dtype=np.int32)
+        new[own.starts[place + 1] - 1] = joined.starts[place + 1] - 1
+    nodes = model.nodes.copy()
+    inner = nodes["feature"] >= 0
+    nodes["feature"][inner] = new[nodes["feature"][inner]]
+    description = replace(model.description, feature_names=joined.feature_names, encoding=joined.as_json())
+    return replace(model, nodes=nodes, n_features=joined.n_features, description=description)
 
 
 def unify_features(models: Sequence[Model]) -> list[Model]:

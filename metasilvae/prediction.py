@@ -13,7 +13,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import Model, PredictionTable
-from metasilvae.voting import choose_voting, count_votes
+from metasilvae.voting import VOTINGS, choose_voting, count_votes
 
 
 def find_leaves(model: Model, X: NDArray[np.float64], jobs: int | None = 1) -> NDArray[np.int32]:
@@ -46,6 +46,28 @@ def predict(model: Model, X: NDArray[np.float64], voting: str | None = None, job
         predictions = model.leaf_predictions
         return PredictionTable(predictions.sets, predictions.ids[leaves[:, 0]])
     return PredictionTable.of_best(count_votes(model, leaves, voting))
+
+
+def predict_proba(
+    model: Model, X: NDArray[np.float64], voting: str | None = None, jobs: int | None = 1
+) -> NDArray[np.float64]:
+    """Probability of each label for each sample, shape (n_samples, n_labels); rows sum to one.
+
+    For a tree these are the class fractions in its leaf; for a forest the fractions of its votes (max) or the mean of
+    the class fractions (average); for a boosted model the soft maximum of its scores, with two labels the sigmoid of
+    their difference. Parameters are those of `predict`.
+    """
+    return VOTINGS[choose_voting(model, voting)].share(model, find_leaves(model, X, jobs))
+
+
+def rank_labels(
+    model: Model, X: NDArray[np.float64], voting: str | None = None, jobs: int | None = 1
+) -> NDArray[np.float64]:
+    """Numbers that order samples as the probability of each label does, shape (n_samples, n_labels).
+
+    Those of a boosted model are log odds, because probabilities near 1 are rounded.
+    """
+    return VOTINGS[choose_voting(model, voting)].rank(model, find_leaves(model, X, jobs))
 
 
 def align(model: Model, dataset: Dataset) -> Dataset:
@@ -150,7 +172,9 @@ def check_missing(model: Model, dataset: Dataset) -> None:
 
 
 def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int32]:
-    """True label of each sample as a position in the model's labels, -1 where the model does not know it."""
+    """True label of each sample as a position in the model's labels, -1 where it is not known."""
+    if not dataset.has_labels:
+        return np.full(dataset.n_samples, -1, dtype=np.int32)
     position = {label: number for number, label in enumerate(model.labels)}
     translation = np.array([position.get(label, -1) for label in dataset.labels], dtype=np.int32)
     if dataset.n_labels and (translation < 0).all():

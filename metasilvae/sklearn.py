@@ -9,6 +9,8 @@ trees of scikit-learn and other libraries that `metasilvae.interop.imports` can 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -18,22 +20,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metasilvae import api
+from metasilvae.analysis.importance import add_by_column, find_importances
 from metasilvae.api import as_perturbation, choose_options, encode_frame, name_series, train
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
-from metasilvae.errors import DataError, PerturbationError, RequestError
+from metasilvae.errors import DataError, ModelError, PerturbationError, RequestError
 from metasilvae.formats.frames import find_kinds, is_frame, read_array
 from metasilvae.formats.silva_models import label_problem, write_model
 from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
 from metasilvae.formats.text import Problems
-from metasilvae.interop.imports import import_object
+from metasilvae.interop.imports import check_import, import_object
+from metasilvae.interop.imports.comparison import QUICK_ROWS
 from metasilvae.interop.imports.imported import name_classes
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import find_leaves, predict
+from metasilvae.perturbations.norms import LINF, NormBall
+from metasilvae.prediction import check_missing, find_leaves, predict, predict_proba
+from metasilvae.training.options import PUBLIC_NAMES
+from metasilvae.training.protocol import Progress
 from metasilvae.training.results import judge
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.curve import Curve
 from metasilvae.verification.objective import Fitness, fitness_from_weights
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_radii
@@ -52,6 +60,25 @@ except ImportError as error:
     ) from None
 
 MOST_SEEDS = 2**31 - 1
+# Options of training by the names of their parameters, which are those of scikit-learn where it has one.
+OPTIONS = {
+    "max_depth": "max_depth",
+    "max_leaf_nodes": "max_leaves",
+    "min_samples_leaf": "min_samples_leaf",
+    "leaf_penalty": "leaf_penalty",
+    "training_epsilon_factor": "training_epsilon_factor",
+    "robust_weight": "robust_weight",
+    "tune": "tune",
+    "max_iter": "generations",
+    "n_iter_no_change": "patience",
+    "time_limit": "time_limit",
+    "validation_fraction": "validation",
+    "method": "method",
+    "max_samples": "row_sample",
+    "subsample": "row_sample",
+    "max_features": "feature_sample",
+    "learning_rate": "learning_rate",
+}
 # What may be perturbed; None means what the model was trained for.
 Allowed = float | Perturbation | AttackRules | None
 
@@ -66,17 +93,21 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     options: dict[str, Any] | None
     n_jobs: int | None
     random_state: Any
+    verbose: int
     categorical_features: Any
+    class_weight: Any
 
     model_: Model
     perturbation_: Perturbation
     categorical_names_: list[str]
     classes_: np.ndarray
     robust_score_: float
+    n_iter_: int
+    feature_importances_: NDArray[np.float64]
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> RobustClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> RobustClassifier:
         """Train the model.
 
         Parameters
@@ -85,6 +116,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             Training samples.
         y : array-like of shape (n_samples,)
             Labels of at least two classes.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the samples in the objective; those of weight 0 are left out.
 
         Returns
         -------
@@ -93,7 +126,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """
         categorical = self._find_categorical(X)
         if categorical is None:
-            values, targets = validate_data(self, X, y, dtype=np.float64, order="C")
+            values, targets = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
         else:
             validate_data(self, X, skip_check_array=True)
             targets = column_or_1d(y)
@@ -117,9 +150,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             perturbation = self._perturbation(dataset=dataset)
             self.perturbation_ = perturbation
             jobs = effective_n_jobs(self.n_jobs)
-            self.model_ = train(dataset, perturbation, self._choose_options(), jobs=jobs)
+            report = _Reporter(type(self).__name__, self.verbose)
+            self.model_ = train(
+                dataset, perturbation, self._choose_options(), start=self._find_start(dataset), report=report,
+                class_weight=self._name_class_weight(labels), sample_weight=sample_weight, jobs=jobs,
+            )  # fmt: skip
         except (RequestError, DataError, PerturbationError) as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(self._in_own_words(str(error))) from None
+        self.n_iter_ = max(report.n_iterations, 1)
+        of_features = find_importances(self.model_, dataset.X, jobs)
+        self.feature_importances_ = add_by_column(of_features, self.model_.encoding)
         self.robust_score_ = float(judge(self.model_, dataset, perturbation, jobs).robust_accuracy or 0.0)
         return self
 
@@ -143,7 +183,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         """Predict class probabilities.
 
         Those of a tree are the class fractions in its leaf, those of a forest the fractions of its votes, and those of
-        a boosted model the soft maximum of its scores.
+        a boosted model the soft maximum of its scores, as those of ``metasilvae predict --proba``.
 
         Parameters
         ----------
@@ -154,18 +194,39 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         p : ndarray of shape (n_samples, n_classes)
             Columns are in the order of `classes_`.
         """
-        values, model = self._check(X), self.model_
-        leaves = find_leaves(model, values, effective_n_jobs(self.n_jobs))
-        are_scores = model.leaf_kind is LeafKind.SCORES
-        votes = model.leaf_values if are_scores or model.n_trees == 1 else _votes_of_leaves(model)
-        of_labels = np.zeros((len(leaves), model.n_labels))
-        for tree in range(model.n_trees):
-            of_labels += votes[leaves[:, tree]]
-        if are_scores:
-            of_labels = np.exp(of_labels - of_labels.max(axis=1, keepdims=True))
+        values = self._check(X)
+        of_labels = predict_proba(self.model_, values, jobs=effective_n_jobs(self.n_jobs))
         fractions = np.empty_like(of_labels)
-        fractions[:, self._class_of_label] = of_labels / of_labels.sum(axis=1, keepdims=True)
+        fractions[:, self._class_of_label] = of_labels
         return fractions
+
+    def apply(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Find the leaf of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        leaves : ndarray of shape (n_samples,), or (n_samples, n_trees) for a forest and a boosted model
+            Number of the leaf among the nodes of its tree, which are counted from 0 at the root, each before those
+            below it, the left branch first.
+        """
+        values = self._check(X)
+        leaves = find_leaves(self.model_, values, effective_n_jobs(self.n_jobs))
+        nodes = self.model_.leaf_nodes[leaves] - self.model_.roots
+        return np.asarray(nodes if self.model_.is_forest else nodes[:, 0], dtype=np.intp)
+
+    def get_depth(self) -> int:
+        """Depth of the tree: the largest number of splits above a leaf; of a forest, of its deepest tree."""
+        check_is_fitted(self)
+        return self.model_.max_depth
+
+    def get_n_leaves(self) -> int:
+        """Number of leaves, of a forest in all its trees."""
+        check_is_fitted(self)
+        return self.model_.n_leaves
 
     @overload
     def certify(
@@ -228,7 +289,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             points[witness.row] = witness.point if encoding is None else encoding.decode(witness.point)
         return is_stable, points
 
-    def radius(self, X: ArrayLike, *, budget: Budget | None = None) -> NDArray[np.float64]:
+    def radius(self, X: ArrayLike, *, norm: str | None = None, budget: Budget | None = None) -> NDArray[np.float64]:
         """Compute the certified radius of each sample: the largest one that cannot change its prediction.
 
         Perturbed samples stay in the range of the perturbation of training, if it has one.
@@ -236,6 +297,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        norm : {"linf", "l1", "l2", "l0"} or None, default=None
+            Norm of the distances. None is the maximum norm, or multiples of the radii of a general perturbation; in the
+            other norms, such a perturbation says what may change at all.
         budget : Budget or None, default=None
             Limit of the search for each sample of a forest; with it, radii may be lower bounds.
 
@@ -244,7 +308,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         radii : ndarray of shape (n_samples,)
             Infinite where no perturbation changes the prediction.
         """
-        return find_radii(self._make_query(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
+        allowed: Allowed = 1.0
+        if norm is not None and norm != LINF:
+            try:
+                allowed = NormBall(norm, within=None if self.perturbation is None else self._perturbation())
+            except RequestError as error:
+                raise ValueError(str(error)) from None
+        return find_radii(self._make_query(X, allowed), effective_n_jobs(self.n_jobs), budget=budget).lower
 
     def robust_score(
         self,
@@ -279,19 +349,38 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters are those of `robust_score`.
         """
-        query, outcome = self._decide(X, epsilon, budget)
-        targets = np.asarray(y)
-        if targets.shape != (query.dataset.n_samples,):
-            raise ValueError(f"X has {query.dataset.n_samples} samples, y has the shape {targets.shape}")
-        only = outcome.predictions.only_label[outcome.predictions.ids]
-        is_correct = (only >= 0) & (self.classes_[self._class_of_label[only]] == targets)
+        _, outcome = self._decide(X, epsilon, budget)
+        is_correct = self._are_correct(outcome.predictions, y)
         is_stable = outcome.stability == Stability.STABLE
         return float(is_correct.mean()), float(is_stable.mean()), float((is_correct & is_stable).mean())
+
+    def _are_correct(self, predictions: PredictionTable, y: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each prediction is the class of y and no other."""
+        targets = np.asarray(y)
+        if targets.shape != predictions.ids.shape:
+            raise ValueError(f"X has {len(predictions.ids)} samples, y has the shape {targets.shape}")
+        only = predictions.only_label[predictions.ids]
+        return np.asarray((only >= 0) & (self.classes_[self._class_of_label[only]] == targets))
 
     def save(self, path: str | Path) -> None:
         """Write the model in silva's text format, as ``metasilvae train`` does."""
         check_is_fitted(self)
         write_model(self.model_, str(path))
+
+    def _name_class_weight(self, labels: tuple[str, ...]) -> Any:
+        """The parameter `class_weight` by the names of labels in the model."""
+        if not isinstance(self.class_weight, Mapping):
+            return self.class_weight
+        named = dict(zip(self.classes_[self._class_of_label].tolist(), labels, strict=True))
+        unknown = [label for label in self.class_weight if label not in named]
+        if unknown:
+            raise ValueError(f"class_weight has a weight for {unknown[0]!r}, which is not among the classes of y")
+        return {named[label]: weight for label, weight in self.class_weight.items()}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _keep(self, parameters: dict[str, Any]) -> None:
         """Store the parameters of `__init__` unchanged, as scikit-learn requires."""
@@ -305,8 +394,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     def _check_rows(self, X: ArrayLike) -> Dataset:
         """Samples without labels, with the features of the model."""
         if self.model_.encoding is None:
-            values: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-            return Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
+            values: NDArray[np.float64] = validate_data(
+                self, X, dtype=np.float64, order="C", reset=False, ensure_all_finite="allow-nan"
+            )
+            rows = Dataset(values, np.zeros(len(values), dtype=np.int32), self.model_.labels, source="X")
+            try:
+                check_missing(self.model_, rows)
+            except ModelError as error:
+                raise ValueError(str(error)) from None
+            return rows
         validate_data(self, X, skip_check_array=True, reset=False)
         try:
             dataset = self._encode(X, self.model_.encoding, self.categorical_names_)
@@ -381,12 +477,27 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     def _shared_choices(self) -> dict[str, Any]:
         """Parameters that several estimators have, by the names of the options."""
-        names = (
-            "max_depth", "max_leaves", "min_samples_leaf", "leaf_penalty", "training_epsilon_factor",
-            "robust_weight", "tune", "time_limit", "validation",
-        )  # fmt: skip
-        choices = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        choices = {name: getattr(self, parameter) for parameter, name in OPTIONS.items() if hasattr(self, parameter)}
         return {**choices, "preset": self.preset, "weights": self.weights, "seed": self._seed(), **(self.options or {})}
+
+    def _in_own_words(self, message: str) -> str:
+        """A message about an option of training, with the name of the parameter."""
+        for parameter, option in OPTIONS.items():
+            public = PUBLIC_NAMES.get(option, option).replace("_", "-")
+            if hasattr(self, parameter):
+                message = re.sub(rf"^{public} is ", f"{parameter} is ", message)
+        return message
+
+    def _find_start(self, dataset: Dataset) -> Model | None:
+        """The tree of the previous fit, if `warm_start` asks for it."""
+        if not getattr(self, "warm_start", False) or not hasattr(self, "model_"):
+            return None
+        before = self.model_
+        features = [(each.n_features, each.names.names) for each in (before, dataset)]
+        if set(before.labels) != set(dataset.labels) or features[0] != features[1]:
+            raise ValueError("warm_start needs the classes and the features of the previous fit; set it to False")
+        order = [before.labels.index(label) for label in dataset.labels]
+        return replace(before, labels=dataset.labels, leaf_values=np.ascontiguousarray(before.leaf_values[:, order]))
 
     def _seed(self) -> int:
         """An integer is the seed itself, as on the command line; otherwise one is drawn."""
@@ -395,18 +506,33 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(MOST_SEEDS))
 
 
+class _Reporter:
+    """Counts iterations, and prints the progress of training: a line a second, or all if `verbose` is above 1."""
+
+    def __init__(self, name: str, verbose: int) -> None:
+        self._name, self._verbose = name, verbose
+        self._pause = 0.0 if verbose > 1 else 1.0
+        self._phase, self._next = "", 0.0
+        self.n_iterations = 0
+
+    def __call__(self, progress: Progress) -> None:
+        self.n_iterations += progress.phase in ("generation", "tree", "round")
+        if not self._verbose or (progress.phase == self._phase and progress.seconds < self._next):
+            return
+        self._phase, self._next = progress.phase, progress.seconds + self._pause
+        print(
+            f"[{self._name}] {progress.phase} {progress.step}: accuracy {progress.accuracy:.4f}, stability "
+            f"{progress.stability:.4f}, robust accuracy {progress.robust_accuracy:.4f}, {progress.leaves} leaves, "
+            f"{progress.seconds:.1f} s"
+        )
+
+
 def _name_labels(classes: np.ndarray) -> tuple[str, ...]:
     """Names of the classes, or numbers if silva's format does not allow the names."""
     names = tuple(name_classes(classes))
     if len(set(names)) < len(names) or any(map(label_problem, names)):
         return tuple(f"class-{number}" for number in range(len(names)))
     return names
-
-
-def _votes_of_leaves(model: Model) -> NDArray[np.float64]:
-    """One vote of each leaf for each label that it predicts."""
-    values = model.leaf_values
-    return np.asarray(values == values.max(axis=1, keepdims=True), dtype=np.float64)
 
 
 class MetaSilvaeClassifier(RobustClassifier):
@@ -426,7 +552,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         ``"robust_accuracy"`` or ``"stability"`` if stability matters more than accuracy.
     max_depth : int or None, default=None
         Maximum depth of a tree. Set it for models that people read.
-    max_leaves : int or None, default=None
+    max_leaf_nodes : int or None, default=None
         Maximum number of leaves of a tree.
     min_samples_leaf : int or None, default=None
         Minimum number of samples per leaf. Increase it for noisy data.
@@ -439,13 +565,13 @@ class MetaSilvaeClassifier(RobustClassifier):
         Fraction of the accuracy weight that moves to robust accuracy in training. Setting it disables tuning.
     tune : bool or None, default=None
         Whether to tune the three parameters above by cross-validation on subsamples. Set it to False to save time.
-    max_iteration : int or None, default=None
+    max_iter : int or None, default=None
         Maximum number of generations of the genetic search.
-    patience : int or None, default=None
+    n_iter_no_change : int or None, default=None
         Number of generations without improvement after which the search stops. Increase both for a longer search.
     time_limit : float or None, default=None
         Maximum training time in seconds. With a limit, the model depends on the machine.
-    validation : float or None, default=None
+    validation_fraction : float or None, default=None
         Fraction of the samples that is held out to select the final model.
     options : dict or None, default=None
         Further fields of `TrainingOptions`, such as ``{"population": 64}``.
@@ -453,9 +579,16 @@ class MetaSilvaeClassifier(RobustClassifier):
         Number of threads; the model does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Random seed. An integer gives the same model as ``--seed`` of the command line.
+    verbose : int, default=0
+        1 prints the progress once a second, 2 every step.
+    warm_start : bool, default=False
+        Whether the search starts from the tree of the previous `fit`, for instance to go on with new samples.
     categorical_features : "from_dtype", list of columns or None, default="from_dtype"
         Columns that are categories, by name, position or mask. "from_dtype" takes columns of a DataFrame with
         categories, texts or booleans. None reads all columns as numbers.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of classes in the objective, in accuracy and stability alike. "balanced" gives all classes the same
+        total weight.
 
     Attributes
     ----------
@@ -465,6 +598,12 @@ class MetaSilvaeClassifier(RobustClassifier):
         The classes.
     robust_score_ : float
         Robust accuracy on the training samples.
+    n_iter_ : int
+        Number of generations of the genetic search, at least 1; of trees of a forest, of rounds of boosting.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        Importance of each column; they sum to 1. For a tree and a forest this is the mean decrease of the Gini
+        impurity, as in scikit-learn; for a boosted model the decrease of the variance of its scores. Both favour
+        columns with many different values, and say nothing about stability: ``metasilvae explain`` does.
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -479,27 +618,28 @@ class MetaSilvaeClassifier(RobustClassifier):
         preset: str = "default",
         weights: dict[str, float] | None = None,
         max_depth: int | None = None,
-        max_leaves: int | None = None,
+        max_leaf_nodes: int | None = None,
         min_samples_leaf: int | None = None,
         leaf_penalty: float | None = None,
         training_epsilon_factor: float | None = None,
         robust_weight: float | None = None,
         tune: bool | None = None,
-        max_iteration: int | None = None,
-        patience: int | None = None,
+        max_iter: int | None = None,
+        n_iter_no_change: int | None = None,
         time_limit: float | None = None,
-        validation: float | None = None,
+        validation_fraction: float | None = None,
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
     def _choose_options(self) -> Any:
-        return choose_options(
-            **{"generations": self.max_iteration, "patience": self.patience, **self._shared_choices()}
-        )
+        return choose_options(**self._shared_choices())
 
 
 class RobustForestClassifier(RobustClassifier):
@@ -509,19 +649,19 @@ class RobustForestClassifier(RobustClassifier):
 
     Parameters
     ----------
-    n_trees : int, default=50
+    n_estimators : int, default=50
         Number of trees. More trees are more accurate, but slower to verify.
     epsilon : float, default=0.1
         Maximum change of each feature that the forest is trained to withstand, in the units of the features.
     method : {"auto", "reweighted", "independent"} or None, default=None
         How trees are trained. With "reweighted", each tree focuses on samples that the forest so far gets wrong or
         unstable. "auto" selects the method by cross-validation.
-    row_sample : float or None, default=None
+    max_samples : float or None, default=None
         Fraction of the samples drawn for each tree. Decrease it for more diverse trees.
 
     Attributes
     ----------
-    model_, classes_, n_features_in_, feature_names_in_
+    model_, classes_, n_iter_, feature_importances_, n_features_in_, feature_names_in_
         As for `MetaSilvaeClassifier`.
     robust_score_ : float
         A lower bound of the robust accuracy on the training samples.
@@ -529,34 +669,34 @@ class RobustForestClassifier(RobustClassifier):
 
     def __init__(
         self,
-        n_trees: int = 50,
+        n_estimators: int = 50,
         epsilon: float = 0.1,
         *,
         method: str | None = None,
-        row_sample: float | None = None,
+        max_samples: float | None = None,
         perturbation: Perturbation | AttackRules | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
         max_depth: int | None = None,
-        max_leaves: int | None = None,
+        max_leaf_nodes: int | None = None,
         min_samples_leaf: int | None = None,
         leaf_penalty: float | None = None,
         training_epsilon_factor: float | None = None,
         robust_weight: float | None = None,
         tune: bool | None = None,
         time_limit: float | None = None,
-        validation: float | None = None,
+        validation_fraction: float | None = None,
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        verbose: int = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
     def _choose_options(self) -> Any:
-        return choose_options(
-            trees=self.n_trees, **{"method": self.method, "row_sample": self.row_sample, **self._shared_choices()}
-        )
+        return choose_options(trees=self.n_estimators, **self._shared_choices())
 
 
 class RobustBoostingClassifier(RobustClassifier):
@@ -567,25 +707,26 @@ class RobustBoostingClassifier(RobustClassifier):
 
     Parameters
     ----------
-    n_rounds : int, default=100
+    n_estimators : int, default=100
         Maximum number of rounds. Each adds one tree, or one tree for each of more than two classes. Tuning may choose
         fewer rounds.
     epsilon : float, default=0.1
         Maximum change of each feature that the model is trained to withstand, in the units of the features.
     learning_rate : float or None, default=None
         Factor of the scores of each tree. A lower rate generalizes better and needs more rounds.
-    row_sample : float or None, default=None
+    subsample : float or None, default=None
         Fraction of the samples drawn for each tree to grow on, those that the loss depends on most.
-    feature_sample : float or None, default=None
+    max_features : float or None, default=None
         Fraction of the features drawn for each level of a tree. Decrease it to save time on data with many features.
     max_depth : int or None, default=None
         Maximum depth of a tree. Setting it disables tuning.
-    patience : int or None, default=None
-        With `validation`: number of rounds without improvement on the held-out samples after which training stops.
+    n_iter_no_change : int or None, default=None
+        With `validation_fraction`: number of rounds without improvement on the held-out samples after which training
+        stops.
 
     Attributes
     ----------
-    model_, classes_, n_features_in_, feature_names_in_
+    model_, classes_, n_iter_, feature_importances_, n_features_in_, feature_names_in_
         As for `MetaSilvaeClassifier`.
     robust_score_ : float
         A lower bound of the robust accuracy on the training samples.
@@ -593,12 +734,12 @@ class RobustBoostingClassifier(RobustClassifier):
 
     def __init__(
         self,
-        n_rounds: int = 100,
+        n_estimators: int = 100,
         epsilon: float = 0.1,
         *,
         learning_rate: float | None = None,
-        row_sample: float | None = None,
-        feature_sample: float | None = None,
+        subsample: float | None = None,
+        max_features: float | None = None,
         perturbation: Perturbation | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
@@ -607,20 +748,66 @@ class RobustBoostingClassifier(RobustClassifier):
         training_epsilon_factor: float | None = None,
         robust_weight: float | None = None,
         tune: bool | None = None,
-        patience: int | None = None,
+        n_iter_no_change: int | None = None,
         time_limit: float | None = None,
-        validation: float | None = None,
+        validation_fraction: float | None = None,
         options: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        verbose: int = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
     def _choose_options(self) -> Any:
-        names = ("learning_rate", "row_sample", "feature_sample", "patience")
-        own = {name: getattr(self, name) for name in names}
-        return choose_options(boost=self.n_rounds, **{**own, **self._shared_choices()})
+        return choose_options(boost=self.n_estimators, **self._shared_choices())
+
+
+def _find_classifier(estimator: Any, X: ArrayLike) -> tuple[Any, ArrayLike]:
+    """The classifier of a search or a pipeline, and the samples that reach it."""
+    while hasattr(estimator, "best_estimator_"):
+        estimator = estimator.best_estimator_
+    if hasattr(estimator, "steps"):
+        X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        return _find_classifier(estimator[-1], X)
+    return estimator, X
+
+
+def _import_estimator(estimator: Any, X: ArrayLike, y: ArrayLike) -> tuple[Model, Dataset]:
+    """A model of another library, and the samples as its data set."""
+    if hasattr(X, "columns"):
+        # The estimator itself refuses columns that are not its own; as in its predict, their order counts then.
+        estimator.predict(X[:1])  # type: ignore[index]
+    imported = import_object(estimator, check=False)
+    encoding = imported.model.encoding
+    dataset = api.make_dataset(np.asarray(X) if encoding is None else X, y, encoding=encoding)
+    return check_import(imported, dataset, QUICK_ROWS).model, dataset
+
+
+def find_curve(
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    perturbation: Perturbation | AttackRules | None = None,
+    *,
+    budget: Budget | None = None,
+) -> Curve:
+    """Stability and robust accuracy as functions of epsilon, or of the multiple of a perturbation.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator of metasilvae or of a library that `import_object` accepts, also in a pipeline.
+    """
+    estimator, X = _find_classifier(estimator, X)
+    unit: Allowed = 1.0 if perturbation is None else perturbation
+    if isinstance(estimator, RobustClassifier):
+        query = estimator._make_query(X, unit)
+        found = find_radii(query, effective_n_jobs(estimator.n_jobs), budget=budget)
+        return Curve(replace(found, is_correct=estimator._are_correct(found.predictions, y)))
+    model, dataset = _import_estimator(estimator, X, y)
+    return Curve(api.find_radii(model, dataset, unit, jobs=1, budget=budget))
 
 
 STABILITY, ROBUST_ACCURACY = Fitness(stable=1.0), Fitness(robust=1.0)
@@ -645,22 +832,13 @@ class RobustScorer:
     budget: Budget | None = None
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-        while hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        if hasattr(estimator, "steps"):
-            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
-            return self(estimator[-1], X, y)
+        estimator, X = _find_classifier(estimator, X)
         if isinstance(estimator, RobustClassifier):
             return self.fitness.value(*estimator.robust_metrics(X, y, self.epsilon, budget=self.budget))
         if self.epsilon is None:
             raise TypeError(f"{type(estimator).__name__} has no epsilon of training; give the scorer one")
-        if hasattr(X, "columns"):
-            # The estimator itself refuses columns that are not its own; as in its predict, their order counts then.
-            estimator.predict(X[:1])  # type: ignore[index]
-        dataset = api.make_dataset(np.asarray(X), y)
-        imported = import_object(estimator, data=dataset.X)
-        outcome = api.verify(imported.model, dataset, self.epsilon, voting=imported.voting, jobs=1, budget=self.budget)
-        counts = outcome.counts
+        model, dataset = _import_estimator(estimator, X, y)
+        counts = api.verify(model, dataset, self.epsilon, jobs=1, budget=self.budget).counts
         return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
 
 

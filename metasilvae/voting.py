@@ -35,12 +35,15 @@ class Scores:
         The unit depends on the voting scheme; sums over all trees do not overflow.
     error : int
         No exact score is farther from its whole number than this; 0 if they are the same.
+    scale : Fraction
+        Whole numbers for an exact score of 1.
     exact : function of leaf and label
         The exact scores.
     """
 
     units: NDArray[np.int64]
     error: int
+    scale: Fraction
     exact: ExactTerm
 
 
@@ -55,7 +58,7 @@ def _vote_max(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 def _score_votes(model: Model) -> Scores:
     units = model.leaf_predictions.memberships(model.n_labels)[model.leaf_predictions.ids].astype(np.int64)
-    return Scores(units, 0, lambda leaf, label: Fraction(int(units[leaf, label])))
+    return Scores(units, 0, Fraction(1), lambda leaf, label: Fraction(int(units[leaf, label])))
 
 
 def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -66,6 +69,72 @@ def _vote_average(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
 def _fractions(model: Model) -> NDArray[np.float64]:
     totals = model.leaf_values.sum(axis=1, dtype=np.float64)
     return np.asarray(model.leaf_values / totals[:, None])
+
+
+def _share_votes(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Fractions of the votes; of a single tree, class fractions in its leaf."""
+    if model.n_trees == 1:
+        return _share_fractions(model, leaves)
+    return _normalize(_add_up(_score_votes(model).units.astype(np.float64), leaves))
+
+
+def _share_fractions(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.float64]:
+    """The mean of the class distributions of the leaves; without any sample, a leaf has all classes alike."""
+    with np.errstate(invalid="ignore"):
+        fractions = _fractions(model)
+    return _normalize(_add_up(np.where(np.isnan(fractions), 1 / model.n_labels, fractions), leaves))
+
+
+def _share_scores(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.float64]:
+    """The soft maximum of the summed scores; scores that are class distributions are averaged instead."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = _add_up(model.leaf_values, leaves)
+        if holds_distributions(model):
+            return _normalize(sums)
+        shares = np.exp(sums - sums.max(axis=1, keepdims=True))
+    overflowed = np.flatnonzero(~np.isfinite(sums).all(axis=1))
+    shares[overflowed] = _vote_softargmax(model, leaves[overflowed])
+    return _normalize(shares)
+
+
+def _rank_scores(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Log odds of each label: they order samples as its probability does, and are not rounded to 1."""
+    shares = _share_scores(model, leaves)
+    if holds_distributions(model) or model.n_labels == 1:
+        return shares
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        sums = _add_up(model.leaf_values, leaves)
+        odds = np.empty_like(sums)
+        for label in range(model.n_labels):
+            # Sorted, so that labels in another order give the same number.
+            others = np.sort(np.delete(sums, label, axis=1), axis=1)
+            largest = others[:, -1]
+            odds[:, label] = sums[:, label] - largest - np.log(np.exp(others - largest[:, None]).sum(axis=1))
+        # Sums that overflow: the odds of their probabilities, which are 0 or 1.
+        is_finite = np.isfinite(sums).all(axis=1, keepdims=True)
+        return np.where(is_finite, odds, np.log(shares) - np.log1p(-shares))
+
+
+def holds_distributions(model: Model) -> bool:
+    """Whether the scores of every leaf are a class distribution, as in forests with weights that are imported.
+
+    Libraries store it as it is, or divided by the number of trees.
+    """
+    if model.leaf_kind is not LeafKind.SCORES or (model.leaf_values < 0).any():
+        return False
+    totals = model.leaf_values.sum(axis=1)
+    return any(bool(np.allclose(totals, total, rtol=1e-5, atol=0)) for total in (1.0, 1 / model.n_trees))
+
+
+def _add_up(terms: NDArray[np.float64], leaves: NDArray[np.int32]) -> NDArray[np.float64]:
+    sums = np.zeros((len(leaves), terms.shape[1]))
+    for tree in range(leaves.shape[1]):
+        sums += terms[leaves[:, tree]]
+    return sums
+
+
+def _normalize(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def _exact_fractions(model: Model) -> ExactTerm:
@@ -81,7 +150,7 @@ def _score_fractions(model: Model) -> Scores:
     units = np.rint(_fractions(model) * 2.0**bits).astype(np.int64)
     # A fraction is off by one rounding of its count, of the quotient and of each addition to its divisor, all of them
     # at most 2**-53 of it; n_labels + 2 such steps of 2**44 units, and half a unit for the whole number.
-    return Scores(units, 1 + (model.n_labels + 2) // 256, _exact_fractions(model))
+    return Scores(units, 1 + (model.n_labels + 2) // 256, Fraction(2**bits), _exact_fractions(model))
 
 
 def _vote_softargmax(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -101,7 +170,7 @@ def _score_values(model: Model) -> Scores:
         scaled = np.ldexp(values, shift)
     whole = np.rint(scaled)
     is_exact = bool((np.ldexp(whole, -shift) == values).all())
-    return Scores(whole.astype(np.int64), 0 if is_exact else 1, _exact_values(model))
+    return Scores(whole.astype(np.int64), 0 if is_exact else 1, Fraction(2) ** shift, _exact_values(model))
 
 
 def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_term: ExactTerm) -> NDArray[np.bool_]:
@@ -134,17 +203,33 @@ def _largest_sums(terms: NDArray[np.float64], leaves: NDArray[np.int32], exact_t
 
 @dataclass(frozen=True)
 class VotingScheme:
-    """A way to count: the kind of leaves it fits, the winning labels of samples, and scores for searches."""
+    """A way to count.
+
+    Attributes
+    ----------
+    leaf_kind : LeafKind
+        The kind of leaves it fits.
+    count : function
+        The winning labels of samples, given their leaves.
+    score : function
+        Scores for searches.
+    share : function
+        Probabilities of the labels of samples, given their leaves.
+    rank : function
+        Numbers that order samples as the probability of each label does, in finer steps where that is rounded.
+    """
 
     leaf_kind: LeafKind
     count: Callable[[Model, NDArray[np.int32]], NDArray[np.bool_]]
     score: Callable[[Model], Scores]
+    share: Callable[[Model, NDArray[np.int32]], NDArray[np.float64]]
+    rank: Callable[[Model, NDArray[np.int32]], NDArray[np.float64]]
 
 
 VOTINGS: dict[str, VotingScheme] = {
-    "max": VotingScheme(LeafKind.COUNTS, _vote_max, _score_votes),
-    "average": VotingScheme(LeafKind.COUNTS, _vote_average, _score_fractions),
-    "softargmax": VotingScheme(LeafKind.SCORES, _vote_softargmax, _score_values),
+    "max": VotingScheme(LeafKind.COUNTS, _vote_max, _score_votes, _share_votes, _share_votes),
+    "average": VotingScheme(LeafKind.COUNTS, _vote_average, _score_fractions, _share_fractions, _share_fractions),
+    "softargmax": VotingScheme(LeafKind.SCORES, _vote_softargmax, _score_values, _share_scores, _rank_scores),
 }
 DEFAULT_VOTING = {LeafKind.COUNTS: "max", LeafKind.SCORES: "softargmax"}
 

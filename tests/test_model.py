@@ -200,3 +200,37 @@ def test_kinds_in_words() -> None:
         "forest of 1 tree",
         "forest of 2 trees",
     ]
+
+
+def number_thresholds(model):
+    """The plain twin of the kernel: sorts the distinct thresholds of each feature."""
+    splits = model.nodes[model.nodes["feature"] >= 0]
+    by_feature = [np.unique(splits["threshold"][splits["feature"] == f]) for f in range(model.n_features)]
+    starts = np.cumsum([0, *map(len, by_feature)])
+    numbers = [
+        0 if feature < 0 else int(np.searchsorted(by_feature[feature], threshold))
+        for threshold, feature in zip(model.nodes["threshold"], model.nodes["feature"], strict=True)
+    ]
+    return np.concatenate(by_feature), starts, np.array(numbers)
+
+
+THRESHOLDS = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False, width=32),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), THRESHOLDS), min_size=1, max_size=60), st.integers(5, 7))
+def test_thresholds_are_numbered_by_feature_and_size(tests, n_features):
+    model = make_model([(f, k, [1, 0], [0, 1]) for f, k in tests], n_features=n_features)
+    expected, found = number_thresholds(model), model.numbered_thresholds
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+    assert model.numbered_thresholds is found
+
+
+def test_a_model_without_splits_has_no_thresholds():
+    thresholds, starts, numbers = make_model([[1, 0]], n_features=3).numbered_thresholds
+    assert len(thresholds) == 0
+    assert starts.tolist() == [0, 0, 0, 0]
+    assert numbers.tolist() == [0]

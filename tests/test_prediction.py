@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -13,8 +15,8 @@ from support.oracles import LARGEST, elect, leaf_of, make_model, models, points,
 
 from metasilvae.errors import RequestError
 from metasilvae.model import LeafKind, Model
-from metasilvae.prediction import find_leaves, predict
-from metasilvae.voting import VOTINGS, choose_voting
+from metasilvae.prediction import find_leaves, predict, predict_proba, rank_labels
+from metasilvae.voting import VOTINGS, choose_voting, holds_distributions
 
 
 def predictions(model: Model, X: Sequence[Sequence[float]], voting: str | None = None) -> list[tuple[int, ...]]:
@@ -113,3 +115,80 @@ def test_voting_must_fit_the_leaves() -> None:
         choose_voting(scores, "max")
     with pytest.raises(RequestError, match="use --voting max or average"):
         choose_voting(counts, "softargmax")
+
+
+def define_shares(model: Model, x: Sequence[float], voting: str) -> list[float]:
+    """Probabilities of the labels of one sample, by definition."""
+    totals = [Fraction(0)] * model.n_labels
+    for position in range(model.n_trees):
+        values = model.leaf_values[leaf_of(model, x, position)].tolist()
+        for label, value in enumerate(values):
+            if voting == "max" and model.n_trees > 1:
+                totals[label] += label in prediction_of(values)
+            elif voting == "softargmax":
+                totals[label] += Fraction(value)
+            else:
+                totals[label] += Fraction(value, sum(values))
+    if voting == "softargmax":
+        return [1 / sum(_exponential(other - total) for other in totals) for total in totals]
+    return [float(total / sum(totals)) for total in totals]
+
+
+def _exponential(exponent: Fraction) -> float:
+    return math.exp(exponent) if exponent < 700 else math.inf
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_probabilities_are_those_of_the_definition(data: st.DataObject) -> None:
+    model = data.draw(models(max_trees=4, max_splits=4))
+    if holds_distributions(model):
+        return
+    X = data.draw(st.lists(points(model), min_size=1, max_size=4))
+    values = np.array(X, dtype=np.float64).reshape(len(X), model.n_features)
+    for voting in fitting(model):
+        found = predict_proba(model, values, voting)
+        assert found.sum(axis=1) == pytest.approx(np.ones(len(X)))
+        for x, shares in zip(X, found, strict=True):
+            expected = define_shares(model, x, voting)
+            # Sums of huge and tiny scores are rounded; where they cancel, only the definition knows the difference.
+            scores = np.abs(model.leaf_values).max() if voting == "softargmax" else 0
+            if scores < 1e3:
+                assert shares.tolist() == pytest.approx(expected, abs=1e-9)
+                winners = elect(model, x, voting) if model.n_trees > 1 else prediction_of(expected)
+                assert all(shares[label] == pytest.approx(shares.max()) for label in winners)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_ranks_order_rows_as_probabilities_do(data: st.DataObject) -> None:
+    model = data.draw(models(max_trees=3, max_splits=4))
+    X = data.draw(st.lists(points(model), min_size=2, max_size=5))
+    values = np.array(X, dtype=np.float64).reshape(len(X), model.n_features)
+    for voting in fitting(model):
+        shares, ranks = predict_proba(model, values, voting), rank_labels(model, values, voting)
+        assert not np.isnan(ranks).any()
+        for label in range(model.n_labels):
+            for first, second in itertools.combinations(range(len(X)), 2):
+                if shares[first, label] < shares[second, label] * (1 - 1e-9):
+                    assert ranks[first, label] < ranks[second, label]
+
+
+def test_scores_that_are_distributions_are_averaged() -> None:
+    """As in an imported forest whose classes have weights."""
+    trees = [(0, 0.5, [0.25, 0.75], [1.0, 0.0]), [0.5, 0.5]]
+    X = np.array([[0.0], [1.0]])
+    for scale in (1.0, 0.5):
+        scaled = [(0, 0.5, [scale * 0.25, scale * 0.75], [scale, 0.0]), [scale * 0.5, scale * 0.5]]
+        model = make_model(scaled, 1, kind=LeafKind.SCORES)
+        assert holds_distributions(model)
+        assert predict_proba(model, X).tolist() == [[0.375, 0.625], [0.75, 0.25]]
+        assert rank_labels(model, X).tolist() == [[0.375, 0.625], [0.75, 0.25]]
+    assert not holds_distributions(make_model(trees, 1, kind=LeafKind.COUNTS))
+    assert not holds_distributions(make_model([[0.25, 0.25], [-0.5, 1.5]], 1, kind=LeafKind.SCORES))
+
+
+def test_scores_that_overflow() -> None:
+    model = make_model([[LARGEST, 0.0], [LARGEST, 0.0]], 1, kind=LeafKind.SCORES)
+    assert predict_proba(model, np.zeros((1, 1))).tolist() == [[1.0, 0.0]]
+    assert rank_labels(model, np.zeros((1, 1))).tolist() == [[np.inf, -np.inf]]

@@ -36,7 +36,8 @@ from metasilvae.cli.training_parameters import training_options  # noqa: E402
 from metasilvae.errors import ModelError  # noqa: E402
 from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
 from metasilvae.interop.imports import import_object  # noqa: E402
-from metasilvae.sklearn import fitness_scorer, robust_accuracy_scorer, stability_scorer  # noqa: E402
+from metasilvae.sklearn import OPTIONS, fitness_scorer, robust_accuracy_scorer, stability_scorer  # noqa: E402
+from metasilvae.training.options import PUBLIC_NAMES  # noqa: E402
 
 TREE = MetaSilvaeClassifier(preset="fast")
 FOREST = RobustForestClassifier(3, preset="fast")
@@ -56,7 +57,11 @@ X, y = arrays(TRAIN)
 X_TEST, Y_TEST = arrays(TEST)
 
 
-@parametrize_with_checks([TREE, FOREST, BOOSTED])
+# A row of weight k counts as k rows in the objective, but as one row of the minimum per leaf and of those that are drawn.
+UNEQUAL = {"check_sample_weight_equivalence_on_dense_data": "min_samples_leaf counts rows, whatever they weigh"}
+
+
+@parametrize_with_checks([TREE, FOREST, BOOSTED], expected_failed_checks=lambda estimator: UNEQUAL)
 def test_promises_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -65,23 +70,24 @@ class TestParameters:
     @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
     def test_they_are_those_of_the_command_line(self, estimator: Any) -> None:
         other_names = {
-            "n_jobs": "jobs", "random_state": "seed", "weights": "weight", "n_trees": "trees",
-            "method": "forest-method", "n_rounds": "boost",
+            "n_jobs": "jobs", "random_state": "seed", "weights": "weight", "method": "forest-method",
+            "n_estimators": "boost" if estimator is BOOSTED else "trees",
+            **{name: PUBLIC_NAMES.get(option, option) for name, option in OPTIONS.items() if name != "method"},
         }  # fmt: skip
-        known = {"--jobs", "--perturbation"}
+        known = {"--jobs", "--perturbation", "--verbose"}
 
         @training_options
         def command() -> None: ...
 
         for option in command.__click_params__:  # type: ignore[attr-defined]
             known |= {name for name in option.opts if name.startswith("--")}
-        # An option of data: --categorical.
-        for name in set(estimator.get_params()) - {"options", "categorical_features"}:
+        # An option of data: --categorical. Trees to start from are an argument.
+        for name in set(estimator.get_params()) - {"options", "categorical_features", "warm_start"}:
             assert f"--{other_names.get(name, name).replace('_', '-')}" in known
 
     def test_the_model_is_that_of_the_command_line(self, tmp_path: Path) -> None:
         run("train", "builtin:iris/train", tmp_path / "a.silva", "--epsilon", "0.2", "--seed", "3", "--max-leaves", "4")
-        model = MetaSilvaeClassifier(0.2, random_state=3, max_leaves=4).fit(X, y)
+        model = MetaSilvaeClassifier(0.2, random_state=3, max_leaf_nodes=4).fit(X, y)
         model.save(tmp_path / "b.silva")
         one, other = (read_model(str(tmp_path / name)) for name in ("a.silva", "b.silva"))
         assert same_model(one, other)
@@ -91,7 +97,7 @@ class TestParameters:
     def test_so_is_the_forest(self, tmp_path: Path) -> None:
         words = ["--epsilon", "0.2", "--seed", "3", "--trees", "3", "--preset", "fast", "--row-sample", "0.5"]
         run("train", "builtin:iris/train", tmp_path / "a.silva", *words)
-        forest = RobustForestClassifier(3, 0.2, random_state=3, preset="fast", row_sample=0.5).fit(X, y)
+        forest = RobustForestClassifier(3, 0.2, random_state=3, preset="fast", max_samples=0.5).fit(X, y)
         assert same_model(forest.model_, read_model(str(tmp_path / "a.silva")))
 
     def test_so_is_the_boosted_model(self, tmp_path: Path) -> None:
@@ -106,12 +112,14 @@ class TestParameters:
     def test_every_parameter_has_an_effect(self) -> None:
         changes: dict[str, Any] = {
             "epsilon": 0.3, "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
-            "max_depth": 1, "max_leaves": 2, "min_samples_leaf": 45, "leaf_penalty": 50.0,
-            "training_epsilon_factor": 5.0, "robust_weight": 1.0, "tune": True, "max_iteration": 1, "patience": 1,
-            "time_limit": 1.0, "validation": 0.5,
+            "max_depth": 1, "max_leaf_nodes": 2, "min_samples_leaf": 45, "leaf_penalty": 50.0,
+            "training_epsilon_factor": 5.0, "robust_weight": 1.0, "tune": True, "max_iter": 1, "n_iter_no_change": 1,
+            "time_limit": 1.0, "validation_fraction": 0.5,
             "options": {"population": 5}, "random_state": 8,
         }  # fmt: skip
-        assert set(changes) | {"n_jobs", "categorical_features"} == set(TREE.get_params())
+        # The last one is tested with other weights (tests/training/test_weights.py).
+        others = {"n_jobs", "categorical_features", "verbose", "warm_start", "class_weight"}
+        assert set(changes) | others == set(TREE.get_params())
         usual = TREE._choose_options(), TREE._perturbation()
         for name, value in changes.items():
             changed = clone(TREE).set_params(**{name: value})
@@ -136,7 +144,7 @@ class TestParameters:
             ({"epsilon": -1.0}, "epsilon is -1"),
             ({"preset": "worst"}, "preset 'worst'"),
             ({"options": {"no_such": 1}}, "no such option: no_such"),
-            ({"max_leaves": 0}, "max-leaves is 0"),
+            ({"max_leaf_nodes": 0}, "max_leaf_nodes is 0"),
         ],
     )
     def test_wrong_values(self, change: dict[str, Any], message: str) -> None:
@@ -241,6 +249,65 @@ class TestAnswers:
                 call(clone(TREE))
 
 
+class TestInspection:
+    @pytest.mark.parametrize("estimator", [TREE, FOREST, BOOSTED], ids=["tree", "forest", "boosted"])
+    def test_leaves(self, estimator: Any) -> None:
+        fitted = clone(estimator).fit(X, y)
+        model = fitted.model_
+        leaves = fitted.apply(X_TEST)
+        assert leaves.shape == ((len(X_TEST), model.n_trees) if model.is_forest else (len(X_TEST),))
+        for column, root in zip(leaves.reshape(len(X_TEST), -1).T, model.roots, strict=True):
+            nodes = column + root
+            assert (model.nodes["feature"][nodes] < 0).all()
+        assert fitted.get_n_leaves() == model.n_leaves
+        assert fitted.get_depth() == model.max_depth
+        # Rows in the same leaves have the same probabilities.
+        _, groups = np.unique(leaves.reshape(len(X_TEST), -1), axis=0, return_inverse=True)
+        for group in set(groups.reshape(-1).tolist()):
+            assert len(np.unique(fitted.predict_proba(X_TEST)[groups.reshape(-1) == group], axis=0)) == 1
+
+    def test_leaves_are_counted_as_scikit_learn_does(self) -> None:
+        theirs = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y)
+        ours = clone(TREE).fit(X, y)
+        ours.model_ = import_object(theirs).model
+        assert np.array_equal(ours.apply(X_TEST), theirs.apply(X_TEST))
+        assert (ours.get_depth(), ours.get_n_leaves()) == (theirs.get_depth(), theirs.get_n_leaves())
+
+    def test_importances_belong_to_columns(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"noise": X[:, 1] * 0, "kind": y, "length": X[:, 2]})
+        fitted = clone(TREE).fit(frame, y)
+        assert fitted.feature_importances_.shape == (3,)
+        assert fitted.feature_importances_.sum() == pytest.approx(1)
+        assert fitted.feature_importances_[0] == 0
+
+    def test_verbose(self, capsys: pytest.CaptureFixture[str]) -> None:
+        clone(TREE).fit(X, y)
+        assert capsys.readouterr().out == ""
+        clone(TREE).set_params(verbose=1).fit(X, y)
+        few = capsys.readouterr().out.splitlines()
+        clone(TREE).set_params(verbose=2).fit(X, y)
+        all_steps = capsys.readouterr().out.splitlines()
+        assert 1 <= len(few) < len(all_steps)
+        assert all(line.startswith("[MetaSilvaeClassifier] ") and "robust accuracy" in line for line in all_steps)
+
+    def test_warm_start(self) -> None:
+        long = clone(TREE).fit(X, y)
+        short = clone(TREE).set_params(max_iter=1, n_iter_no_change=1, random_state=5, warm_start=True)
+        short.model_ = long.model_
+        order = np.argsort(y, kind="stable")[::-1]
+        warm = short.fit(X[order], y[order])
+        cold = clone(short).set_params(warm_start=False).fit(X[order], y[order])
+        phi = [0.9 * accuracy + 0.1 * stability for accuracy, stability, _ in
+               (each.robust_metrics(X, y) for each in (warm, cold, long))]  # fmt: skip
+        assert phi[0] >= phi[2] - 0.02
+        assert phi[0] >= phi[1]
+        with pytest.raises(ValueError, match="warm_start needs the classes"):
+            warm.fit(X[:100], np.where(y == "setosa", "other", y)[:100])
+        with pytest.raises(ValueError, match="warm_start needs the classes"):
+            warm.fit(X[:, :2], y)
+
+
 class TestSelection:
     def test_pickle(self) -> None:
         for estimator in (TREE, FOREST):
@@ -273,9 +340,9 @@ class TestSelection:
 
     def test_grid_search(self) -> None:
         pipeline = make_pipeline(MinMaxScaler(), TREE)
-        grid = {"metasilvaeclassifier__max_leaves": [1, 4], "metasilvaeclassifier__epsilon": [0.02]}
+        grid = {"metasilvaeclassifier__max_leaf_nodes": [1, 4], "metasilvaeclassifier__epsilon": [0.02]}
         search = GridSearchCV(pipeline, grid, cv=3, scoring=robust_accuracy_scorer(0.02)).fit(X, y)
-        assert search.best_params_["metasilvaeclassifier__max_leaves"] == 4
+        assert search.best_params_["metasilvaeclassifier__max_leaf_nodes"] == 4
         assert robust_accuracy_scorer(0.02)(search, X_TEST, Y_TEST) > 0.5
 
     def test_other_estimators(self) -> None:

@@ -19,14 +19,15 @@ that may hold a difference is a CANDIDATE, which the caller checks. Labels, voti
 metasilvae.analysis.difference.
 
 All boxes are closed; the right side of `x <= k` starts at the next float64 after k. Where values may be missing, samples
-without a value belong to the box too.
+without a value belong to the box too. Features of table groups (table.pxd) are never missing; samples that take no option
+of a group do not belong to the box.
 """
 
 import numpy as np
 
 cimport cython
 from libc.math cimport NAN
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from common.box cimport (
@@ -36,6 +37,7 @@ from common.box cimport (
 from common.buffer cimport reserve
 from common.descent cimport next_leaf, take_step
 from common.node cimport Node, is_missing, reaches_left, reaches_right
+from common.table cimport Tables, allowed_of, make_tables, tables_admit
 from common.status cimport ABSENT, CANDIDATE, FOUND, UNDECIDED
 
 
@@ -80,12 +82,17 @@ cdef class TreePairWalk:
     cdef Py_ssize_t top
     # Where the walk has found a difference.
     cdef int32_t first_leaf, second_leaf
+    cdef Tables tables
+    cdef const uint64_t* allowed
+    cdef uint64_t* options
 
     def __cinit__(self, Py_ssize_t n_features, Py_ssize_t depth):
         self.low = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.high = <double*> malloc(max(n_features, 1) * sizeof(double))
         self.values = <double*> malloc(max(2 * n_features, 1) * sizeof(double))
         self.sizes = NULL
+        self.options = NULL
+        self.tables.n_groups = 0
         # Each split leaves at most two visits behind while the walk is below it.
         self.stack = <BoxVisit*> malloc((3 * depth + 4) * sizeof(BoxVisit))
         self.seconds = <int32_t*> malloc((3 * depth + 4) * sizeof(int32_t))
@@ -99,6 +106,19 @@ cdef class TreePairWalk:
         free(self.values)
         free(self.stack)
         free(self.seconds)
+        free(self.options)
+
+    cdef int set_tables(self, Tables tables, const uint64_t* allowed) except -1:
+        """Let only samples count that take options of groups."""
+        self.tables, self.allowed = tables, allowed
+        self.options = <uint64_t*> malloc((tables.n_words + 1) * sizeof(uint64_t))
+        if self.options == NULL:
+            raise MemoryError()
+        return 0
+
+    cdef bint is_possible(self) noexcept nogil:
+        """Whether the box holds a sample that takes options of all groups."""
+        return tables_admit(&self.tables, self.allowed, self.low, self.high, self.options)
 
     cdef void push(self, Py_ssize_t position, int32_t first, int32_t second, BoxVisit bounds) noexcept nogil:
         self.stack[position] = bounds
@@ -157,7 +177,8 @@ cdef class TreePairWalk:
                     self.first_leaf = self.first_nodes[first].leaf
                     self.second_leaf = node.leaf
                     if self.first_classes[self.first_leaf] != self.second_classes[self.second_leaf]:
-                        return True
+                        if self.tables.n_groups == 0 or self.is_possible():
+                            return True
                     continue
             reach = self.reach(node)
             if reach == REACHES_LEFT:
@@ -187,7 +208,10 @@ cdef class TreePairWalk:
 def find_differences(const Node[::1] first_nodes, int32_t first_root, const int32_t[::1] first_classes,
                      const Node[::1] second_nodes, int32_t second_root, const int32_t[::1] second_classes,
                      Py_ssize_t depth, const double[::1] lower, const double[::1] upper,
-                     const uint8_t[::1] may_be_missing, int32_t[:, ::1] leaves, double[:, ::1] lowers, double[:, ::1] uppers):
+                     const uint8_t[::1] may_be_missing, const int32_t[::1] members, const int32_t[::1] group_starts,
+                     const int32_t[::1] codes, const int32_t[::1] n_options, const uint64_t[:, ::1] ones,
+                     const uint64_t[:, :, ::1] allowed,
+                     int32_t[:, ::1] leaves, double[:, ::1] lowers, double[:, ::1] uppers):
     """Count the regions of a box in which two trees fall into leaves of different classes.
 
     Parameters
@@ -196,6 +220,8 @@ def find_differences(const Node[::1] first_nodes, int32_t first_root, const int3
     depth : of both trees together
     lower, upper : the box; not empty
     may_be_missing : for each feature whether samples without a value belong to the box
+    members, group_starts, codes, n_options, ones : table groups (table.pxd)
+    allowed : the allowed options of each group, as bits of words; no rows if all are allowed, else one
     leaves, lowers, uppers : receive both leaves and the bounds of as many regions as they have rows; NaN where there are
         no values, only samples without one
     """
@@ -204,6 +230,7 @@ def find_differences(const Node[::1] first_nodes, int32_t first_root, const int3
     cdef int64_t n_found = 0
     walk.first_nodes, walk.second_nodes = &first_nodes[0], &second_nodes[0]
     walk.first_classes, walk.second_classes = &first_classes[0], &second_classes[0]
+    walk.set_tables(make_tables(members, group_starts, codes, n_options, ones), allowed_of(allowed, 0))
     with nogil:
         _open_box(lower, upper, may_be_missing, walk.low, walk.high, walk.values)
         walk.begin(first_root, second_root)
@@ -262,6 +289,9 @@ cdef class Path:
 
 def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] classes, Py_ssize_t depth,
                         const double[::1] lower, const double[::1] upper, const uint8_t[::1] may_be_missing,
+                        const int32_t[::1] members, const int32_t[::1] group_starts,
+                        const int32_t[::1] codes, const int32_t[::1] n_options, const uint64_t[:, ::1] ones,
+                        const uint64_t[:, :, ::1] allowed,
                         int32_t[::1] sizes, int32_t[::1] absorbed):
     """Replace splits by one of their children where that changes the class of no point of a box; return their number.
 
@@ -277,6 +307,8 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     depth : twice that of the trees
     lower, upper : the box; not empty
     may_be_missing : for each feature whether samples without a value belong to the box
+    members, group_starts, codes, n_options, ones : table groups (table.pxd)
+    allowed : the allowed options of each group, as bits of words; no rows if all are allowed, else one
     sizes : buffer for the number of nodes below each node
     absorbed : receives for each leaf the leaf that took over its samples, -1 if none did
     """
@@ -288,6 +320,7 @@ def drop_needless_tests(Node[::1] nodes, const int32_t[::1] parents, const int32
     walk.first_classes = walk.second_classes = &classes[0]
     # A difference is often found in a leaf beside a long chain.
     walk.sizes = &sizes[0]
+    walk.set_tables(make_tables(members, group_starts, codes, n_options, ones), allowed_of(allowed, 0))
     with nogil:
         _open_box(lower, upper, may_be_missing, walk.low, walk.high, walk.values)
         for i in range(absorbed.shape[0]):
@@ -354,7 +387,9 @@ cdef bint _drop_one(TreePairWalk walk, Node* nodes, int32_t i, int32_t* sizes, i
     if not (keeps_left or keeps_right):
         return False
     kept = left if keeps_left and (not keeps_right or sizes[left] <= sizes[right]) else right
-    if has_left and has_right and nodes[left].feature < 0 and nodes[right].feature < 0:
+    # Leaves of different classes: no sample that takes options of all groups reaches the other one.
+    if (has_left and has_right and nodes[left].feature < 0 and nodes[right].feature < 0
+            and walk.first_classes[nodes[left].leaf] == walk.first_classes[nodes[right].leaf]):
         absorbed[nodes[right if kept == left else left].leaf] = nodes[kept].leaf
     sizes[i] = sizes[kept]
     nodes[i] = nodes[kept]
@@ -385,6 +420,8 @@ cdef class DifferenceSearch:
     slack : for each forest how far a sum of margins may be from the exact one; 0 if they are exact
     lower, upper : the box; not empty
     may_be_missing : for each feature whether samples without a value belong to the box
+    members, group_starts, codes, n_options, ones : table groups (table.pxd)
+    allowed : the allowed options of each group, as bits of words; no rows if all are allowed, else one
     """
 
     cdef const Node[::1] nodes
@@ -409,11 +446,19 @@ cdef class DifferenceSearch:
     cdef Py_ssize_t top
     cdef readonly int64_t n_steps
     cdef readonly double done
+    cdef Tables tables
+    # Kept alive for the tables, which point into them.
+    cdef const int32_t[::1] members, group_starts, codes, n_options
+    cdef const uint64_t[:, ::1] ones
+    cdef const uint64_t[:, :, ::1] allowed
+    cdef uint64_t[::1] options
 
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, int32_t n_first, Py_ssize_t max_depth,
                   const uint8_t[::1] is_shared, const int64_t[:, ::1] scores, const uint8_t[:, ::1] is_known,
                   const int64_t[::1] slack, const double[::1] lower, const double[::1] upper,
-                  const uint8_t[::1] may_be_missing):
+                  const uint8_t[::1] may_be_missing, const int32_t[::1] members, const int32_t[::1] group_starts,
+                  const int32_t[::1] codes, const int32_t[::1] n_options, const uint64_t[:, ::1] ones,
+                  const uint64_t[:, :, ::1] allowed):
         self.nodes, self.roots, self.n_first = nodes, roots, n_first
         self.n_trees = <int32_t> roots.shape[0]
         self.n_labels = <int32_t> scores.shape[1]
@@ -425,6 +470,10 @@ cdef class DifferenceSearch:
         self.margins = np.zeros((self.n_trees, self.n_labels, self.n_labels), dtype=np.int64)
         self.tops = np.zeros(self.n_trees, dtype=np.int32)
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
+        self.members, self.group_starts, self.codes, self.n_options = members, group_starts, codes, n_options
+        self.ones, self.allowed = ones, allowed
+        self.tables = make_tables(members, group_starts, codes, n_options, ones)
+        self.options = np.zeros(self.tables.n_words + 1, dtype=np.uint64)
         self._push(0, 0, BoxVisit(0, -1, 0.0, 0.0, 0.0), 1.0)
         self.top = 1
 
@@ -465,6 +514,10 @@ cdef class DifferenceSearch:
                 continue
             fraction = self.stack[self.top].value
             self.n_steps += 1
+            if self.tables.n_groups > 0 and not tables_admit(
+                    &self.tables, allowed_of(self.allowed, 0), &self.low[0], &self.high[0], &self.options[0]):
+                self.done += fraction
+                continue
             self._bound()
             if not self._find_doubt(&doubt):
                 self.done += fraction

@@ -1,4 +1,4 @@
-"""Facts about the shape of trees: depths, and which branches no sample can take.
+"""Facts about the shape of trees: depths, distinct thresholds, and which branches no sample can take.
 
 Classification is left to predict.pyx, boxes around samples to the kernels of verification. Nothing here recurses, so a
 chain of a hundred thousand splits is as good as a balanced tree.
@@ -6,8 +6,9 @@ chain of a hundred thousand splits is as good as a balanced tree.
 
 from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY, NAN
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 from common.box cimport BoxVisit, push_node, set_bounds
 from common.node cimport MISSING_RIGHT, Node, missing_goes_left
@@ -23,6 +24,108 @@ def fill_depths(const Node[::1] nodes, const int32_t[::1] roots, int32_t[::1] de
             if nodes[i].feature >= 0:
                 depths[nodes[i].left] = depths[i] + 1
                 depths[nodes[i].right] = depths[i] + 1
+
+
+cdef struct KeyedSplit:
+    # A split and the bits of its threshold, which are in the order of thresholds.
+    uint64_t key
+    int32_t node
+
+
+cdef enum:
+    # Bits that one pass of the sort looks at.
+    DIGIT_BITS = 11
+    N_DIGITS = 1 << DIGIT_BITS
+
+
+cdef inline uint64_t _key_of(double value) noexcept nogil:
+    """The bits of a number as a whole number in the same order; -0.0 comes directly before 0.0."""
+    cdef uint64_t bits
+    memcpy(&bits, &value, sizeof(double))
+    return ~bits if bits >> 63 else bits | (<uint64_t> 1 << 63)
+
+
+cdef inline KeyedSplit* _sort_splits(KeyedSplit* splits, KeyedSplit* spare, Py_ssize_t n_splits,
+                                     Py_ssize_t* counts) noexcept nogil:
+    """Sort by key, splits of the same key in their order; returns the array that holds the result.
+
+    One stable pass for each digit from the lowest on; digits that are the same everywhere are passed over, as those of
+    thresholds that are float32 numbers.
+    """
+    cdef int shift = -DIGIT_BITS
+    cdef Py_ssize_t i, n_before, count
+    while shift < 64 - DIGIT_BITS:
+        shift += DIGIT_BITS
+        memset(counts, 0, N_DIGITS * sizeof(Py_ssize_t))
+        for i in range(n_splits):
+            counts[splits[i].key >> shift & (N_DIGITS - 1)] += 1
+        if n_splits == 0 or counts[splits[0].key >> shift & (N_DIGITS - 1)] == n_splits:
+            continue
+        n_before = 0
+        for i in range(N_DIGITS):
+            count = counts[i]
+            counts[i] = n_before
+            n_before += count
+        for i in range(n_splits):
+            spare[counts[splits[i].key >> shift & (N_DIGITS - 1)]] = splits[i]
+            counts[splits[i].key >> shift & (N_DIGITS - 1)] += 1
+        splits, spare = spare, splits
+    return splits
+
+
+def number_thresholds(const Node[::1] nodes, double[::1] thresholds, int32_t[::1] starts, int32_t[::1] numbers):
+    """Number the distinct thresholds of each feature by size; return how many there are of all features.
+
+    Parameters
+    ----------
+    thresholds : receives the distinct thresholds by feature and size; as long as there are splits
+    starts : receives where the thresholds of each feature begin, and the end; features that no split tests too
+    numbers : receives for each split the number of its threshold among those of its feature, 0 for leaves
+    """
+    cdef Py_ssize_t n_nodes = nodes.shape[0], n_features = starts.shape[0] - 1, n_splits = 0, n_found = 0
+    cdef Py_ssize_t i, feature, previous = -1
+    cdef KeyedSplit* splits = <KeyedSplit*> malloc(max(2 * n_nodes, 1) * sizeof(KeyedSplit))
+    cdef KeyedSplit* by_key
+    cdef KeyedSplit* by_feature
+    cdef Py_ssize_t* places = <Py_ssize_t*> malloc(max(n_features + 1, N_DIGITS) * sizeof(Py_ssize_t))
+    if splits == NULL or places == NULL:
+        free(splits)
+        free(places)
+        raise MemoryError()
+    try:
+        with nogil:
+            for i in range(n_nodes):
+                numbers[i] = 0
+                if nodes[i].feature >= 0:
+                    splits[n_splits] = KeyedSplit(_key_of(nodes[i].threshold), <int32_t> i)
+                    n_splits += 1
+            by_key = _sort_splits(splits, splits + n_nodes, n_splits, places)
+            by_feature = splits + n_nodes if by_key == splits else splits
+            memset(places, 0, (n_features + 1) * sizeof(Py_ssize_t))
+            for i in range(n_splits):
+                places[nodes[by_key[i].node].feature + 1] += 1
+            for feature in range(n_features):
+                places[feature + 1] += places[feature]
+            for i in range(n_splits):
+                feature = nodes[by_key[i].node].feature
+                by_feature[places[feature]] = by_key[i]
+                places[feature] += 1
+            for i in range(n_splits):
+                feature = nodes[by_feature[i].node].feature
+                if feature != previous or nodes[by_feature[i].node].threshold != thresholds[n_found - 1]:
+                    while previous < feature:
+                        previous += 1
+                        starts[previous] = <int32_t> n_found
+                    thresholds[n_found] = nodes[by_feature[i].node].threshold
+                    n_found += 1
+                numbers[by_feature[i].node] = <int32_t> n_found - 1 - starts[feature]
+            while previous < n_features:
+                previous += 1
+                starts[previous] = <int32_t> n_found
+        return n_found
+    finally:
+        free(splits)
+        free(places)
 
 
 cdef inline void _push_side(BoxVisit* visit, int32_t node, int32_t feature, double low, double high,

@@ -5,7 +5,7 @@ predictions for every sample, kept up to date by every change; a `Reproduction` 
 order of generations, limits of time and all reporting are left to metasilvae.training.
 
 The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree,
-scratch, sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; the
+scratch, missing, sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; the
 reason is given in sweep.pxd.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from metasilvae._core.common.values import rank_boxes, rank_values
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -22,6 +22,8 @@ from training.growth cimport (
     Growth, TreeLimits, begin_growth, extend_growth, fitness_of, free_growth, graft, grow_leaf, grow_subtree,
     make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
 )
+from training.missing cimport LARGEST_VALUE, MISSING_VALUE
+from training.missing cimport IS_MISSING as IS_MISSING_THRESHOLD
 from training.mutation cimport (
     GROW, GROW_OR_PRUNE, MAX_BLENDS, MIXED_MOVES, NO_MUTATION, ROULETTE, TOURNAMENT, UNIFORM, ReproductionOptions,
     mixed_mutation, paper_mutation, select_parent, trim,
@@ -30,13 +32,37 @@ from training.scratch cimport Scratch, forget_levels, free_scratch, new_scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport ENTROPY, EXPONENTIAL, GINI, Criterion, Split, Weights, find_split
 from training.threshold_move cimport find_threshold_move
-from training.tree cimport Samples, TrainNode, Tree, copy_tree, free_tree, new_tree, rank_cut, set_ties
+from training.tree cimport (
+    HIGHEST_RANK, LOWEST_RANK, Samples, TrainNode, Tree, copy_tree, free_tree, new_tree, rank_cut, set_ties,
+)
 
 # The operators by the names that users give them, in the order in which help lists them. Options and the command line
 # read these tables.
 SELECTIONS = {"tournament": TOURNAMENT, "roulette-wheel": ROULETTE, "uniform": UNIFORM}
 MUTATIONS = {"mixed": MIXED_MOVES, "grow-or-prune": GROW_OR_PRUNE, "grow": GROW, "none": NO_MUTATION}
 IMPURITIES = {"gini": GINI, "entropy": ENTROPY, "exponential": EXPONENTIAL}
+# The threshold of a test whether a value is missing, and the largest value of columns with missing values.
+IS_MISSING = IS_MISSING_THRESHOLD
+MOST_VALUE = LARGEST_VALUE
+# The largest sum of weights: counts are numbers of 32 bits.
+MOST_WEIGHT = 2**30
+
+
+def _double(matrix, doubled, double low, double high):
+    """A matrix with some columns twice, missing values as `low` in the first copy and as `high` in the second.
+
+    A row is added in which these columns are missing, so that there is a rank for missing values.
+    """
+    n, d = matrix.shape
+    more = np.empty((n + 1, d + len(doubled)))
+    more[:n, :d] = matrix
+    more[n, :d] = matrix[0] if n else 0.0
+    more[:, d:] = more[:, doubled]
+    more[n, doubled] = more[n, d:] = np.nan
+    for columns, missing in ((doubled, low), (np.arange(d, d + len(doubled)), high)):
+        part = more[:, columns]
+        more[:, columns] = np.where(np.isnan(part), missing, np.clip(part, -LARGEST_VALUE, LARGEST_VALUE))
+    return more
 
 
 cdef class TrainingSet:
@@ -49,26 +75,51 @@ cdef class TrainingSet:
     n_labels : int
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
         The box of a sample goes from max(x - radius_down, minimum) to min(x + radius_up, maximum).
+    doubled : int32 array
+        Columns of X whose values are (NaN) or may become missing; the others have no NaN. Their values are at most
+        MOST_VALUE in size.
+    droppable : bool array, shape (n_features,), or None
+        Columns whose values an attacker may drop; they must be among `doubled`.
+    weights : int32 array, shape (n_samples,), or None
+        Weights from 1 on, of at most MOST_WEIGHT in all; None if all are 1.
+
+    Attributes
+    ----------
+    origins : int32 array
+        The column of X that each feature of a tree in training is a copy of. The first ones are the columns themselves,
+        with missing values to the left; then come copies of the doubled columns, with missing values to the right.
     """
 
     cdef Samples samples
-    cdef readonly object codes, labels, values, value_starts
-    cdef object _ends
+    cdef readonly object codes, labels, values, value_starts, origins
+    cdef object _ends, _doubled, _copies, _weights
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
-                 maximum):
-        self.codes, self.values, self.value_starts = rank_values(np.asarray(X))
+                 maximum, doubled=(), droppable=None, weights=None):
+        self._set_weights(weights)
+        self._set_columns(X.shape[1], doubled, droppable)
+        matrix = np.asarray(X)
+        if len(self._doubled):
+            matrix = _double(matrix, self._doubled, -MISSING_VALUE, MISSING_VALUE)
+        self.codes, self.values, self.value_starts = rank_values(matrix)
         self.labels = np.array(y, dtype=np.int32)
         self._finish(n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
 
     @staticmethod
-    def of_boxes(const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, lower, upper):
+    def of_boxes(const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, lower, upper, doubled=(),
+                 droppable=None, weights=None):
         """Samples each with its own box, given by two arrays of the shape of X.
 
         In every feature, larger values must have larger or equal ends; None if this is not so.
         """
         cdef TrainingSet made = TrainingSet.__new__(TrainingSet)
-        ranked = rank_boxes(np.asarray(X), np.asarray(lower), np.asarray(upper))
+        made._set_weights(weights)
+        made._set_columns(X.shape[1], doubled, droppable)
+        matrices = [np.asarray(each) for each in (X, lower, upper)]
+        if len(made._doubled):
+            missing = (-MISSING_VALUE, MISSING_VALUE), (-np.inf, MISSING_VALUE), (-MISSING_VALUE, np.inf)
+            matrices = [_double(each, made._doubled, *ends) for each, ends in zip(matrices, missing)]
+        ranked = rank_boxes(*matrices)
         if ranked is None:
             return None
         made.codes, made.values, made.value_starts, lower_ends, upper_ends = ranked
@@ -76,11 +127,40 @@ cdef class TrainingSet:
         made._finish(n_labels, lower_ends, upper_ends)
         return made
 
+    def _set_weights(self, weights):
+        self._weights = None
+        if weights is not None:
+            weights = np.array(weights, dtype=np.int32)
+            distinct, numbers = np.unique(weights, return_inverse=True)
+            if distinct[0] < 1 or weights.sum(dtype=np.int64) > MOST_WEIGHT:
+                raise ValueError("weights must be from 1 on, and their sum at most MOST_WEIGHT")
+            self._weights = [weights, numbers.reshape(-1).astype(np.int32), len(distinct)]
+
+    def _set_columns(self, int32_t n_columns, doubled, droppable):
+        self._doubled = np.array(doubled, dtype=np.int32)
+        self.origins = np.concatenate([np.arange(n_columns, dtype=np.int32), self._doubled])
+        self._copies = None
+        if len(self._doubled):
+            twins = np.full(len(self.origins), -1, dtype=np.int32)
+            twins[self._doubled] = np.arange(n_columns, len(twins))
+            twins[n_columns:] = self._doubled
+            places = np.zeros(len(twins), dtype=np.uint8)
+            places[self._doubled] = LOWEST_RANK
+            places[n_columns:] = HIGHEST_RANK
+            may_drop = np.zeros(n_columns, dtype=bool) if droppable is None else np.asarray(droppable, dtype=bool)
+            self._copies = [twins, places, may_drop[self.origins].astype(np.uint8)]
+
+    def copies_of(self, columns):
+        """The features of trees in training that are copies of some columns, increasing."""
+        return np.flatnonzero(np.isin(self.origins, columns)).astype(np.int32)
+
     def with_boxes(self, radius_down, radius_up, minimum, maximum):
         """The same samples with other boxes; the ranks are shared."""
         cdef TrainingSet other = TrainingSet.__new__(TrainingSet)
         other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
         other.labels = self.labels
+        other.origins, other._doubled, other._copies = self.origins, self._doubled, self._copies
+        other._weights = self._weights
         other._finish(self.samples.n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
         return other
 
@@ -88,11 +168,22 @@ cdef class TrainingSet:
         """Ends of the boxes of all ranks, by the same operations as in common/box.pxd."""
         lengths = np.diff(self.value_starts)
         down, up, low, high = (
-            np.repeat(np.asarray(each, dtype=np.float64), lengths) for each in (radius_down, radius_up, minimum, maximum)
+            np.repeat(np.asarray(each, dtype=np.float64)[self.origins], lengths)
+            for each in (radius_down, radius_up, minimum, maximum)
         )
         with np.errstate(over="ignore"):
             lower, upper = self.values - down, self.values + up
-        return np.where(lower > low, lower, low), np.where(upper < high, upper, high)
+        lower, upper = np.where(lower > low, lower, low), np.where(upper < high, upper, high)
+        if len(self._doubled):
+            is_doubled = np.repeat(np.isin(self.origins, self._doubled), lengths)
+            for ends in (lower, upper):
+                ends[is_doubled] = np.clip(ends[is_doubled], -LARGEST_VALUE, LARGEST_VALUE)
+            # Infinite ends on one side, so that ends increase with ranks.
+            is_missing = is_doubled & (self.values == -MISSING_VALUE)
+            lower[is_missing], upper[is_missing] = -np.inf, -MISSING_VALUE
+            is_missing = is_doubled & (self.values == MISSING_VALUE)
+            lower[is_missing], upper[is_missing] = MISSING_VALUE, np.inf
+        return lower, upper
 
     def _finish(self, int32_t n_labels, lower_ends, upper_ends):
         self._ends = [np.array(each, dtype=np.float64) for each in (lower_ends, upper_ends)]
@@ -101,6 +192,11 @@ cdef class TrainingSet:
         cdef double[::1] values_view = self.values
         cdef int64_t[::1] starts_view = self.value_starts
         cdef double[::1] part_view
+        cdef int32_t[::1] twins_view
+        cdef uint8_t[::1] flags_view
+        if len(self._doubled) and self.codes.shape[1] > len(self.labels):
+            self.codes = np.ascontiguousarray(self.codes[:, :-1])
+            codes_view = self.codes
         self.samples.n_samples = <int32_t> codes_view.shape[1]
         self.samples.n_features = <int32_t> codes_view.shape[0]
         self.samples.n_labels = n_labels
@@ -112,6 +208,22 @@ cdef class TrainingSet:
         self.samples.lower_ends = &part_view[0]
         part_view = self._ends[1]
         self.samples.upper_ends = &part_view[0]
+        self.samples.n_weights = 1
+        self.samples.samples_per_weight = 1.0
+        if self._weights is not None:
+            twins_view = self._weights[0]
+            self.samples.weights = &twins_view[0]
+            twins_view = self._weights[1]
+            self.samples.weight_numbers = &twins_view[0]
+            self.samples.n_weights = self._weights[2]
+            self.samples.samples_per_weight = len(self.labels) / <double> self._weights[0].sum(dtype=np.int64)
+        if self._copies is not None:
+            twins_view = self._copies[0]
+            self.samples.twins = &twins_view[0]
+            flags_view = self._copies[1]
+            self.samples.places = &flags_view[0]
+            flags_view = self._copies[2]
+            self.samples.droppable = &flags_view[0]
 
     @property
     def n_samples(self):
@@ -253,7 +365,7 @@ cdef class Individual:
 
     @property
     def counts(self):
-        """Numbers of correct, stable and robust training samples."""
+        """Numbers of correct, stable and robust training samples; sums of their weights if they have some."""
         return self.tree.n_correct, self.tree.n_stable, self.tree.n_robust
 
     def fitness(self, Objective objective):

@@ -7,11 +7,12 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from common.buffer cimport reserve
+from training.missing cimport Region, codes_at, find_cut, is_copy, present_region
 from training.scratch cimport Scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport Criterion, Split, Weights, find_split, score_of
 from training.threshold_move cimport find_threshold_move
-from training.tree cimport MIXED, NONE, RankCut, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut
+from training.tree cimport MIXED, NONE, RankCut, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut, weight_of
 
 cdef struct TreeLimits:
     int32_t min_leaf        # samples in a leaf, at least
@@ -63,15 +64,20 @@ cdef inline void reset_tree(const Samples* samples, Tree* tree) noexcept nogil:
         tree.joint[position] = MIXED
 
 
-cdef inline int _examine(const Samples* samples, const Tree* tree, FrontierLeaf* leaf, const int32_t* features,
-                         int32_t n_features, const Criterion* criterion, const Weights* weights,
-                         const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+cdef inline int _examine(const Samples* samples, const Tree* tree, const TrainNode* template, FrontierLeaf* leaf,
+                         const int32_t* features, int32_t n_features, const Criterion* criterion,
+                         const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
     memcpy(scratch.entries, leaf.entries, leaf.n_entries * sizeof(int32_t))
     scratch.n_entries = leaf.n_entries
     leaf.split.feature = -1
     if leaf.depth >= limits.max_depth:
         return 0
-    return find_split(samples, tree, scratch, features, n_features, criterion, weights, limits.min_leaf, &leaf.split)
+    scratch.template, scratch.template_node = template, leaf.node
+    try:
+        return find_split(samples, tree, scratch, features, n_features, criterion, weights, limits.min_leaf,
+                          &leaf.split)
+    finally:
+        scratch.template = NULL
 
 
 cdef struct Growth:
@@ -120,7 +126,8 @@ cdef inline int begin_growth(const Samples* samples, const Tree* tree, Growth* g
     growth.frontier[0].entries = entries
     growth.n_frontier = 1
     memcpy(entries, scratch.entries, scratch.n_entries * sizeof(int32_t))
-    return _examine(samples, tree, &growth.frontier[0], features, n_features, criterion, weights, limits, scratch)
+    return _examine(samples, tree, growth.template, &growth.frontier[0], features, n_features, criterion, weights,
+                    limits, scratch)
 
 
 cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* growth, int32_t n_splits,
@@ -133,6 +140,7 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
     cdef int32_t position, best, entry, code, feature, n_nodes, n_left, n_right
     cdef const int32_t* codes
     cdef RankCut cut
+    cdef Region region
     cdef FrontierLeaf leaf
     cdef FrontierLeaf* left
     cdef FrontierLeaf* right
@@ -153,8 +161,17 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
         template = growth.template
         leaf = growth.frontier[best]
         feature = leaf.split.feature
-        cut = rank_cut(samples, feature, leaf.split.threshold)
-        codes = samples.codes + <size_t> feature * samples.n_samples
+        template[leaf.node].threshold = leaf.split.threshold
+        template[leaf.node].cut = rank_cut(samples, feature, leaf.split.threshold)
+        if is_copy(samples, feature):
+            scratch.template, scratch.template_node = template, leaf.node
+            region = present_region(samples, feature, scratch)
+            scratch.template = NULL
+            template[leaf.node].feature = feature
+            find_cut(samples, &region, &template[leaf.node])
+        template[leaf.node].feature = feature
+        cut = template[leaf.node].cut
+        codes = codes_at(samples, &template[leaf.node], leaf.entries, leaf.n_entries, scratch)
         n_left, n_right = 0, 0
         for position in range(leaf.n_entries):
             code = codes[leaf.entries[position] >> 1]
@@ -180,9 +197,6 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
         right = &growth.frontier[growth.n_frontier - 1]
         left.node, left.depth, left.n_entries, left.entries = n_nodes, leaf.depth + 1, n_left, left_entries
         right.node, right.depth, right.n_entries, right.entries = n_nodes + 1, leaf.depth + 1, n_right, right_entries
-        template[leaf.node].feature = feature
-        template[leaf.node].threshold = leaf.split.threshold
-        template[leaf.node].cut = cut
         template[leaf.node].left = n_nodes
         template[leaf.node].right = n_nodes + 1
         for position in range(2):
@@ -190,8 +204,8 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
             template[n_nodes + position].feature = -1
             template[n_nodes + position].parent = leaf.node
         growth.n_nodes += 2
-        _examine(samples, tree, left, features, n_features, criterion, weights, limits, scratch)
-        _examine(samples, tree, right, features, n_features, criterion, weights, limits, scratch)
+        _examine(samples, tree, template, left, features, n_features, criterion, weights, limits, scratch)
+        _examine(samples, tree, template, right, features, n_features, criterion, weights, limits, scratch)
     return 0
 
 
@@ -257,7 +271,7 @@ cdef inline int32_t leaves_below(const Tree* tree, int32_t node) noexcept nogil:
 cdef inline double score_if_pruned(const Samples* samples, const Tree* tree, int32_t node, const Weights* weights,
                                    const Scratch* scratch) noexcept nogil:
     """Score of the tree with a collected subtree replaced by a leaf."""
-    cdef int32_t position, entry, sample, label, outside
+    cdef int32_t position, entry, sample, label, outside, weight
     cdef int32_t prediction = known_prediction(tree, &tree.counts[<size_t> node * tree.n_labels])
     cdef int64_t correct = tree.n_correct, stable = tree.n_stable, robust = tree.n_robust
     cdef bint is_correct, is_stable
@@ -265,18 +279,19 @@ cdef inline double score_if_pruned(const Samples* samples, const Tree* tree, int
         entry = scratch.entries[position]
         sample = entry >> 1
         label = samples.labels[sample]
+        weight = weight_of(samples, sample)
         is_correct = tree.own[sample] == label
         is_stable = tree.joint[sample] != MIXED
-        correct -= is_correct
-        stable -= is_stable
-        robust -= is_correct and is_stable
+        correct -= weight * is_correct
+        stable -= weight * is_stable
+        robust -= weight * (is_correct and is_stable)
         if entry & 1:
             is_correct = prediction == label
         outside = scratch.outside[sample]
         is_stable = outside == NONE or (outside == prediction and outside >= 0)
-        correct += is_correct
-        stable += is_stable
-        robust += is_correct and is_stable
+        correct += weight * is_correct
+        stable += weight * is_stable
+        robust += weight * (is_correct and is_stable)
     return score_of(weights, correct, stable, robust)
 
 

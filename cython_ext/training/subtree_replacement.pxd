@@ -8,9 +8,11 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
 from common.buffer cimport reserve
+from training.missing cimport Region, codes_at, is_copy, narrow_region, settle_split, whole_region
 from training.scratch cimport Level, PendingNode, Scratch, reserve_levels, reserve_lists, reserve_path, reserve_pending
 from training.tree cimport (
-    MIXED, NONE, Samples, TrainNode, Tree, add_node, merge_predictions, number_prediction, reserve_nodes,
+    MIXED, NONE, Samples, TrainNode, Tree, add_node, merge_predictions, number_prediction, rank_cut, reserve_nodes,
+    weight_of,
 )
 
 
@@ -51,7 +53,7 @@ cdef inline int merge_leaves(const Samples* samples, const TrainNode* nodes, int
                 entry = scratch.lists[pending.start + position] >> 1
                 merged[entry] = merge_predictions(merged[entry], nodes[node].prediction)
             continue
-        codes = samples.codes + <size_t> nodes[node].feature * samples.n_samples
+        codes = codes_at(samples, &nodes[node], scratch.lists + pending.start, pending.length, scratch)
         left = pending.start + pending.length
         right = left + pending.length
         reserve_lists(scratch, right + pending.length)
@@ -85,7 +87,7 @@ cdef inline int _descend(const Samples* samples, const Tree* tree, int32_t step,
     """List the samples that reach the node at `step + 1` of the path, from the list of its parent."""
     cdef const TrainNode* split = &tree.nodes[scratch.path[step]]
     cdef bint to_left = split.left == scratch.path[step + 1], also_other, is_root = step == 0
-    cdef const int32_t* codes = samples.codes + <size_t> split.feature * samples.n_samples
+    cdef const int32_t* codes
     cdef int32_t position, entry, sample, code, seen, kept = 0, n_pending = 0, n
     cdef size_t source, target
     n = samples.n_samples if is_root else scratch.levels[step].length
@@ -93,6 +95,8 @@ cdef inline int _descend(const Samples* samples, const Tree* tree, int32_t step,
     target = source if is_root else source + n
     reserve_levels(scratch, step + 2, target + n)
     reserve_lists(scratch, n)
+    # Nothing lies above the root that could narrow its ranks.
+    codes = codes_at(samples, split, scratch.level_entries + source, 0 if is_root else n, scratch)
     for position in range(n):
         entry = 2 * position + 1 if is_root else scratch.level_entries[source + position]
         sample = entry >> 1
@@ -167,15 +171,16 @@ cdef inline int collect(const Samples* samples, const Tree* tree, int32_t node, 
 
 cdef inline void _add_to_counts(const Samples* samples, Tree* tree, const Scratch* scratch,
                                 int32_t sign) noexcept nogil:
-    cdef int32_t position, sample
+    cdef int32_t position, sample, weight
     cdef bint correct, stable
     for position in range(scratch.n_entries):
         sample = scratch.entries[position] >> 1
+        weight = sign * weight_of(samples, sample)
         correct = tree.own[sample] == samples.labels[sample]
         stable = tree.joint[sample] != MIXED
-        tree.n_correct += sign * correct
-        tree.n_stable += sign * stable
-        tree.n_robust += sign * (correct and stable)
+        tree.n_correct += weight * correct
+        tree.n_stable += weight * stable
+        tree.n_robust += weight * (correct and stable)
 
 
 cdef inline int renumber(Tree* tree, Scratch* scratch) except -1 nogil:
@@ -233,7 +238,8 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
     by a leaf. `template` may lie in the same tree.
     """
     cdef int32_t top = 1, position, entry, code, n_left, n_right, own_left, own_right, new, m = tree.n_labels
-    cdef int32_t first, sample, parent, label
+    cdef int32_t first, sample, parent, label, left_child, right_child, last_left
+    cdef Region region
     cdef bint in_tree = template == tree.nodes
     cdef size_t left, right
     cdef const int32_t* codes
@@ -258,12 +264,16 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
         split = &template[pending.node]
         while split.feature >= 0 and pending.depth < max_depth:
             codes = samples.codes + <size_t> split.feature * samples.n_samples
+            last_left = split.cut.left
+            if is_copy(samples, split.feature):
+                # The ranks of the template may be those of another place.
+                last_left = rank_cut(samples, split.feature, split.threshold).left
             own_left = 0
             own_right = 0
             for position in range(pending.length):
                 entry = scratch.lists[pending.start + position]
                 if entry & 1:
-                    if codes[entry >> 1] <= split.cut.left:
+                    if codes[entry >> 1] <= last_left:
                         own_left += 1
                     else:
                         own_right += 1
@@ -280,7 +290,7 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
             for position in range(pending.length):
                 entry = scratch.lists[pending.start + position]
                 if entry & 1:
-                    tree.counts[<size_t> new * m + samples.labels[entry >> 1]] += 1
+                    tree.counts[<size_t> new * m + samples.labels[entry >> 1]] += weight_of(samples, entry >> 1)
             tree.nodes[new].prediction = number_prediction(tree, &tree.counts[<size_t> new * m])
             for position in range(pending.length):
                 entry = scratch.lists[pending.start + position]
@@ -292,6 +302,17 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
         tree.nodes[new].feature = split.feature
         tree.nodes[new].threshold = split.threshold
         tree.nodes[new].cut = split.cut
+        left_child, right_child = split.left, split.right
+        if is_copy(samples, split.feature):
+            region = whole_region()
+            narrow_region(samples, split.feature, tree.nodes, new, &region)
+            if parent >= 0:
+                narrow_region(samples, split.feature, tree.nodes, node, &region)
+            if settle_split(samples, scratch.lists + pending.start, pending.length, own_left, own_right, &region,
+                            &tree.nodes[new]):
+                left_child, right_child = right_child, left_child
+            codes = codes_at(samples, &tree.nodes[new], scratch.lists + pending.start, pending.length, scratch)
+        split = &tree.nodes[new]
         left = pending.start + pending.length
         right = left + pending.length
         reserve_lists(scratch, right + pending.length)
@@ -309,8 +330,8 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
                 n_right += 1
         for position in range(n_right):
             scratch.lists[left + n_left + position] = scratch.lists[right + position]
-        scratch.pending_nodes[top] = PendingNode(split.left, new, False, pending.depth + 1, left, n_left)
-        scratch.pending_nodes[top + 1] = PendingNode(split.right, new, True, pending.depth + 1, left + n_left, n_right)
+        scratch.pending_nodes[top] = PendingNode(left_child, new, False, pending.depth + 1, left, n_left)
+        scratch.pending_nodes[top + 1] = PendingNode(right_child, new, True, pending.depth + 1, left + n_left, n_right)
         top += 2
     # Children lie behind their parents in the array.
     for new in range(tree.n_nodes - 1, first, -1):

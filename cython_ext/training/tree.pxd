@@ -8,7 +8,7 @@
 # prediction of the tree and whether its box reaches leaves with other predictions. A prediction is a number: a label,
 # or n_labels + t for the t-th set of tied labels that occurred in this tree. Equal sets have equal numbers.
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -26,6 +26,23 @@ cdef struct Samples:
     const int64_t* value_starts
     const double* lower_ends        # of the boxes of the ranks, in the same places, increasing too
     const double* upper_ends
+    # Features with missing values, see missing.pxd; all NULL without them.
+    const int32_t* twins            # of each feature, the other copy of the same column; -1 if there is none
+    const uint8_t* places           # of each feature, a MissingPlace
+    const uint8_t* droppable        # of each feature, whether an attacker may drop its values
+    # Weights of the samples, whole numbers; both NULL if all are 1. Class counts, and the numbers of correct, stable and
+    # robust samples, are then sums of weights. Equal weights have equal numbers, from 0 to n_weights - 1.
+    const int32_t* weights
+    const int32_t* weight_numbers
+    int32_t n_weights
+    double samples_per_weight       # number of samples by their total weight
+
+
+cdef enum MissingPlace:
+    # The rank that stands for a missing value.
+    NO_RANK
+    LOWEST_RANK
+    HIGHEST_RANK
 
 
 cdef struct RankCut:
@@ -42,8 +59,8 @@ cdef enum RankedPoint:
     UPPER_END
 
 
-cdef inline int32_t _last_left_rank(const Samples* samples, int32_t feature, double threshold,
-                                    RankedPoint point) noexcept nogil:
+cdef inline int32_t last_left_rank(const Samples* samples, int32_t feature, double threshold,
+                                   RankedPoint point) noexcept nogil:
     """The largest rank at which a point lies to the left of a threshold, -1 if there is none."""
     cdef int64_t start = samples.value_starts[feature]
     cdef int32_t low = 0, middle
@@ -67,10 +84,14 @@ cdef inline int32_t _last_left_rank(const Samples* samples, int32_t feature, dou
 cdef inline RankCut rank_cut(const Samples* samples, int32_t feature, double threshold) noexcept nogil:
     """Translate a threshold into ranks by the same comparisons that classify and verify."""
     return RankCut(
-        _last_left_rank(samples, feature, threshold, SAMPLE_ITSELF),
-        _last_left_rank(samples, feature, threshold, LOWER_END),
-        _last_left_rank(samples, feature, threshold, UPPER_END),
+        last_left_rank(samples, feature, threshold, SAMPLE_ITSELF),
+        last_left_rank(samples, feature, threshold, LOWER_END),
+        last_left_rank(samples, feature, threshold, UPPER_END),
     )
+
+
+cdef inline int32_t weight_of(const Samples* samples, int32_t sample) noexcept nogil:
+    return 1 if samples.weights == NULL else samples.weights[sample]
 
 
 cdef enum:
@@ -85,6 +106,10 @@ cdef struct TrainNode:
     int32_t parent      # < 0 for the root
     int32_t prediction  # of a leaf
     RankCut cut
+    # Ranks up to low_code or above high_code stand for a missing value here; see missing.pxd.
+    bint is_narrowed
+    int32_t low_code
+    int32_t high_code
 
 cdef struct Tree:
     TrainNode* nodes

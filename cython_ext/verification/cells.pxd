@@ -1,4 +1,4 @@
-# A chapter of forest_search.pyx: the box that remains after cuts, as cells of each feature, with its one-hot groups,
+# A chapter of forest_search.pyx: the box that remains after cuts, as cells of each feature, with its table groups,
 # and the intersection of leaves that were chosen one after another.
 #
 # This is a header for the same reason as leaf_sets.pxd: its functions are inlined into the search.
@@ -6,11 +6,12 @@
 # Cells of a feature lie between its thresholds and are numbered from 0. A member of a group has one cell for 0, and the
 # next one for 1 where some threshold lies between.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from common.buffer cimport reserve
 from common.node cimport is_missing
+from common.table cimport Tables, can_be, fill_options, has_options, keep_options
 from verification.leaf_sets cimport ALL_CELLS, NO_CELL, Constraint, LeafSets, Reached, cut_leaves
 
 
@@ -155,10 +156,7 @@ cdef struct SavedCells:
 cdef struct CellBox:
     int32_t n_features
     bint has_missing            # features are or may be missing, and there are features that tell which
-    int32_t n_groups
-    int32_t n_members
-    const int32_t* members      # of all groups
-    const int32_t* group_starts
+    Tables tables               # table groups
     # By feature.
     int32_t* cells              # buffer of the seven arrays of cells and of group_of
     int32_t* group_of
@@ -172,27 +170,27 @@ cdef struct CellBox:
     double* lower               # bounds of the whole box; NaN if the feature is or may be missing
     double* upper
     double* table               # bounds of values of features that may be missing, two numbers for each; or NULL
-    # By group: whether a member that no tree tests may be 1, and whether it is decided which member is 1.
-    uint8_t* is_free
+    # By group: the options that the whole box holds, and whether no member can be both 0 and 1 there.
+    uint64_t* options
+    uint64_t* remaining         # space for a set of options
     uint8_t* is_decided
     SavedCells* saved
     size_t saved_capacity
     size_t n_saved
 
 
-cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, bint has_missing, const int32_t* members,
-                              const int32_t* group_starts, int32_t n_groups) except -1 nogil:
+cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, bint has_missing,
+                                 const Tables* tables) except -1 nogil:
     """Allocate the buffers whose size depends on the forest alone."""
     cdef int32_t group, place, f
     cdef size_t n = max(n_features, 1) * (1 + <size_t> has_missing)
     box.has_missing = has_missing
-    box.n_features, box.n_groups = n_features, n_groups
-    box.members, box.group_starts = members, group_starts
-    box.n_members = group_starts[n_groups]
+    box.n_features, box.tables = n_features, tables[0]
     box.cells = <int32_t*> calloc(8 * n, sizeof(int32_t))
     box.lower = <double*> calloc(3 * n, sizeof(double))
-    box.is_free = <uint8_t*> calloc(2 * (<size_t> n_groups + 1), sizeof(uint8_t))
-    if box.cells == NULL or box.lower == NULL or box.is_free == NULL:
+    box.is_decided = <uint8_t*> calloc(<size_t> tables.n_groups + 1, sizeof(uint8_t))
+    box.options = <uint64_t*> calloc((<size_t> tables.n_groups + 1) * (tables.n_words + 1), sizeof(uint64_t))
+    if box.cells == NULL or box.lower == NULL or box.is_decided == NULL or box.options == NULL:
         with gil:
             raise MemoryError()
     box.group_of, box.merged_low, box.merged_high = box.cells, box.cells + n, box.cells + 2 * n
@@ -201,19 +199,20 @@ cdef inline int reserve_cell_box(CellBox* box, int32_t n_features, bint has_miss
     box.values = box.cells + 7 * n
     box.upper = box.lower + n
     box.table = box.lower + 2 * n if has_missing else NULL
-    box.is_decided = box.is_free + n_groups + 1
+    box.remaining = box.options + <size_t> tables.n_groups * tables.n_words
     for f in range(<int32_t> n):
         box.group_of[f] = -1
-    for group in range(n_groups):
-        for place in range(group_starts[group], group_starts[group + 1]):
-            box.group_of[members[place]] = group
+    for group in range(tables.n_groups):
+        for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+            box.group_of[tables.members[place]] = group
     return 0
 
 
 cdef inline void free_cell_box(CellBox* box) noexcept nogil:
     free(box.cells)
     free(box.lower)
-    free(box.is_free)
+    free(box.options)
+    free(box.is_decided)
     free(box.saved)
 
 
@@ -315,101 +314,98 @@ cdef inline void undo_narrowing(CellBox* box, size_t n_saved) noexcept nogil:
         box.high[box.saved[box.n_saved].feature] = box.saved[box.n_saved].high
 
 
-# One-hot groups.
+# Table groups.
 
 
-cdef inline bint restrict_group(CellBox* box, int32_t group) noexcept nogil:
-    """Restrict the members of a group to 0 and 1; False if the box holds no point with this group one-hot."""
-    cdef int32_t place, f, n_candidates = 0, n_forced = 0, only = -1
-    cdef bint can_be_zero, can_be_one
-    for place in range(box.group_starts[group], box.group_starts[group + 1]):
-        f = box.members[place]
-        can_be_zero = box.lower[f] <= 0.0 <= box.upper[f]
-        can_be_one = box.lower[f] <= 1.0 <= box.upper[f]
-        if not can_be_zero and not can_be_one:
-            return False
-        box.lower[f] = not can_be_zero
-        box.upper[f] = can_be_one
-        if box.upper[f] == 1.0:
-            n_candidates += 1
-            if n_forced == 0:
-                only = f
-        if box.lower[f] == 1.0:
-            n_forced += 1
-            only = f
-    if n_candidates == 0 or n_forced > 1:
+cdef inline bint restrict_group(CellBox* box, int32_t group, const uint64_t* allowed) noexcept nogil:
+    """Restrict the members of a group to their values in the options of the box; False if it holds no option."""
+    cdef const Tables* tables = &box.tables
+    cdef uint64_t* options = box.options + <size_t> group * tables.n_words
+    cdef int32_t place, f
+    if not fill_options(tables, group, allowed, box.lower, box.upper, options):
         return False
-    box.is_free[group] = False
-    box.is_decided[group] = n_forced == 1 or n_candidates == 1
-    if box.is_decided[group]:
-        for place in range(box.group_starts[group], box.group_starts[group + 1]):
-            f = box.members[place]
-            box.lower[f] = box.upper[f] = f == only
+    box.is_decided[group] = True
+    for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+        f = tables.members[place]
+        box.lower[f] = not can_be(tables, place, False, options)
+        box.upper[f] = can_be(tables, place, True, options)
+        if box.lower[f] < box.upper[f]:
+            box.is_decided[group] = False
     return True
 
 
-cdef inline void mark_unseen_members(CellBox* box, const LeafSets* sets) noexcept nogil:
-    """Mark the groups with a member that may be 1 and that no tree tests inside the box."""
-    cdef int32_t group, place, f
-    for group in range(box.n_groups):
-        for place in range(box.group_starts[group], box.group_starts[group + 1]):
-            f = box.members[place]
-            if box.lower[f] < box.upper[f] and sets.feature_start[f] == sets.feature_start[f + 1]:
-                box.is_free[group] = True
+cdef inline void _start_remaining(CellBox* box, int32_t group) noexcept nogil:
+    """Let all options of the whole box remain."""
+    cdef int32_t i
+    for i in range(box.tables.n_words):
+        box.remaining[i] = box.options[<size_t> group * box.tables.n_words + i]
+
+
+cdef inline bint _is_tested(const CellBox* box, int32_t f) noexcept nogil:
+    """Whether a threshold lies between 0 and 1, the values of a member of a group."""
+    return box.merged_low[f] < box.merged_high[f]
+
+
+cdef inline void _keep_in_cells(CellBox* box, int32_t place, int32_t low, int32_t high) noexcept nogil:
+    """Keep the remaining options whose member at a place lies in the cells low..high."""
+    cdef int32_t f = box.tables.members[place]
+    if low > box.merged_low[f]:
+        keep_options(&box.tables, place, True, box.remaining)
+    elif high <= box.merged_low[f]:
+        keep_options(&box.tables, place, False, box.remaining)
 
 
 cdef inline bint _propagate_group(CellBox* box, LeafSets* sets, Reached* reached, int32_t f) noexcept nogil:
-    """Restrict the other members after one member of a group became 0 or 1; False if no member can be 1 any more."""
-    cdef int32_t group = box.group_of[f], place, other, n_open = 0, only = -1
+    """Restrict the other members after one member of a group became 0 or 1; False if no option remains."""
+    cdef int32_t group = box.group_of[f], place, other
+    cdef const Tables* tables = &box.tables
     if box.is_decided[group]:
         return True
-    if box.low[f] > box.merged_low[f]:
-        for place in range(box.group_starts[group], box.group_starts[group + 1]):
-            other = box.members[place]
-            if other != f and box.low[other] < box.high[other]:
-                narrow(box, sets, reached, CellCut(other, box.merged_low[other], True))
-        return True
-    for place in range(box.group_starts[group], box.group_starts[group + 1]):
-        other = box.members[place]
-        if box.low[other] > box.merged_low[other]:
-            return True
+    _start_remaining(box, group)
+    for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+        other = tables.members[place]
+        if _is_tested(box, other):
+            _keep_in_cells(box, place, box.low[other], box.high[other])
+    if not has_options(box.remaining, tables.n_words):
+        return False
+    for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+        other = tables.members[place]
         if box.low[other] < box.high[other]:
-            n_open += 1
-            only = other
-    if box.is_free[group]:
-        return True
-    if n_open == 1:
-        narrow(box, sets, reached, CellCut(only, box.merged_low[only], False))
-    return n_open > 0
+            if not can_be(tables, place, True, box.remaining):
+                narrow(box, sets, reached, CellCut(other, box.merged_low[other], True))
+            elif not can_be(tables, place, False, box.remaining):
+                narrow(box, sets, reached, CellCut(other, box.merged_low[other], False))
+    return True
 
 
 cdef inline int propose_group_cuts(CellBox* box, Intersection* intersection) except -1 nogil:
-    """Propose cuts where the chosen leaves require two members of a group to be 1, or none.
+    """Propose cuts where no option of a group lies in the intersection of the chosen leaves.
 
     Returns whether there is such a group.
     """
-    cdef int32_t group, place, f, n_ones, n_open
+    cdef int32_t group, place, f
+    cdef const Tables* tables = &box.tables
+    cdef CommonRange* known
     cdef bint is_broken = False
-    cdef bint must_be_one, must_be_zero
-    for group in range(box.n_groups):
+    for group in range(tables.n_groups):
         if box.is_decided[group]:
             continue
-        n_ones = n_open = 0
-        for place in range(box.group_starts[group], box.group_starts[group + 1]):
-            f = box.members[place]
-            must_be_one = box.low[f] > box.merged_low[f]
-            must_be_zero = box.high[f] == box.merged_low[f]
-            if intersection.ranges[f].stamp == intersection.stamp:
-                must_be_one |= intersection.ranges[f].low > box.merged_low[f]
-                must_be_zero |= intersection.ranges[f].high == box.merged_low[f]
-            n_ones += must_be_one
-            n_open += not must_be_zero
-        if n_ones == 1 or (n_ones == 0 and (n_open > 0 or box.is_free[group])):
+        _start_remaining(box, group)
+        for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+            f = tables.members[place]
+            if not _is_tested(box, f):
+                continue
+            _keep_in_cells(box, place, box.low[f], box.high[f])
+            known = &intersection.ranges[f]
+            if known.stamp == intersection.stamp:
+                _keep_in_cells(box, place, known.low, known.high)
+        if has_options(box.remaining, tables.n_words):
             continue
         is_broken = True
-        for place in range(box.group_starts[group], box.group_starts[group + 1]):
-            f = box.members[place]
-            if box.low[f] < box.high[f] and intersection.ranges[f].stamp == intersection.stamp:
-                if n_ones == 0 or intersection.ranges[f].low > box.merged_low[f]:
+        for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+            f = tables.members[place]
+            known = &intersection.ranges[f]
+            if box.low[f] < box.high[f] and known.stamp == intersection.stamp:
+                if known.low > box.merged_low[f] or known.high <= box.merged_low[f]:
                     propose(intersection, f, box.merged_low[f])
     return is_broken

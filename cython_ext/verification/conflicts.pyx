@@ -10,16 +10,16 @@ a maximum matching is the fractional vertex cover number of the graph. Which row
 is left to metasilvae.verification.ceiling.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from common.box cimport lower_bound, upper_bound
+from common.table cimport Tables, allowed_of, has_options, keep_options, make_tables, start_options
 
 cdef struct Sweep:
     Py_ssize_t n_rows
     Py_ssize_t n_head
     Py_ssize_t n_tail
     Py_ssize_t n_features
-    Py_ssize_t n_groups
     Py_ssize_t window               # number of following rows that are compared
     const double* head_low          # by row in sorted order and by feature of the head
     const double* head_high
@@ -32,8 +32,9 @@ cdef struct Sweep:
     const double* radius_up
     const double* minimum
     const double* maximum
-    const int32_t* members          # features of one-hot groups
-    const int32_t* group_starts
+    Tables tables                   # table groups
+    const uint64_t* allowed         # options that rows allow, NULL for all
+    uint64_t* options               # space for a set of options
     const uint8_t* dropping         # whether each value may become missing, by row and feature; NULL if none may
     Py_ssize_t drop_row             # strides of `dropping`
     Py_ssize_t drop_feature
@@ -60,15 +61,12 @@ cdef inline bint may_be_missing(const Sweep* sweep, Py_ssize_t row, const double
 
 
 cdef bint share_beyond_head(const Sweep* sweep, Py_ssize_t one, Py_ssize_t other) noexcept nogil:
-    """Whether the boxes of two rows overlap in the tail, and the common part holds a point of all one-hot groups."""
+    """Whether the boxes of two rows overlap in the tail, and the common part holds options of all groups."""
     cdef const double* low_one = sweep.low_center + one * sweep.n_features
     cdef const double* low_other = sweep.low_center + other * sweep.n_features
     cdef const double* high_one = sweep.high_center + one * sweep.n_features
     cdef const double* high_other = sweep.high_center + other * sweep.n_features
     cdef Py_ssize_t position, group, f
-    cdef Py_ssize_t n_not_zero
-    cdef bint is_one_possible, is_one, is_zero
-    cdef double low, high
     for position in range(sweep.n_tail):
         f = sweep.tail[position]
         # False if a value is missing; two missing values are equal.
@@ -79,26 +77,41 @@ cdef bint share_beyond_head(const Sweep* sweep, Py_ssize_t one, Py_ssize_t other
             continue
         if not (may_be_missing(sweep, one, low_one, f) and may_be_missing(sweep, other, low_other, f)):
             return False
-    for group in range(sweep.n_groups):
-        # One member must be able to be 1 and all others 0.
-        n_not_zero = 0
-        is_one_possible = False
-        for position in range(sweep.group_starts[group], sweep.group_starts[group + 1]):
-            f = sweep.members[position]
-            low = shared_low(sweep, low_one, low_other, f)
-            high = shared_high(sweep, high_one, high_other, f)
-            is_zero = low <= 0.0 and high >= 0.0
-            is_one = low <= 1.0 and high >= 1.0
-            if not is_zero:
-                n_not_zero += 1
-                if not is_one or n_not_zero > 1:
-                    return False
-                is_one_possible = True
-            elif is_one and n_not_zero == 0:
-                is_one_possible = True
-        if not is_one_possible:
+    for group in range(sweep.tables.n_groups):
+        if not share_option(sweep, one, other, <int32_t> group):
             return False
     return True
+
+
+cdef bint share_option(const Sweep* sweep, Py_ssize_t one, Py_ssize_t other, int32_t group) noexcept nogil:
+    """Whether the common part of two boxes holds an option of a group."""
+    cdef const Tables* tables = &sweep.tables
+    cdef const double* low_one = sweep.low_center + one * sweep.n_features
+    cdef const double* low_other = sweep.low_center + other * sweep.n_features
+    cdef const double* high_one = sweep.high_center + one * sweep.n_features
+    cdef const double* high_other = sweep.high_center + other * sweep.n_features
+    cdef size_t n_words = tables.n_words, n_all = n_words * tables.n_groups
+    cdef uint64_t* options = sweep.options
+    cdef int32_t place, f, option, code = tables.codes[group]
+    cdef size_t i
+    cdef double low, high
+    start_options(tables, group, NULL if sweep.allowed == NULL else sweep.allowed + one * n_all, options)
+    if sweep.allowed != NULL:
+        for i in range(n_words):
+            options[i] &= sweep.allowed[other * n_all + group * n_words + i]
+    if code >= 0:
+        low, high = shared_low(sweep, low_one, low_other, code), shared_high(sweep, high_one, high_other, code)
+        for option in range(tables.n_options[group]):
+            if not low <= option <= high:
+                options[option >> 6] &= ~((<uint64_t> 1) << (option & 63))
+    for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+        f = tables.members[place]
+        low, high = shared_low(sweep, low_one, low_other, f), shared_high(sweep, high_one, high_other, f)
+        if not low <= 0.0 <= high:
+            keep_options(tables, place, True, options)
+        if not low <= 1.0 <= high:
+            keep_options(tables, place, False, options)
+    return has_options(options, tables.n_words)
 
 
 cdef inline bint is_conflict(const Sweep* sweep, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
@@ -113,7 +126,7 @@ cdef inline bint is_conflict(const Sweep* sweep, Py_ssize_t i, Py_ssize_t j) noe
     for k in range(1, sweep.n_head):
         if low_i[k] > high_j[k] or low_j[k] > high_i[k]:
             return False
-    if sweep.n_tail == 0 and sweep.n_groups == 0:
+    if sweep.n_tail == 0 and sweep.tables.n_groups == 0:
         return True
     return share_beyond_head(sweep, sweep.order[i], sweep.order[j])
 
@@ -122,13 +135,14 @@ cdef Sweep make_sweep(const double[:, ::1] head_low, const double[:, ::1] head_h
                       const int32_t[::1] order, const int32_t[::1] tail, const double[:, ::1] low_center,
                       const double[:, ::1] high_center, const double[::1] radius_down, const double[::1] radius_up,
                       const double[::1] minimum, const double[::1] maximum, const int32_t[::1] members,
-                      const int32_t[::1] group_starts, const uint8_t[:, :] dropping, Py_ssize_t window):
+                      const int32_t[::1] group_starts, const int32_t[::1] codes, const int32_t[::1] n_options,
+                      const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                      const uint8_t[:, :] dropping, Py_ssize_t window, uint64_t[::1] options):
     cdef Sweep sweep
     sweep.n_rows = head_low.shape[0]
     sweep.n_head = head_low.shape[1]
     sweep.n_tail = tail.shape[0]
     sweep.n_features = low_center.shape[1]
-    sweep.n_groups = group_starts.shape[0] - 1
     sweep.window = window
     sweep.head_low, sweep.head_high = &head_low[0, 0], &head_high[0, 0]
     sweep.y, sweep.order = &y[0], &order[0]
@@ -136,8 +150,9 @@ cdef Sweep make_sweep(const double[:, ::1] head_low, const double[:, ::1] head_h
     sweep.low_center, sweep.high_center = &low_center[0, 0], &high_center[0, 0]
     sweep.radius_down, sweep.radius_up = &radius_down[0], &radius_up[0]
     sweep.minimum, sweep.maximum = &minimum[0], &maximum[0]
-    sweep.members = &members[0] if members.shape[0] else NULL
-    sweep.group_starts = &group_starts[0]
+    sweep.tables = make_tables(members, group_starts, codes, n_options, ones)
+    sweep.allowed = allowed_of(allowed, 0)
+    sweep.options = &options[0]
     sweep.dropping = &dropping[0, 0] if dropping.shape[0] else NULL
     sweep.drop_row, sweep.drop_feature = dropping.strides[0], dropping.strides[1]
     return sweep
@@ -161,7 +176,10 @@ def find_conflicts(const double[:, ::1] head_low, const double[:, ::1] head_high
                    const int32_t[::1] order, const int32_t[::1] tail, const double[:, ::1] low_center,
                    const double[:, ::1] high_center, const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum, const int32_t[::1] members,
-                   const int32_t[::1] group_starts, const uint8_t[:, :] dropping, Py_ssize_t window, Py_ssize_t start, Py_ssize_t stop,
+                   const int32_t[::1] group_starts, const int32_t[::1] codes, const int32_t[::1] n_options,
+                   const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                   const uint8_t[:, :] dropping, Py_ssize_t window, uint64_t[::1] options,
+                   Py_ssize_t start, Py_ssize_t stop,
                    int32_t[:, ::1] pairs):
     """Fill pairs of rows that conflict, for the rows at places `start` to `stop` of the sorted order.
 
@@ -170,7 +188,10 @@ def find_conflicts(const double[:, ::1] head_low, const double[:, ::1] head_high
     head_low, head_high : bounds of the head's features, the one that sorts the rows first
     y, order : label and number of the row at each place; low_center and high_center are by number
     tail : the other features, and those of the head with values that are or may become missing
+    members, group_starts, codes, n_options, ones : table groups (table.pxd)
+    allowed : for each row and group the allowed options, as bits of words; no rows if all are allowed
     dropping : which values may become missing, no rows if none may; a missing value has NaN as centers
+    options : space for a set of options
     window : number of rows after each one that are compared with it
     pairs : output; a row whose pairs might not fit is left to the next call
 
@@ -179,7 +200,8 @@ def find_conflicts(const double[:, ::1] head_low, const double[:, ::1] head_high
     place, n_pairs : where to continue, and the number of pairs
     """
     cdef Sweep sweep = make_sweep(head_low, head_high, y, order, tail, low_center, high_center, radius_down,
-                                  radius_up, minimum, maximum, members, group_starts, dropping, window)
+                                  radius_up, minimum, maximum, members, group_starts, codes, n_options, ones,
+                                  allowed, dropping, window, options)
     cdef Py_ssize_t i, j, last
     cdef Py_ssize_t n_pairs = 0
     cdef Py_ssize_t capacity = pairs.shape[0]
@@ -202,14 +224,18 @@ def match_greedily(const double[:, ::1] head_low, const double[:, ::1] head_high
                    const int32_t[::1] order, const int32_t[::1] tail, const double[:, ::1] low_center,
                    const double[:, ::1] high_center, const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum, const int32_t[::1] members,
-                   const int32_t[::1] group_starts, const uint8_t[:, :] dropping, Py_ssize_t window, Py_ssize_t start, Py_ssize_t stop,
+                   const int32_t[::1] group_starts, const int32_t[::1] codes, const int32_t[::1] n_options,
+                   const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                   const uint8_t[:, :] dropping, Py_ssize_t window, uint64_t[::1] options,
+                   Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] is_matched):
     """Match each row that is free with the next free one that conflicts with it; returns the number of new pairs.
 
     `is_matched` is by place. The other parameters are those of `find_conflicts`; no pairs are stored.
     """
     cdef Sweep sweep = make_sweep(head_low, head_high, y, order, tail, low_center, high_center, radius_down,
-                                  radius_up, minimum, maximum, members, group_starts, dropping, window)
+                                  radius_up, minimum, maximum, members, group_starts, codes, n_options, ones,
+                                  allowed, dropping, window, options)
     cdef Py_ssize_t i, j
     cdef Py_ssize_t n_pairs = 0
     with nogil:

@@ -32,10 +32,11 @@ from common.box cimport lower_bound, upper_bound
 from common.buffer cimport reserve
 from common.descent cimport descend_together, next_leaf
 from common.node cimport Node, is_missing
+from common.table cimport Tables, allowed_of, make_tables
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, UNDECIDED
 from verification.cells cimport (
     CellBox, CellCut, CommonRange, Intersection, SavedCells, apply_cut, begin_intersection, free_cell_box,
-    free_intersection, intersect_with, intersects, mark_unseen_members, open_cells, propose_between,
+    free_intersection, intersect_with, intersects, open_cells, propose_between,
     propose_group_cuts, reserve_cell_box, reserve_intersection, reset_cells, restrict_group, set_cells, undo_narrowing,
 )
 from verification.dual_bound cimport (
@@ -218,7 +219,8 @@ cdef class ForestSearch:
     node_cuts : for each split the number of its threshold among those of its feature
     scores : shape (n_leaves, n_labels)
     error : how far a score may be from the exact one, in its unit
-    members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    members, group_starts, codes, n_options, ones : table groups (table.pxd)
+    allowed : for each row and group the allowed options, as bits of words; no rows if all are allowed
     low_center, high_center, radius_down, radius_up, minimum, maximum : the boxes, as in reach.pyx
     droppable : for each row and feature whether the value may become missing; no rows if none may
     has_missing : whether some centers may be missing values, or values may become missing
@@ -239,8 +241,9 @@ cdef class ForestSearch:
     cdef const int64_t[:, ::1] scores
     cdef int64_t error
     # Kept alive for the box, which points into them.
-    cdef const int32_t[::1] members
-    cdef const int32_t[::1] group_starts
+    cdef const int32_t[::1] members, group_starts, codes, n_options
+    cdef const uint64_t[:, ::1] ones
+    cdef const uint64_t[:, :, ::1] allowed
     cdef const double[:, ::1] low_center, high_center
     cdef const double[::1] radius_down, radius_up, minimum, maximum
     cdef const uint8_t[:, :] droppable
@@ -286,7 +289,8 @@ cdef class ForestSearch:
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t max_depth,
                   const double[::1] thresholds, const int32_t[::1] threshold_starts, const int32_t[::1] node_cuts,
                   const int64_t[:, ::1] scores, int64_t error,
-                  const int32_t[::1] members, const int32_t[::1] group_starts,
+                  const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] codes,
+                  const int32_t[::1] n_options, const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
                   const double[:, ::1] low_center, const double[:, ::1] high_center,
                   const double[::1] radius_down, const double[::1] radius_up,
                   const double[::1] minimum, const double[::1] maximum,
@@ -296,7 +300,9 @@ cdef class ForestSearch:
         self.nodes, self.roots = nodes, roots
         self.thresholds, self.threshold_starts, self.node_cuts = thresholds, threshold_starts, node_cuts
         self.scores, self.error, self.referee = scores, error, referee
-        self.members, self.group_starts = members, group_starts
+        cdef Tables tables = make_tables(members, group_starts, codes, n_options, ones)
+        self.members, self.group_starts, self.codes, self.n_options = members, group_starts, codes, n_options
+        self.ones, self.allowed = ones, allowed
         self.low_center, self.high_center = low_center, high_center
         self.radius_down, self.radius_up = radius_down, radius_up
         self.minimum, self.maximum = minimum, maximum
@@ -310,8 +316,7 @@ cdef class ForestSearch:
         self.waiting = np.zeros(max_depth + 1, dtype=np.int32)
         self.slack = 2 * error * self.n_trees
         self.steps_before_local, self.steps_before_division = steps_before_local, steps_before_division
-        reserve_cell_box(&self.box, self.n_features, has_missing, &members[0] if members.shape[0] else NULL,
-                         &group_starts[0], <int32_t> group_starts.shape[0] - 1)
+        reserve_cell_box(&self.box, self.n_features, has_missing, &tables)
         reserve_reached(&self.reached, self.n_trees, self.n_features, <int32_t> max_depth)
         reserve_leaf_sets(&self.sets, self.n_trees, self.n_features * (1 + has_missing))
         reserve_intersection(&self.intersection, self.n_features, has_missing)
@@ -387,8 +392,8 @@ cdef class ForestSearch:
         self.next_local = INT64_MAX if self.row_has_missing else self.steps_before_local
         self.is_local_tried = False
         self.local.random = 0
-        for f in range(self.box.n_groups):
-            if not restrict_group(&self.box, f):
+        for f in range(self.box.tables.n_groups):
+            if not restrict_group(&self.box, f, allowed_of(self.allowed, row)):
                 self.n_pairs = -1
                 return 0
         self._open_pairs(row)
@@ -396,10 +401,6 @@ cdef class ForestSearch:
             return 0
         set_cells(&self.box, &self.thresholds[0] if self.thresholds.shape[0] else NULL, &self.threshold_starts[0])
         self._collect()
-        if self.box.n_groups > 0:
-            set_entries(&self.sets, &self.reached)
-            self.has_entries = True
-            mark_unseen_members(&self.box, &self.sets)
         for f in range(self.n_trees):
             self.order[f] = f
         return 0
@@ -606,8 +607,8 @@ cdef class ForestSearch:
         self.has_masks = False
         reset_cells(&self.box)
         self.least = self._least(pair.is_strict)
-        # One-hot groups tie features together, which messages do not know, and neither do they know missing values.
-        self.box_limit = (INT64_MAX if self.box.n_groups or self.row_has_missing
+        # Table groups tie features together, which messages do not know, and neither do they know missing values.
+        self.box_limit = (INT64_MAX if self.box.tables.n_groups or self.row_has_missing
                           else self.n_steps + self.steps_before_division)
         self.n_branches = 0
         self.is_running = True
@@ -656,8 +657,8 @@ cdef class ForestSearch:
         cdef int64_t enough = self.slack + 1 if self.error else self._least(pair.is_strict)
         cdef Forest forest = Forest(
             &self.nodes[0], &self.starts[0], &self.node_cuts[0], &self.scores[0, 0], self.n_trees, self.n_labels)
-        if self.box.n_groups > 0:
-            # Points must satisfy one-hot groups, which line searches do not know.
+        if self.box.tables.n_groups > 0:
+            # Points must take options of table groups, which line searches do not know.
             return False
         if not self.has_entries:
             set_entries(&self.sets, &self.reached)
@@ -762,7 +763,7 @@ cdef class ForestSearch:
             self.has_masks = True
         unit = 1.0 + <double> (self.sets.bound - self.least) / 64.0
         reserve(<void**> &self.box.saved, &self.box.saved_capacity,
-                self.box.n_saved + (self.intersection.n_cuts + 1) * (2 + self.box.n_members), sizeof(SavedCells))
+                self.box.n_saved + (self.intersection.n_cuts + 1) * (2 + self.box.tables.n_members), sizeof(SavedCells))
         for i in range(self.intersection.n_cuts):
             cut = self.intersection.cuts[i]
             if not self.box.low[cut.feature] <= cut.cut < self.box.high[cut.feature]:

@@ -68,7 +68,7 @@ cdef inline void free_local_search(LocalSearch* search) noexcept nogil:
 
 
 cdef inline int32_t merged_cut(const CellBox* box, int32_t feature, int32_t cut) noexcept nogil:
-    """The cut that counts for a threshold: members of one-hot groups have one."""
+    """The cut that counts for a threshold: members of table groups have one."""
     if box.merged_low[feature] <= cut < box.merged_high[feature]:
         return box.merged_low[feature]
     return cut
@@ -102,7 +102,7 @@ cdef inline int64_t margin_of_point(const Forest* forest, const CellBox* box, co
 
 
 cdef inline int list_free_features(LocalSearch* search, const CellBox* box, const LeafSets* sets) except -1 nogil:
-    """The features along which points of the box can differ for some tree, without those of one-hot groups."""
+    """The features along which points of the box can differ for some tree, without those of table groups."""
     cdef int32_t f, widest = 0
     search.n_free = 0
     for f in range(box.n_features):

@@ -6,14 +6,14 @@ radius r is, for each feature f,
     [ max(X[i, f] - r * weight_down[f], minimum[f]),  min(X[i, f] + r * weight_up[f], maximum[f]) ]
 
 computed in float64 exactly like this. Products are rounded down where the feature takes whole numbers; they are 0 for
-r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and have one-hot groups where there
-are groups. A missing value stays missing at every radius; one that is `droppable` may become missing at every radius but
+r = 0 whatever the weight, which may be infinite. Samples lie between the limits, and take options of
+table groups where there are groups. A missing value stays missing at every radius; one that is `droppable` may become missing at every radius but
 0. Forests and the check of samples are left to metasilvae.verification.radius.
 """
 
 from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY, NAN, fabs, floor, nextafter
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -21,6 +21,7 @@ from common.box cimport (
     BoxVisit, just_above, lower_bound, push_node, push_sides, push_sides_of_missing, set_bounds, upper_bound,
 )
 from common.node cimport Node, default_child, goes_left, is_missing, reaches_left, reaches_right
+from common.table cimport Tables, allowed_of, fill_options, has_option, make_tables
 
 
 # Critical radii: the smallest radius at which a box passes a test. Bounds of boxes are rounded sums (box.pxd); they are
@@ -123,44 +124,69 @@ cdef inline double radius_to_interval(double center, double weight_down, double 
 # Radii of rows.
 
 
-cdef double _group_radius(const int32_t[::1] members, Py_ssize_t first, Py_ssize_t last, const double* sample,
-                          const double[::1] weight_down, const double[::1] weight_up,
-                          const double[::1] minimum, const double[::1] maximum,
-                          const double* low, const double* high) noexcept nogil:
-    """The smallest radius at which the box holds a point with this group one-hot between low and high."""
-    cdef Py_ssize_t place
-    cdef int32_t f
-    # Radii at which members may be 0: the largest two, and the member with the largest.
-    cdef double largest = -1.0, second = -1.0, best = INFINITY, radius
-    cdef int32_t farthest = -1
-    for place in range(first, last):
-        f = members[place]
-        radius = INFINITY
-        if low[f] <= 0.0 <= high[f]:
-            radius = radius_to_value(sample[f], weight_down[f], minimum[f], maximum[f], 0.0)
-        if radius > largest:
-            second, largest, farthest = largest, radius, f
-        elif radius > second:
-            second = radius
-    for place in range(first, last):
-        f = members[place]
-        if low[f] <= 1.0 <= high[f]:
-            radius = radius_to_value(sample[f], weight_up[f], minimum[f], maximum[f], 1.0)
-            best = min(best, max(radius, second if f == farthest else largest))
-    return best
+cdef void _fill_option_radii(const Tables* tables, const uint64_t* allowed, const double* sample,
+                             const double[::1] weight_down, const double[::1] weight_up,
+                             const double[::1] minimum, const double[::1] maximum, double* radii,
+                             double* to_value) noexcept nogil:
+    """Write the smallest radius at which the box of a row holds each option of each group.
+
+    Parameters
+    ----------
+    radii : receives the radii of the first group, then those of the second, and so on
+    to_value : space for two numbers for each member
+    """
+    cdef int32_t group, place, f, option, value
+    cdef double radius
+    for group in range(tables.n_groups):
+        for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+            f = tables.members[place]
+            for value in range(2):
+                to_value[2 * place + value] = radius_to_value(
+                    sample[f], weight_down[f] if value < sample[f] else weight_up[f], minimum[f], maximum[f], value)
+        for option in range(tables.n_options[group]):
+            radius = 0.0
+            if allowed != NULL and not has_option(allowed + <size_t> group * tables.n_words, option):
+                radius = INFINITY
+            f = tables.codes[group]
+            if f >= 0:
+                radius = max(radius, radius_to_value(
+                    sample[f], weight_down[f] if option < sample[f] else weight_up[f], minimum[f], maximum[f], option))
+            for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+                value = has_option(tables.ones + <size_t> place * tables.n_words, option)
+                radius = max(radius, to_value[2 * place + value])
+            radii[option] = radius
+        radii += tables.n_options[group]
+
+
+cdef double _radius_of_options(const Tables* tables, const double* low, const double* high, const double* radii,
+                               uint64_t* options) noexcept nogil:
+    """The smallest radius at which a box holds a point between low and high that takes an option of each group."""
+    cdef int32_t group, option
+    cdef double best, largest = 0.0
+    for group in range(tables.n_groups):
+        best = INFINITY
+        if fill_options(tables, group, NULL, low, high, options):
+            for option in range(tables.n_options[group]):
+                if radii[option] < best and has_option(options, option):
+                    best = radii[option]
+        largest = max(largest, best)
+        radii += tables.n_options[group]
+    return largest
 
 
 def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictions, Py_ssize_t max_depth,
                         const double[:, ::1] X, const double[::1] weight_down, const double[::1] weight_up,
                         const double[::1] minimum, const double[::1] maximum, const uint8_t[::1] is_whole,
-                        const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] group_of,
-                        const uint8_t[:, :] droppable, const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop,
+                        const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] codes,
+                        const int32_t[::1] n_options, const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                        const int32_t[::1] group_of, const uint8_t[:, :] droppable, const int32_t[::1] expected, Py_ssize_t start, Py_ssize_t stop,
                         double[::1] radii):
     """Write for the rows start..stop-1 the smallest radius at which a prediction other than the expected is possible.
 
     Parameters
     ----------
-    members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    members, group_starts, codes, n_options, ones : table groups (table.pxd)
+    allowed : for each row and group the allowed options, as bits of words; no rows if all are allowed
     group_of : group of each feature, -1 for none
     droppable : for each row and feature whether the value may become missing; no rows if none may
     radii : receives the radii, infinite where no finite one is large enough
@@ -177,9 +203,20 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
     cdef int32_t node, far
     cdef double best, largest_better, path_radius, radius, needed, threshold, weight, limit
     cdef bint far_is_left, is_dropped
-    if low == NULL or stack == NULL:
+    cdef Tables tables = make_tables(members, group_starts, codes, n_options, ones)
+    cdef uint64_t* options
+    # Radii of options, and space for two numbers for each member.
+    cdef double* radii_of_options
+    cdef Py_ssize_t n_all_options = 0
+    for group in range(tables.n_groups):
+        n_all_options += n_options[group]
+    radii_of_options = <double*> malloc((n_all_options + 2 * tables.n_members + 1) * sizeof(double))
+    options = <uint64_t*> malloc((tables.n_words + 1) * sizeof(uint64_t))
+    if low == NULL or stack == NULL or radii_of_options == NULL or options == NULL:
         free(low)
         free(stack)
+        free(radii_of_options)
+        free(options)
         raise MemoryError()
     try:
         with nogil:
@@ -192,6 +229,8 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                         values[2 * f], values[2 * f + 1] = -INFINITY, INFINITY
                         low[f] = NAN if droppable[row, f] else -INFINITY
                         high[f] = NAN if droppable[row, f] else INFINITY
+                _fill_option_radii(&tables, allowed_of(allowed, row), &X[row, 0], weight_down, weight_up, minimum, maximum,
+                                   radii_of_options, radii_of_options + n_all_options)
                 best = INFINITY
                 largest_better = DBL_MAX    # the largest radius that would improve the best one
                 push_node(stack, 0, 0)
@@ -208,10 +247,8 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
                         if leaf_predictions[nodes[node].leaf] == expected[row]:
                             continue
                         radius = path_radius
-                        for group in range(group_starts.shape[0] - 1):
-                            radius = max(radius, _group_radius(
-                                members, group_starts[group], group_starts[group + 1], &X[row, 0],
-                                weight_down, weight_up, minimum, maximum, low, high))
+                        if tables.n_groups > 0:
+                            radius = max(radius, _radius_of_options(&tables, low, high, radii_of_options, options))
                         if has_droppable:
                             for f in range(n_features):
                                 if droppable[row, f] and not is_missing(X[row, f]):
@@ -263,6 +300,8 @@ def fill_breaking_radii(const Node[::1] nodes, const int32_t[::1] leaf_predictio
     finally:
         free(low)
         free(stack)
+        free(radii_of_options)
+        free(options)
 
 
 def fill_critical_radii(const double[::1] thresholds, const int32_t[::1] features,

@@ -11,7 +11,7 @@ what the labels that single trees can predict mean for a forest is left to metas
 """
 
 from libc.math cimport INFINITY, NAN, fabs
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -20,6 +20,7 @@ from common.box cimport (
 )
 from common.descent cimport first_leaf_of_row, next_leaf_of_row
 from common.node cimport Node, is_missing, reaches_left, reaches_right
+from common.table cimport Tables, allowed_of, fill_options, has_option, make_tables, tables_admit
 from common.status cimport ABSENT, FOUND, INADMISSIBLE, STABLE, UNSTABLE
 
 
@@ -94,138 +95,6 @@ def check_stability(const Node[::1] nodes, const int32_t[::1] leaf_predictions, 
         free(waiting)
 
 
-def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes, Py_ssize_t max_depth,
-                        const double[:, ::1] low_center, const double[:, ::1] high_center,
-                        const double[::1] radius_down, const double[::1] radius_up,
-                        const double[::1] minimum, const double[::1] maximum,
-                        Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
-    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it."""
-    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1]
-    cdef int32_t node
-    cdef RowBox box
-    cdef int32_t* waiting = _new_waiting(max_depth)
-    try:
-        with nogil:
-            for row in range(start, stop):
-                memset(&reached[row, 0], 0, n_labels)
-                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
-                             &minimum[0], &maximum[0])
-                top = 0
-                node = first_leaf_of_row(&nodes[0], 0, box, True, waiting, &top)
-                while True:
-                    for label in range(n_labels):
-                        reached[row, label] |= leaf_votes[nodes[node].leaf, label]
-                    if top == 0:
-                        break
-                    node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
-    finally:
-        free(waiting)
-
-
-def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const double[:, ::1] leaf_scores,
-                      Py_ssize_t max_depth,
-                      const double[:, ::1] low_center, const double[:, ::1] high_center,
-                      const double[::1] radius_down, const double[::1] radius_up,
-                      const double[::1] minimum, const double[::1] maximum,
-                      Py_ssize_t start, Py_ssize_t stop, double[:, ::1] lowest, double[:, ::1] highest):
-    """Write for the rows start..stop-1 and each label the sum over all trees of the lowest and of the highest score.
-
-    The score of a tree is that of a leaf that the box reaches. Rows come first: the box of one row stays in the cache.
-    """
-    cdef Py_ssize_t row, top, label, tree, n_labels = leaf_scores.shape[1]
-    cdef int32_t node
-    cdef RowBox box
-    cdef const double* scores
-    cdef int32_t* waiting = _new_waiting(max_depth)
-    cdef double* least = <double*> malloc(2 * n_labels * sizeof(double))
-    cdef double* most = least + n_labels
-    if least == NULL:
-        free(waiting)
-        raise MemoryError()
-    try:
-        with nogil:
-            for row in range(start, stop):
-                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
-                             &minimum[0], &maximum[0])
-                for label in range(n_labels):
-                    lowest[row, label] = highest[row, label] = 0.0
-                for tree in range(roots.shape[0]):
-                    top = 0
-                    node = first_leaf_of_row(&nodes[0], roots[tree], box, True, waiting, &top)
-                    scores = &leaf_scores[nodes[node].leaf, 0]
-                    for label in range(n_labels):
-                        least[label] = most[label] = scores[label]
-                    while top > 0:
-                        node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
-                        scores = &leaf_scores[nodes[node].leaf, 0]
-                        for label in range(n_labels):
-                            least[label] = min(least[label], scores[label])
-                            most[label] = max(most[label], scores[label])
-                    for label in range(n_labels):
-                        lowest[row, label] += least[label]
-                        highest[row, label] += most[label]
-    finally:
-        free(waiting)
-        free(least)
-
-
-# One-hot groups: features of which exactly one is 1 and the others are 0 in every admissible sample. Group g consists
-# of members[group_starts[g]:group_starts[g+1]].
-
-
-cdef bint groups_admit(const int32_t[::1] members, const int32_t[::1] group_starts,
-                       const double* low, const double* high) noexcept nogil:
-    """Whether a box contains a point in which every group is one-hot."""
-    cdef Py_ssize_t group, position
-    cdef int32_t f
-    cdef int n_not_zero
-    cdef bint some_one, forced_one
-    for group in range(group_starts.shape[0] - 1):
-        n_not_zero = 0
-        some_one = False
-        forced_one = False
-        for position in range(group_starts[group], group_starts[group + 1]):
-            f = members[position]
-            if low[f] <= 1.0 <= high[f]:
-                some_one = True
-                if not (low[f] <= 0.0 <= high[f]):
-                    forced_one = True
-            if not (low[f] <= 0.0 <= high[f]):
-                n_not_zero += 1
-        if n_not_zero > 1 or not some_one or (n_not_zero == 1 and not forced_one):
-            return False
-    return True
-
-
-cdef inline double _clamp(double value, double low, double high) noexcept nogil:
-    if value < low:
-        return low
-    return high if value > high else value
-
-
-cdef void fill_nearest(const int32_t[::1] members, const int32_t[::1] group_starts, const double* sample,
-                       const double* low, const double* high, Py_ssize_t n_features, double* point) noexcept nogil:
-    """Write the point of an admissible box that is nearest to the sample, with one-hot groups.
-
-    A feature with NaN bounds is missing.
-    """
-    cdef Py_ssize_t f, group, position
-    cdef int32_t chosen, member
-    for f in range(n_features):
-        point[f] = _clamp(sample[f], low[f], high[f]) if low[f] <= high[f] else NAN
-    for group in range(group_starts.shape[0] - 1):
-        chosen = -1
-        for position in range(group_starts[group], group_starts[group + 1]):
-            member = members[position]
-            if not (low[member] <= 0.0 <= high[member]):
-                chosen = member         # cannot be 0, so it is the one
-                break
-            if low[member] <= 1.0 <= high[member] and (chosen < 0 or sample[member] > sample[chosen]):
-                chosen = member
-        for position in range(group_starts[group], group_starts[group + 1]):
-            point[members[position]] = 1.0 if members[position] == chosen else 0.0
-
-
 # Values that may become missing.
 
 
@@ -259,6 +128,265 @@ cdef inline void take_values(Py_ssize_t n_features, double* low, double* high, c
             low[f], high[f] = values[2 * f], values[2 * f + 1]
 
 
+cdef struct DropWalk:
+    # A walk over the leaves that a box reaches, where values may become missing.
+    double* low
+    double* high
+    double* table
+    double* values
+    BoxVisit* stack
+    Py_ssize_t top
+
+
+cdef int _new_walk(DropWalk* walk, Py_ssize_t n_features, Py_ssize_t max_depth) except -1:
+    walk.low = <double*> malloc(max(4 * n_features, 1) * sizeof(double))
+    walk.high = walk.low + n_features
+    walk.table = walk.low + 2 * n_features
+    walk.stack = <BoxVisit*> malloc((3 * max_depth + 4) * sizeof(BoxVisit))
+    if walk.low == NULL or walk.stack == NULL:
+        raise MemoryError()
+    return 0
+
+
+cdef void _free_walk(DropWalk* walk) noexcept:
+    free(walk.low)
+    free(walk.stack)
+
+
+cdef void _take_row(DropWalk* walk, RowBox box, const uint8_t[:, :] droppable, Py_ssize_t row,
+                    Py_ssize_t n_features) noexcept nogil:
+    """Begin with the box of a row; a walk from a root restores it at its end."""
+    cdef Py_ssize_t f
+    for f in range(n_features):
+        walk.low[f] = lower_bound(box.low_center[f], box.radius_down[f], box.minimum[f])
+        walk.high[f] = upper_bound(box.high_center[f], box.radius_up[f], box.maximum[f])
+    walk.values = NULL
+    if allow_dropping(droppable, row, n_features, walk.low, walk.high, walk.table):
+        walk.values = walk.table
+
+
+cdef inline void _begin_tree(DropWalk* walk, int32_t root) noexcept nogil:
+    push_node(walk.stack, 0, root)
+    walk.top = 1
+
+
+cdef int32_t _next_reached(DropWalk* walk, const Node* nodes, const double* right_starts) noexcept nogil:
+    """The next leaf that some sample of the box falls into, -1 at the end."""
+    cdef int32_t node, feature
+    while walk.top > 0:
+        walk.top -= 1
+        set_bounds(&walk.stack[walk.top], walk.low, walk.high, walk.values)
+        node = walk.stack[walk.top].node
+        if node < 0:
+            continue
+        feature = nodes[node].feature
+        while feature >= 0:
+            if not reaches_right(walk.high[feature], nodes[node].threshold):
+                node = nodes[node].left
+            elif not reaches_left(walk.low[feature], nodes[node].threshold):
+                node = nodes[node].right
+            else:
+                break
+            feature = nodes[node].feature
+        if feature < 0:
+            return node
+        if is_missing(walk.low[feature]):
+            walk.top += push_sides_of_missing(walk.stack, walk.top, &nodes[node], right_starts[node], walk.values)
+        else:
+            push_sides(walk.stack, walk.top, feature, nodes[node].threshold, right_starts[node], nodes[node].left,
+                       nodes[node].right, walk.low, walk.high)
+            walk.top += 3
+    return -1
+
+
+def fill_reached_labels(const Node[::1] nodes, const uint8_t[:, ::1] leaf_votes, Py_ssize_t max_depth,
+                        const double[:, ::1] low_center, const double[:, ::1] high_center,
+                        const double[::1] radius_down, const double[::1] radius_up,
+                        const double[::1] minimum, const double[::1] maximum, const uint8_t[:, :] droppable,
+                        const double[::1] right_starts,
+                        Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] reached):
+    """Write for the rows start..stop-1 and each label whether some leaf that the box reaches votes for it.
+
+    Parameters
+    ----------
+    droppable : for each row and feature whether the value may become missing; no rows if none may
+    right_starts : for each node the smallest value that its test sends to the right
+    """
+    cdef Py_ssize_t row, top, label, n_labels = leaf_votes.shape[1], n_features = radius_down.shape[0]
+    cdef int32_t node
+    cdef RowBox box
+    cdef bint may_drop = droppable.shape[0] > 0
+    cdef DropWalk walk
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    memset(&walk, 0, sizeof(walk))
+    try:
+        if may_drop:
+            _new_walk(&walk, n_features, max_depth)
+        with nogil:
+            for row in range(start, stop):
+                memset(&reached[row, 0], 0, n_labels)
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                if may_drop:
+                    _take_row(&walk, box, droppable, row, n_features)
+                    _begin_tree(&walk, 0)
+                    node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                    while node >= 0:
+                        for label in range(n_labels):
+                            reached[row, label] |= leaf_votes[nodes[node].leaf, label]
+                        node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                    continue
+                top = 0
+                node = first_leaf_of_row(&nodes[0], 0, box, True, waiting, &top)
+                while True:
+                    for label in range(n_labels):
+                        reached[row, label] |= leaf_votes[nodes[node].leaf, label]
+                    if top == 0:
+                        break
+                    node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
+    finally:
+        free(waiting)
+        _free_walk(&walk)
+
+
+def fill_score_bounds(const Node[::1] nodes, const int32_t[::1] roots, const double[:, ::1] leaf_scores,
+                      Py_ssize_t max_depth,
+                      const double[:, ::1] low_center, const double[:, ::1] high_center,
+                      const double[::1] radius_down, const double[::1] radius_up,
+                      const double[::1] minimum, const double[::1] maximum, const uint8_t[:, :] droppable,
+                      const double[::1] right_starts,
+                      Py_ssize_t start, Py_ssize_t stop, double[:, ::1] lowest, double[:, ::1] highest):
+    """Write for the rows start..stop-1 and each label the sum over all trees of the lowest and of the highest score.
+
+    The score of a tree is that of a leaf that the box reaches. Rows come first: the box of one row stays in the cache.
+    `droppable` and `right_starts` are those of `fill_reached_labels`.
+    """
+    cdef Py_ssize_t row, top, label, tree, n_labels = leaf_scores.shape[1], n_features = radius_down.shape[0]
+    cdef bint may_drop = droppable.shape[0] > 0
+    cdef DropWalk walk
+    cdef int32_t node
+    cdef RowBox box
+    cdef const double* scores
+    cdef int32_t* waiting = _new_waiting(max_depth)
+    cdef double* least = <double*> malloc(2 * n_labels * sizeof(double))
+    cdef double* most = least + n_labels
+    if least == NULL:
+        free(waiting)
+        raise MemoryError()
+    memset(&walk, 0, sizeof(walk))
+    try:
+        if may_drop:
+            _new_walk(&walk, n_features, max_depth)
+        with nogil:
+            for row in range(start, stop):
+                box = RowBox(&low_center[row, 0], &high_center[row, 0], &radius_down[0], &radius_up[0],
+                             &minimum[0], &maximum[0])
+                for label in range(n_labels):
+                    lowest[row, label] = highest[row, label] = 0.0
+                if may_drop:
+                    _take_row(&walk, box, droppable, row, n_features)
+                for tree in range(roots.shape[0]):
+                    top = 0
+                    if may_drop:
+                        for label in range(n_labels):
+                            least[label], most[label] = INFINITY, -INFINITY
+                        _begin_tree(&walk, roots[tree])
+                        node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                        while node >= 0:
+                            scores = &leaf_scores[nodes[node].leaf, 0]
+                            for label in range(n_labels):
+                                least[label] = min(least[label], scores[label])
+                                most[label] = max(most[label], scores[label])
+                            node = _next_reached(&walk, &nodes[0], &right_starts[0])
+                        for label in range(n_labels):
+                            lowest[row, label] += least[label]
+                            highest[row, label] += most[label]
+                        continue
+                    node = first_leaf_of_row(&nodes[0], roots[tree], box, True, waiting, &top)
+                    scores = &leaf_scores[nodes[node].leaf, 0]
+                    for label in range(n_labels):
+                        least[label] = most[label] = scores[label]
+                    while top > 0:
+                        node = next_leaf_of_row(&nodes[0], box, True, waiting, &top)
+                        scores = &leaf_scores[nodes[node].leaf, 0]
+                        for label in range(n_labels):
+                            least[label] = min(least[label], scores[label])
+                            most[label] = max(most[label], scores[label])
+                    for label in range(n_labels):
+                        lowest[row, label] += least[label]
+                        highest[row, label] += most[label]
+    finally:
+        free(waiting)
+        free(least)
+        _free_walk(&walk)
+
+
+# Points of a box. Features of a table group (table.pxd) take one of its options together.
+
+
+cdef inline double _clamp(double value, double low, double high) noexcept nogil:
+    if value < low:
+        return low
+    return high if value > high else value
+
+
+cdef inline int32_t _choose_option(const Tables* tables, int32_t group, const double* sample,
+                                   const uint64_t* options) noexcept nogil:
+    """Of some options the one of the sample, else the first one; in a one-hot group the member with the largest value."""
+    cdef int32_t option, code = tables.codes[group], chosen = -1
+    cdef const int32_t* members = tables.members + tables.group_starts[group]
+    if code >= 0 and 0.0 <= sample[code] < tables.n_options[group]:
+        option = <int32_t> sample[code]
+        if has_option(options, option):
+            return option
+    for option in range(tables.n_options[group]):
+        if has_option(options, option):
+            if chosen < 0 or (code < 0 and sample[members[option]] > sample[members[chosen]]):
+                chosen = option
+    return chosen
+
+
+cdef void fill_nearest(const Tables* tables, const uint64_t* allowed, const double* sample, const double* low,
+                       const double* high, Py_ssize_t n_features, double* point, uint64_t* options) noexcept nogil:
+    """Write the point of an admissible box that is nearest to the sample, apart from codes (`fill_codes`).
+
+    A feature with NaN bounds is missing.
+
+    Parameters
+    ----------
+    allowed : options that the row allows, NULL for all
+    options : space for a set of options and for a number of each group
+    """
+    cdef Py_ssize_t f
+    cdef int32_t group, place, chosen
+    cdef int32_t* choices = <int32_t*> (options + tables.n_words)
+    for f in range(n_features):
+        point[f] = _clamp(sample[f], low[f], high[f]) if low[f] <= high[f] else NAN
+    for group in range(tables.n_groups):
+        fill_options(tables, group, allowed, low, high, options)
+        choices[group] = chosen = _choose_option(tables, group, sample, options)
+        if chosen < 0:
+            continue
+        for place in range(tables.group_starts[group], tables.group_starts[group + 1]):
+            point[tables.members[place]] = has_option(tables.ones + <size_t> place * tables.n_words, chosen)
+
+
+cdef inline void fill_codes(const Tables* tables, const uint64_t* options, double* point) noexcept nogil:
+    """Write the numbers of the options that `fill_nearest` chose."""
+    cdef int32_t group
+    for group in range(tables.n_groups):
+        if tables.codes[group] >= 0:
+            point[tables.codes[group]] = (<const int32_t*> (options + tables.n_words))[group]
+
+
+cdef inline uint64_t* _new_options(const Tables* tables) except NULL:
+    """Space for a set of options and for a number of each group."""
+    cdef uint64_t* options = <uint64_t*> malloc((tables.n_words + tables.n_groups + 1) * sizeof(uint64_t))
+    if options == NULL:
+        raise MemoryError()
+    return options
+
+
 # Witnesses: points of a box with another prediction.
 
 
@@ -266,8 +394,9 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                    const double[:, ::1] low_center, const double[:, ::1] high_center,
                    const double[::1] radius_down, const double[::1] radius_up,
                    const double[::1] minimum, const double[::1] maximum,
-                   const int32_t[::1] members, const int32_t[::1] group_starts, const uint8_t[:, :] droppable,
-                   const double[::1] right_starts,
+                   const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] codes,
+                   const int32_t[::1] n_options, const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                   const uint8_t[:, :] droppable, const double[::1] right_starts,
                    const double[:, ::1] X, const int32_t[::1] expected, const int64_t[::1] rows,
                    Py_ssize_t start, Py_ssize_t stop,
                    uint8_t[::1] found, double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -275,11 +404,12 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
 
     Parameters
     ----------
-    members, group_starts : one-hot groups; their members are not missing
+    members, group_starts, codes, n_options, ones : table groups (table.pxd); their members are not missing
+    allowed : for each row and group the allowed options, as bits of words; no rows if all are allowed
     droppable : for each row and feature whether the value may become missing; no rows if none may
     right_starts : for each node the smallest value that its test sends to the right
     rows : the rows to search; outputs are indexed by position in this list, start..stop-1 are filled
-    found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box has one-hot groups
+    found : receives ABSENT, FOUND, or INADMISSIBLE where no point of the box takes options of all groups
     points : receives the witness: as few values as possible become missing, and among these points it is the nearest to
         the sample in the maximum norm; NaN where it has no value
     lowers, uppers : receive the part of the box that falls into the leaf of the witness, NaN where it has no values
@@ -288,6 +418,9 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     """
     cdef Py_ssize_t n_features = X.shape[1]
     cdef bint wants_points = points.shape[0] > 0
+    cdef Tables tables = make_tables(members, group_starts, codes, n_options, ones)
+    cdef const uint64_t* row_allowed
+    cdef uint64_t* options = _new_options(&tables)
     # Bounds, the bounds in a leaf, the nearest point there, and the table of values.
     cdef double* low = <double*> malloc(max(7 * n_features, 1) * sizeof(double))
     cdef double* high = low + n_features
@@ -307,11 +440,13 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     if low == NULL or stack == NULL:
         free(low)
         free(stack)
+        free(options)
         raise MemoryError()
     try:
         with nogil:
             for item in range(start, stop):
                 row = rows[item]
+                row_allowed = allowed_of(allowed, row)
                 for f in range(n_features):
                     low[f] = lower_bound(low_center[row, f], radius_down[f], minimum[f])
                     high[f] = upper_bound(high_center[row, f], radius_up[f], maximum[f])
@@ -348,8 +483,8 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                                        nodes[node].right, low, high)
                             top += 3
                         continue
-                    if group_starts.shape[0] > 1:
-                        if not groups_admit(members, group_starts, low, high):
+                    if tables.n_groups > 0:
+                        if not tables_admit(&tables, row_allowed, low, high, options):
                             continue
                     admissible = True
                     if leaf_predictions[nodes[node].leaf] == expected[row]:
@@ -361,7 +496,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                         for f in range(n_features):
                             leaf_low[f], leaf_high[f] = low[f], high[f]
                         take_values(n_features, leaf_low, leaf_high, values)
-                    fill_nearest(members, group_starts, &X[row, 0], leaf_low, leaf_high, n_features, point)
+                    fill_nearest(&tables, row_allowed, &X[row, 0], leaf_low, leaf_high, n_features, point, options)
                     distance = 0.0
                     n_dropped = 0
                     for f in range(n_features):
@@ -373,6 +508,7 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
                     if best < 0.0 or n_dropped < fewest or (n_dropped == fewest and distance < best):
                         best = distance
                         fewest = n_dropped
+                        fill_codes(&tables, options, point)
                         for f in range(n_features):
                             points[item, f] = point[f]
                             lowers[item, f] = leaf_low[f]
@@ -382,13 +518,16 @@ def find_witnesses(const Node[::1] nodes, const int32_t[::1] leaf_predictions, P
     finally:
         free(low)
         free(stack)
+        free(options)
 
 
 def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_t[::1] leaf_nodes,
                  const double[:, ::1] low_center, const double[:, ::1] high_center,
                  const double[::1] radius_down, const double[::1] radius_up,
                  const double[::1] minimum, const double[::1] maximum,
-                 const int32_t[::1] members, const int32_t[::1] group_starts, const double[::1] right_starts,
+                 const int32_t[::1] members, const int32_t[::1] group_starts, const int32_t[::1] codes,
+                 const int32_t[::1] n_options, const uint64_t[:, ::1] ones, const uint64_t[:, :, ::1] allowed,
+                 const double[::1] right_starts,
                  const double[:, ::1] X, const int32_t[:, ::1] leaves, const int64_t[::1] rows,
                  Py_ssize_t start, Py_ssize_t stop,
                  double[:, ::1] points, double[:, ::1] lowers, double[:, ::1] uppers):
@@ -403,11 +542,13 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
     right_starts : for each node the smallest value that its test sends to the right
     leaves : shape (n_samples, n_trees), leaf of each tree for each row of the data
     rows : the rows to look at; outputs are indexed by position in this list, start..stop-1 are filled
-    points : receives the point nearest to the row, with one-hot groups; NaN where it has no value
+    points : receives the point nearest to the row; NaN where it has no value
     lowers, uppers : receive the bounds of the part; NaN where there are no values
     """
     cdef Py_ssize_t item, row, f, tree
     cdef int32_t node, parent
+    cdef Tables tables = make_tables(members, group_starts, codes, n_options, ones)
+    cdef uint64_t* options = _new_options(&tables)
     with nogil:
         for item in range(start, stop):
             row = rows[item]
@@ -431,5 +572,7 @@ def fill_regions(const Node[::1] nodes, const int32_t[::1] parents, const int32_
                 # The leaves have a point in common; without a common value, the feature is missing there.
                 if not lowers[item, f] <= uppers[item, f]:
                     lowers[item, f] = uppers[item, f] = NAN
-            fill_nearest(members, group_starts, &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],
-                         &points[item, 0])
+            fill_nearest(&tables, allowed_of(allowed, row), &X[row, 0], &lowers[item, 0], &uppers[item, 0], X.shape[1],
+                         &points[item, 0], options)
+            fill_codes(&tables, options, &points[item, 0])
+    free(options)

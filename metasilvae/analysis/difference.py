@@ -13,7 +13,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.model import difference as kernel
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import CATEGORY, Encoding
 from metasilvae.errors import DataError, ModelError, RequestError
-from metasilvae.model import Model, join_trees, match_features
+from metasilvae.model import Model, join_trees, match_features, share_encoding
+from metasilvae.perturbations.groups import Group, GroupArrays, TableGroups, pack_options
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.voting import VOTINGS, choose_voting
@@ -46,12 +48,21 @@ class InputBox:
         Finite; the largest float64 numbers stand for no bound.
     may_be_missing : bool array, shape (n_features,), or None
         Whether samples without a value belong to the domain; None means where the models take missing values.
+    groups : TableGroups
+        Features of categories, which take joint values only; set by `for_models`.
+    allowed : uint64 array, shape (1, n_groups, n_words), or None
+        The options of groups that belong to the domain; None means all.
+    rows : float64 array, shape (n_samples, n_features), or None
+        Samples whose categories belong to the domain; None means all categories.
     """
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     description: str
     may_be_missing: NDArray[np.bool_] | None = None
+    groups: TableGroups = field(default_factory=TableGroups)
+    allowed: NDArray[np.uint64] | None = None
+    rows: NDArray[np.float64] | None = None
 
     def for_models(self, *models: Model) -> InputBox:
         """The part of the domain that all models take: with missing values where all of them have directions."""
@@ -59,8 +70,44 @@ class InputBox:
         if self.may_be_missing is not None:
             takes &= self.may_be_missing
         # Models that do not test a feature take its missing values too.
+        groups = list_groups(models[0].encoding)
+        lower, upper, allowed = self.lower.copy(), self.upper.copy(), None
+        for group in groups.groups:
+            takes[list(group.features)] = False
+            lower[list(group.features)], upper[list(group.members)] = 0.0, 1.0
+            upper[group.code] = len(group.table) - 1.0 if group.code >= 0 else upper[group.code]
+        if self.rows is not None and groups.n_groups:
+            seen = [np.isin(np.arange(len(g.table)), g.find_options(self.rows))[np.newaxis] for g in groups.groups]
+            allowed = np.stack([pack_options(each, groups.n_words) for each in seen], axis=1)
         more = ", with and without missing values" if takes.any() and any(m.has_directions for m in models) else ""
-        return replace(self, may_be_missing=takes, description=self.description + more)
+        return replace(
+            self, lower=lower, upper=upper, may_be_missing=takes, description=self.description + more, groups=groups,
+            allowed=allowed,
+        )  # fmt: skip
+
+    @property
+    def tables(self) -> tuple[*GroupArrays, NDArray[np.uint64]]:
+        """The groups and their allowed options, in the form that kernels take."""
+        return *self.groups.arrays, np.zeros((0, 0, 0), dtype=np.uint64) if self.allowed is None else self.allowed
+
+    def take_options(
+        self, points: NDArray[np.float64], lowers: NDArray[np.float64], uppers: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The points with the first option of each group that belongs to the domain and lies between the bounds."""
+        for number, group in enumerate(self.groups.groups):
+            members = list(group.members)
+            table = group.table.astype(np.float64)[:, np.newaxis]
+            fits = ((lowers[:, members] <= table) & (table <= uppers[:, members])).all(axis=2)
+            if self.allowed is not None:
+                words = self.allowed[0, number]
+                numbers = np.arange(len(group.table))
+                bits = (words[numbers // 64] >> (numbers % 64).astype(np.uint64)) & np.uint64(1)
+                fits &= (bits == 1)[:, np.newaxis]
+            option = np.argmax(fits, axis=0)
+            points[:, members] = group.table[option]
+            if group.code >= 0:
+                points[:, group.code] = option
+        return points
 
     @property
     def missing(self) -> NDArray[np.uint8]:
@@ -100,7 +147,22 @@ class InputBox:
             np.nan_to_num(upper, nan=0.0),
             f"the range of each feature in {dataset.source}{more}",
             np.asarray(np.isnan(dataset.X).any(axis=0)),
+            rows=dataset.X,
         )
+
+
+def list_groups(encoding: Encoding | None) -> TableGroups:
+    """The features of each category of an encoding."""
+    if encoding is None:
+        return TableGroups()
+    groups = []
+    for place, column in enumerate(encoding.columns):
+        features = tuple(encoding.features_of(place))
+        if column.sets is not None:
+            groups.append(Group(features[:-1], column.table, features[-1]))
+        elif column.kind == CATEGORY:
+            groups.append(Group.one_hot(features))
+    return TableGroups(tuple(groups))
 
 
 class DifferenceStatus(enum.Enum):
@@ -192,6 +254,7 @@ def compare_models(
     on_fraction : function
         Called with the fraction of the search that is done, from 0 to 1.
     """
+    first, second = share_encoding(first, second)
     second = match_features(second, first)
     if first.n_features != second.n_features:
         raise ModelError(
@@ -204,7 +267,7 @@ def compare_models(
     if first.n_trees == second.n_trees == 1:
         classes = number_classes((first, second), "max")
         n_found, lowers, uppers = find_regions((first, second), 0, classes, domain, max_regions)
-        regions = _make_regions(first, second, votings, lowers, uppers)
+        regions = _make_regions(first, second, votings, domain, lowers, uppers)
         status = DifferenceStatus.DIFFERENT if n_found else DifferenceStatus.EQUAL
         return found(status, n_found, regions)
 
@@ -216,13 +279,13 @@ def compare_models(
             n_found, lowers, uppers = find_regions((first, second), position, classes, domain, TRIED_REGIONS)
             if n_found == 0:
                 equal.add(position)
-            regions += _make_regions(first, second, votings, lowers, uppers)
+            regions += _make_regions(first, second, votings, domain, lowers, uppers)
     if first.n_trees == second.n_trees == len(equal):
         return found(DifferenceStatus.EQUAL, None, [])
     if samples is not None:
         is_inside = (domain.lower <= samples) & (samples <= domain.upper)
         inside = samples[np.where(np.isnan(samples), domain.missing != 0, is_inside).all(axis=1)]
-        regions += _make_regions(first, second, votings, inside, inside)
+        regions += _make_regions(first, second, votings, domain, inside, inside)
     regions = [region for region in regions if region.is_difference]
     if regions:
         return found(DifferenceStatus.DIFFERENT, None, regions[:max_regions])
@@ -256,7 +319,7 @@ def find_regions(
     first, second = models
     n_found = kernel.find_differences(
         first.nodes, int(first.roots[position]), classes[0], second.nodes, int(second.roots[position]), classes[1],
-        first.max_depth + second.max_depth, domain.lower, domain.upper, domain.missing, leaves, *buffer,
+        first.max_depth + second.max_depth, domain.lower, domain.upper, domain.missing, *domain.tables, leaves, *buffer,
     )  # fmt: skip
     lowers, uppers = buffer[:, :n_found]
     return n_found, lowers, uppers
@@ -287,9 +350,14 @@ def _named(model: Model, label_set: Sequence[int]) -> tuple[str, ...]:
 
 
 def _make_regions(
-    first: Model, second: Model, votings: tuple[str, str], lowers: NDArray[np.float64], uppers: NDArray[np.float64]
+    first: Model,
+    second: Model,
+    votings: tuple[str, str],
+    domain: InputBox,
+    lowers: NDArray[np.float64],
+    uppers: NDArray[np.float64],
 ) -> list[Region]:
-    points = choose_points(lowers, uppers)
+    points = domain.take_options(choose_points(lowers, uppers), lowers, uppers)
     predictions = [
         [_named(model, table.sets[number]) for number in table.ids]
         for model, table in (
@@ -346,13 +414,13 @@ def _search(
     search = kernel.DifferenceSearch(
         joined.nodes, joined.roots, first.n_trees, joined.max_depth,
         _find_shared(models, units, votings, equal), joined.leaf_values, is_known.astype(np.uint8), slack,
-        domain.lower, domain.upper, domain.missing,
+        domain.lower, domain.upper, domain.missing, *domain.tables,
     )  # fmt: skip
     while True:
         status, reason = remaining.run(search, lambda: on_fraction(search.done))
         if status in (SearchStatus.FOUND, SearchStatus.CANDIDATE):
             lower, upper = (side[np.newaxis].copy() for side in search.box)
-            (region,) = _make_regions(first, second, votings, lower, upper)
+            (region,) = _make_regions(first, second, votings, domain, lower, upper)
             if region.is_difference:
                 return region, None
             assert status == SearchStatus.CANDIDATE

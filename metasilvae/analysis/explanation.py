@@ -19,9 +19,16 @@ from numpy.typing import NDArray
 from metasilvae.model import MISSING_LEFT, Model
 from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.query import VerificationQuery
-from metasilvae.verification.radius import Radii, boxes_at, find_radii, has_radii, in_common_unit
+from metasilvae.verification.radius import (
+    Radii,
+    boxes_at,
+    find_nearest_witnesses,
+    find_radii,
+    has_radii,
+    in_common_unit,
+)
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import Witness, find_witnesses, verify
+from metasilvae.verification.verifier import Witness, find_witnesses, is_allowed, verify
 
 # Rows explained together, so that many features need little memory.
 ROWS_AT_A_TIME = 256
@@ -261,6 +268,10 @@ def _explain_rows(
     """Explain unstable rows; `radii` are theirs."""
     part = query.subset(rows)
     first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
+    if query.boxes.limit is not None and radii is not None:
+        # The nearest ones are known too, if their search was not given up at some farther point.
+        nearest = find_nearest_witnesses(part, radii, verifier.jobs)
+        first |= {witness.row: witness for witness in nearest if is_allowed(part, witness.row, witness.point)}
     boxes = boxes_at(part, np.arange(len(rows)), np.ones(len(rows)))
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)
@@ -274,7 +285,7 @@ def _explain_rows(
     return [
         UnstableRow(
             replace(witness, row=int(rows[item])),
-            tuple(sorted(_moved(witness, start[item]))),
+            tuple(sorted(_moved(query, witness, start[item]))),
             tuple(sorted(crossed[item])),
             sets.get(item, FrozenSet(None, False)),
             None if radii is None else float(radii.lower[item]),
@@ -285,9 +296,15 @@ def _explain_rows(
     ]
 
 
-def _moved(witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
-    """Features that a witness moves; it keeps all values that it can keep."""
+def _moved(query: VerificationQuery, witness: Witness, start: NDArray[np.float64]) -> frozenset[int]:
+    """Features that a witness moves; it keeps all values that it can keep.
+
+    A group with a code moves as a whole, and the code stands for it.
+    """
     is_kept = (witness.point == start) | (np.isnan(witness.point) & np.isnan(start))
+    for group in query.groups.groups:
+        if not group.is_one_hot:
+            is_kept[list(group.members)] = True
     return frozenset(map(int, np.flatnonzero(~is_kept)))
 
 
@@ -299,7 +316,7 @@ def _freeze(
     on_searches: Callable[[int], object],
 ) -> dict[int, FrozenSet]:
     """A smallest frozen set for each row, by position; rows that are not done when the work is stopped have none."""
-    seen = {item: [_moved(witness, start[item])] for item, witness in first.items()}
+    seen = {item: [_moved(query, witness, start[item])] for item, witness in first.items()}
     found = {item: FrozenSet(None, True) for item, sets in seen.items() if not sets[0]}
     # After too many turns frozen sets grow by whole sets.
     grown: dict[int, frozenset[int]] = {}
@@ -326,7 +343,7 @@ def _freeze(
         boxes = replace(part.boxes, low_center=lower, high_center=upper, droppable=droppable)
         outcome, witnesses = verifier.find_witnesses(replace(part, boxes=boxes))
         for witness in witnesses:
-            seen[active[witness.row]].append(_moved(witness, start[active[witness.row]]))
+            seen[active[witness.row]].append(_moved(query, witness, start[active[witness.row]]))
         for place, item in enumerate(active):
             stability = outcome.stability[place]
             if stability == Stability.STABLE:

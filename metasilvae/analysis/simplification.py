@@ -54,7 +54,7 @@ def _drop_needless_tests(model: Model, domain: InputBox, kind: str) -> Model:
     absorbed = np.empty(model.n_leaves, dtype=np.int32)
     kernel.drop_needless_tests(
         nodes, model.parents, classes, 2 * model.max_depth, domain.lower, domain.upper, domain.missing,
-        np.empty(model.n_nodes, dtype=np.int32), absorbed,
+        *domain.tables, np.empty(model.n_nodes, dtype=np.int32), absorbed,
     )  # fmt: skip
     kept, roots = np.empty_like(nodes), np.empty_like(model.roots)
     takes_missing = model.takes_missing.view(np.uint8)

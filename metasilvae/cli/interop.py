@@ -105,7 +105,7 @@ def import_(
         dataset = load_data_for(imported.model, data, data_options, needs_labels=False)
     if is_compared:
         with RowBar(100, phase="comparing predictions", unit="%") as bar:
-            imported = check_import(imported, None if dataset is None else dataset.X, max_rows, bar.reach)
+            imported = check_import(imported, dataset, max_rows, bar.reach)
     write_model(imported.model, output, plain=plain)
     print_summary(describe_import(imported, output, plain), err=output == STANDARD_STREAM)
 

@@ -33,7 +33,7 @@ from metasilvae.errors import MetasilvaeWarning, OutputError
 from metasilvae.formats.silva_models import write_model
 from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, TEMPORARY_PREFIX, commit, prepare_folder, staging, write_output
-from metasilvae.model import NO_DESCRIPTION, Model, count_leaves, join_trees, match_features
+from metasilvae.model import NO_DESCRIPTION, Model, count_leaves, join_trees, match_features, share_encoding
 from metasilvae.output.text.models import COMPARISON_FORMATS, SIMILARITY_FORMATS, SUMMARY_FORMATS, ComparisonReport
 from metasilvae.output.text.terminal import print_summary
 from metasilvae.prediction import check_missing, check_width
@@ -161,7 +161,7 @@ def diff(
     """
     domain.check()
     check_files([first, second, data, domain.data], [output])
-    one, other = load_model(first), load_model(second)
+    one, other = share_encoding(load_model(first), load_model(second))
     models = one, match_features(other, one)
     dataset = None if data is None else load_data_for(models[0], data, data_options)
     unequal = None

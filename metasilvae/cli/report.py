@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -24,8 +26,10 @@ from metasilvae.cli.parameters import (
     model_data_options,
     most_fragile_option,
     perturbation_options,
+    require_option,
     voting_option,
 )
+from metasilvae.errors import RequestError, shorten
 from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
 from metasilvae.output.html.content import PageContent
@@ -34,6 +38,7 @@ from metasilvae.output.text.terminal import RowBar, print_summary, tell
 from metasilvae.perturbations.boxes import BoxFile
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import make_query
+from metasilvae.verification.requirements import Requirement, check_requirements, combine
 
 
 @click.command(cls=Command)
@@ -41,6 +46,13 @@ from metasilvae.verification.query import make_query
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @perturbation_options()
 @option("--output", "-o", required=True, metavar="FILE", group=OUTPUT, help="HTML file, - for standard output.")
+@require_option
+@option(
+    "--date",
+    metavar="DATE",
+    group=OUTPUT,
+    help="Date on the page; none leaves it out.  [default: that of SOURCE_DATE_EPOCH, if set, or today, UTC]",
+)
 @most_fragile_option(10)
 @voting_option
 @budget_options
@@ -53,6 +65,8 @@ def report(
     data: tuple[str, ...],
     threat: ThreatModel,
     output: str,
+    requirements: tuple[str, ...],
+    date: str | None,
     n_fragile: int,
     voting: str | None,
     budget: Budget,
@@ -63,13 +77,17 @@ def report(
 
     The page shows the model as a drawing that can be zoomed and folded, its metrics, the verdicts of `verify`, the
     stability curve over all epsilon, the confusion matrix, the most fragile rows with adversarial examples, and the
-    features driving instability. It is a single file that loads nothing from the network; the same inputs give the
-    same page. The search budget holds for each search. Ctrl-C stops and writes the page with what is known.
+    features driving instability. It is a single file that loads nothing from the network; the same inputs and the
+    same --date give the same page. Requirements are checked on each DATA and stand on top. The search budget holds for
+    each search. Ctrl-C stops and writes the page with what is known.
 
     \b
-    Example:
+    Examples:
       metasilvae report model.silva train.csv test.csv --epsilon 0.1 -o report.html
+      metasilvae report model.silva test.csv --epsilon 0.1 -o report.html --require 'recall[*]>=0.6'
     """
+    required = [Requirement.parse(text) for text in requirements]
+    written_on = _choose_date(date)
     chosen = threat.require(model, *data)
     if isinstance(chosen, BoxFile) and len(data) > 1:
         raise click.UsageError("--perturbation from-file has the boxes of one data set; give one DATA")
@@ -89,15 +107,36 @@ def report(
             assessments.append(
                 assess(query, allowed, jobs, n_fragile=n_fragile, budget=budget, stop=stop, watch=_watch)
             )
-    content = PageContent(loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received))
+    checked = [check_requirements(required, each.query, each.outcome, each.query.rank_labels) for each in assessments]
+    content = PageContent(
+        loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received), checked, written_on
+    )
     write_output(output, write_page(content))
     if interrupts.received:
         tell("interrupted; the page shows what is known")
     if output != STANDARD_STREAM:
         for assessment in assessments:
             print_summary(_summarize(assessment))
+    for assessment, results in zip(assessments, checked, strict=True):
+        for each in results:
+            tell(f"{assessment.query.dataset.source}: required {each.sentence}")
+    if output != STANDARD_STREAM:
         print_summary(f"open {output} in a browser")
-    ctx.exit(interrupts.exit_code)
+    ctx.exit(interrupts.exit_code or combine(each.result for results in checked for each in results))
+
+
+def _choose_date(wanted: str | None) -> str | None:
+    """The date on the page, None for none; by convention SOURCE_DATE_EPOCH makes results reproducible."""
+    if wanted is not None:
+        return None if wanted.strip().lower() in ("", "none") else wanted
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    try:
+        moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    except (ValueError, OverflowError, OSError):
+        raise RequestError(
+            f"SOURCE_DATE_EPOCH is {shorten(epoch)}; expected a number of seconds since 1970, or unset it"
+        ) from None
+    return f"{moment:%Y-%m-%d}"
 
 
 def _summarize(assessment: Assessment) -> str:

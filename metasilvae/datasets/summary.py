@@ -18,6 +18,8 @@ from metasilvae.formats.silva_models import label_problem
 
 _MOST_LISTED = 5
 _BLOCK_ROWS = 1024
+# From this fraction of rows on, the largest class alone is hard to beat.
+IMBALANCED = 0.8
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,16 @@ def summarize_columns(
             counts = np.array([dataset.n_samples - missing - ones, ones])
             content, seen = _list_counts(column.categories, counts), "0 or 1"
         else:
-            counts = np.nansum(dataset.X[:, features], axis=0).astype(np.int64)
+            if column.sets is None:
+                counts = np.nansum(dataset.X[:, features], axis=0).astype(np.int64)
+            else:
+                counts = np.bincount(dataset.X[:, features[-1]].astype(np.int64), minlength=len(column.values))
             missing = int(counts[-1]) if column.has_missing else 0
             n_shown = len(column.values) - column.has_missing
             content = _list_counts(column.values[:n_shown], counts[:n_shown])
             seen = f"{len(features)} features, one of them 1"
+            if column.sets is not None:
+                seen = f"{len(features) - 1} features for sets of categories"
         columns.append(ColumnSummary(column.name, column.kind, content, missing, seen))
     tokens = {token.lower() for token in encoding.missing}
     for name, cells in dataset.ids:
@@ -198,6 +205,13 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
         oddities.append(
             f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column? "
             "Then use --label-column"
+        )
+    majority = max(class_counts, key=lambda label: class_counts[label])
+    share = class_counts[majority] / n_samples
+    if len(class_counts) > 1 and share >= IMBALANCED:
+        oddities.append(
+            f"predicting {shorten(majority)} for every row is correct in {share:.1%} of them and always stable; train with "
+            "--class-weight balanced if the other classes matter"
         )
     return oddities
 

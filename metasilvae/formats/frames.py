@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import NO_LABEL
-from metasilvae.encoding import BOOLEAN, CATEGORY
+from metasilvae.dataset import NO_LABEL, Dataset
+from metasilvae.encoding import BOOLEAN, CATEGORY, Encoding
 from metasilvae.errors import DataError, RequestError, list_some
 from metasilvae.extras import load_library
 from metasilvae.formats.csv_files import NO_LABELS
-from metasilvae.formats.tables import ColumnSpec, RawColumn, RawTable, column_of_numbers, column_of_texts
+from metasilvae.formats.tables import (
+    DEFAULT_TABLE,
+    ColumnSpec,
+    RawColumn,
+    RawTable,
+    column_of_numbers,
+    column_of_texts,
+    read_typed,
+)
+from metasilvae.formats.text import Problems
 
 PARQUET_START = b"PAR1"
 
@@ -64,6 +73,29 @@ def read_array(X: NDArray[Any], source: str, categorical: Sequence[int]) -> tupl
         else:
             columns.append(column_of_numbers(name, _check_finite(np.asarray(values, np.float64), source, name)))
     return _join(columns, source), specs
+
+
+def encode_rows(X: Any, source: str, encoding: Encoding, maker: str = "the training data") -> Dataset:
+    """Rows of a DataFrame or an array as the features of an encoding, without labels.
+
+    Columns of a DataFrame are found by name, unless their names or those of the encoding are numbers; columns of an
+    array stand in the order of the encoding.
+    """
+    if is_frame(X):
+        table, _ = read_frame(X, source)
+    else:
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != len(encoding.columns):
+            raise DataError(f"{source} has the shape {rows.shape}; {maker} has {len(encoding.columns)} columns")
+        columns = []
+        for column, cells in zip(encoding.columns, rows.T, strict=True):
+            if rows.dtype.kind in "biuf":
+                values = _check_finite(np.asarray(cells, np.float64), source, column.name)
+                columns.append(column_of_numbers(column.name, values))
+            else:
+                columns.append(column_of_texts(column.name, [_text_of(cell) for cell in cells.tolist()]))
+        table = _join(columns, source)
+    return read_typed(table, DEFAULT_TABLE, Problems(source), encoding, maker)
 
 
 def _join(columns: list[RawColumn], source: str) -> RawTable:

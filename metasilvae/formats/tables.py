@@ -447,13 +447,13 @@ def encode_table(
     if len(by_name) < len(table.columns) and not encoding.is_trivial:
         twice = next(name for name in table.names if table.names.count(name) > 1)
         raise DataError(f"{table.source}: two columns are called {twice}; give each a name of its own")
+    is_positional = len(by_name) < len(table.columns) or _is_positional(table, encoding)
     missing = [column.name for column in encoding.columns if column.name not in by_name]
-    if missing:
+    if missing and not is_positional:
         names = "" if table.has_names else "; the table has no column names"
         raise DataError(f"{table.source}: has no column {list_some(missing)}, which {maker} has{names}")
     check_size(table.source, table.n_rows, encoding.n_features)
     X = np.zeros((table.n_rows, encoding.n_features))
-    is_positional = len(by_name) < len(table.columns)
     for place, column in enumerate(encoding.columns):
         raw = table.columns[place] if is_positional else by_name[column.name]
         features = slice(encoding.starts[place], encoding.starts[place + 1])
@@ -478,8 +478,17 @@ def encode_table(
         encoding=None if is_plain else encoding,
         indicators=encoding.is_indicator if encoding.is_indicator.any() else None,
         ids=tuple((name, by_name[name].cells()) for name in wanted),
-        omitted_names=tuple(name for name in table.names if name not in used and name not in encoding.ignored),
+        omitted_names=()
+        if is_positional
+        else tuple(name for name in table.names if name not in used and name not in encoding.ignored),
     )
+
+
+def _is_positional(table: RawTable, encoding: Encoding) -> bool:
+    """Whether columns are matched by position: there are as many, and those of the encoding have no names."""
+    names = [column.name for column in encoding.columns]
+    is_nameless = names == [f"x[{place}]" for place in range(len(names))]
+    return is_nameless and len(table.columns) == len(names)
 
 
 def _fill_numbers(raw: RawColumn, column: Column, missing: Sequence[str], X: NDArray[np.float64], maker: str) -> None:
@@ -507,6 +516,11 @@ def _fill_booleans(raw: RawColumn, column: Column, missing: Sequence[str], X: ND
 def _fill_categories(
     raw: RawColumn, column: Column, missing: Sequence[str], X: NDArray[np.float64], maker: str
 ) -> None:
+    if column.sets is not None:
+        places = _find_categories(raw, column, missing, maker)
+        X[:, :-1] = column.table[places]
+        X[:, -1] = places
+        return
     members = {text: number for number, text in enumerate(column.categories)}
     is_missing = raw.missing_texts(missing)
     other = len(members) if column.has_other else None
@@ -522,6 +536,56 @@ def _fill_categories(
             _refuse_numbers(raw, column, maker)
         member[-1] = other or 0
     X[np.arange(len(raw.codes)), member[raw.codes]] = 1.0
+
+
+def _find_categories(raw: RawColumn, column: Column, missing: Sequence[str], maker: str) -> NDArray[np.int64]:
+    """The place of each cell among the values of a column that splits divide into sets."""
+    by_text = {text: place for place, text in enumerate(column.categories)}
+    other = len(by_text) if column.has_other else None
+    of_missing = len(by_text) + column.has_other if column.has_missing else None
+    is_missing = raw.missing_texts(missing)
+    found = np.empty(len(raw.texts) + 1, dtype=np.int64)
+    for code, (text, number) in enumerate(zip(raw.texts, raw.text_values.tolist(), strict=True)):
+        place = None
+        if is_missing[code] and (of_missing is not None or text not in by_text):
+            place = of_missing
+        elif number == number:
+            _check_category(column, number, raw.first_row(code), maker)
+            place = by_text.get(text.strip()) if not column.is_numbered else None
+            place = column.place_of_number(number) if place is None else place
+            place = other if place is None else place
+        elif column.is_numbered:
+            raise _Refused(raw.first_row(code), f"{describe_text(text)}; {maker} has numbers for categories")
+        else:
+            place = by_text.get(text, other)
+        if place is None:
+            raise _unknown(raw, code, column, maker, len(by_text))
+        found[code] = place
+    places = found[raw.codes]
+    rows = np.flatnonzero(raw.codes < 0)
+    numbers, inverse = np.unique(raw.values[rows], return_inverse=True)
+    blanks = [parse_number(token.strip().encode(errors="replace")) for token in missing]
+    of_number = np.empty(len(numbers), dtype=np.int64)
+    for item, number in enumerate(numbers.tolist()):
+        if number != number or number in blanks:
+            place = of_missing
+        else:
+            _check_category(column, number, int(rows[np.argmax(inverse.reshape(-1) == item)]), maker)
+            place = column.place_of_number(number)
+            place = other if place is None else place
+        if place is None:
+            row = int(rows[np.argmax(inverse.reshape(-1) == item)])
+            what = "the value is missing, which" if number != number else f"{number:g}"
+            raise _Refused(row, f"{what} is not among the categories of {maker}")
+        of_number[item] = place
+    places[rows] = of_number[inverse.reshape(-1)]
+    return places
+
+
+def _check_category(column: Column, number: float, row: int, maker: str) -> None:
+    """Refuse fractions where categories are numbers; libraries round them in their own ways."""
+    if column.is_numbered and not number.is_integer():
+        raise _Refused(row, f"{number!r} is not a whole number; {maker} has whole numbers for categories")
 
 
 def _unknown(raw: RawColumn, code: int, column: Column, maker: str, n: int) -> _Refused:
@@ -556,7 +620,7 @@ def read_typed(
     else:
         known = {*(column.name for column in encoding.columns), *encoding.ignored}
         extra = [name for name in table.names if name not in known and not _matches(name, options.ids)]
-        if extra:
+        if extra and not _is_positional(table, encoding):
             warnings.warn(
                 f"{table.source}: ignores {list_some(extra)}, which {maker} does not know",
                 MetasilvaeWarning,

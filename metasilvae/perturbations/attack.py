@@ -22,8 +22,9 @@ from metasilvae.dataset import Dataset
 from metasilvae.encoding import BOOLEAN, CATEGORY, NUMBER, Column, Encoding
 from metasilvae.errors import MetasilvaeWarning, PerturbationError, list_some, shorten
 from metasilvae.perturbations.attack_files import RANGE, VALUE, AttackRules, Percentage, Radius, Rule, read_attack
-from metasilvae.perturbations.boxes import Boxes, OneHotGroups
+from metasilvae.perturbations.boxes import Boxes
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import Group, TableGroups, pack_options
 
 FloatArray = NDArray[np.float64]
 _NUMBERED = re.compile(r"x\[(\d{1,9})\]|(\d{1,9})", re.ASCII)
@@ -39,20 +40,24 @@ class Attack:
         Name of the file, for reports.
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
     domains : FeatureDomains
-    groups : OneHotGroups
-        Any member of a group may become the one that is 1.
+    groups : TableGroups
+        Any member of a one-hot group may become the one that is 1.
     places : tuple of str
         Where the rule of each feature is written, for messages.
     relative_down, relative_up : tuples of Fraction or None
         Radii of features as fractions of the value of a sample, instead of `radius_down` and `radius_up`; None if no
         feature has them.
     swaps : mapping from tuple of int to tuple of int
-        For groups of which not every member may become every other one: a number for each member; members with equal
-        numbers may become each other.
+        For one-hot groups of which not every member may become every other one: a number for each member; members with
+        equal numbers may become each other.
+    moves : mapping from int to bool array, shape (n_options, n_options)
+        For groups with codes, by their number: which options may become which other ones.
     feature_names : tuple of str or None
         Names of the features; data with names are matched to them.
     droppable : bool array, shape (n_features,), or None
         Columns whose values may become missing; None if there are none.
+    costs : float64 array, shape (n_features,), or None
+        Costs of changes, for distances in the norms l0, l1 and l2; None if all are 1.
     """
 
     source: str
@@ -61,13 +66,15 @@ class Attack:
     minimum: FloatArray
     maximum: FloatArray
     domains: FeatureDomains
-    groups: OneHotGroups
+    groups: TableGroups
     places: tuple[str, ...]
     relative_down: tuple[Fraction, ...] | None = None
     relative_up: tuple[Fraction, ...] | None = None
     swaps: Mapping[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     feature_names: tuple[str, ...] | None = None
     droppable: NDArray[np.bool_] | None = None
+    moves: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+    costs: FloatArray | None = None
 
     @property
     def n_features(self) -> int:
@@ -128,7 +135,17 @@ class Attack:
         droppable = None
         if self.droppable is not None:
             droppable = np.broadcast_to(self.droppable.astype(np.uint8), dataset.X.shape)
-        return Boxes(low, high, *radii_and_limits, self.groups, self.domains, droppable)
+        allowed = self._allow_options(dataset.X) if self.moves else None
+        return Boxes(low, high, *radii_and_limits, self.groups, self.domains, droppable, allowed, self.costs)
+
+    def _allow_options(self, X: FloatArray) -> NDArray[np.uint64]:
+        """The options of groups that each sample may take."""
+        n_words = self.groups.n_words
+        allowed = np.full((len(X), self.groups.n_groups, n_words), ~np.uint64(0), dtype=np.uint64)
+        for number, may_become in self.moves.items():
+            options = self.groups.groups[number].find_options(X)
+            allowed[:, number] = pack_options(may_become, n_words)[options]
+        return allowed
 
     def _centers(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The ends of boxes in features whose radii depend on the sample, and the values of the other features."""
@@ -153,6 +170,7 @@ class Attack:
         new = {old: position for position, old in enumerate(features.tolist())}
         radius_down, radius_up = self.radius_down.copy(), self.radius_up.copy()
         swaps = {}
+        kept = [number for number, group in enumerate(self.groups.groups) if new.keys() >= set(group.features)]
         for group, numbers in self.swaps.items():
             if new.keys() >= set(group):
                 swaps[tuple(new[f] for f in group)] = numbers
@@ -170,13 +188,15 @@ class Attack:
             self.minimum[features],
             self.maximum[features],
             self.domains.renumber(new),
-            OneHotGroups.of_lists([[new[f] for f in group] for group in self.groups.lists if new.keys() >= set(group)]),
+            TableGroups(tuple(self.groups.groups[number].renumber(new) for number in kept)),
             tuple(self.places[old] for old in new),
             take(self.relative_down),
             take(self.relative_up),
             swaps,
             None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
             self.droppable[features] if self.droppable is not None and self.droppable[features].any() else None,
+            {kept.index(number): move for number, move in self.moves.items() if number in kept},
+            None if self.costs is None else self.costs[features],
         )
 
     def _follow(self, names: tuple[str, ...], source: str) -> Attack:
@@ -205,15 +225,17 @@ class Attack:
     def _check_rows(self, dataset: Dataset) -> None:
         """Refuse samples that violate the rules themselves."""
         X = dataset.X
-        for group in self.groups.lists:
-            members = X[:, group]
-            bad = ((members != 0) & (members != 1)).any(axis=1) | (members.sum(axis=1) != 1)
+        for group in self.groups.groups:
+            bad = group.find_options(X) < 0
             if bad.any():
                 row = int(np.argmax(bad))
-                names = ", ".join(dataset.feature_name(f) for f in group)
+                names = ", ".join(dataset.feature_name(f) for f in group.members)
+                problem = f"of {names} not exactly one is 1 and the others 0"
+                if not group.is_one_hot:
+                    problem = f"the features of {dataset.feature_name(group.code)} are those of no category"
                 raise PerturbationError(
-                    f"{dataset.source}: row {dataset.number_of(row)}: of {names} not exactly one is 1 and the others 0 "
-                    f"({self.places[group[0]]}); correct the row or the group"
+                    f"{dataset.source}: row {dataset.number_of(row)}: {problem} ({self.places[group.features[0]]}); "
+                    "correct the row or the group"
                 )
         for feature in self.domains.features:
             kind = "a whole number" if feature in self.domains.whole else "among the listed values"
@@ -245,12 +267,13 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     Columns are those of the table, before categories were encoded. Percentages of the range refer to the range that a
     rule names, or else to the range of the column in this data set.
     """
-    columns = _Columns(dataset)
+    columns = ColumnFinder(dataset)
     by_column = columns.assign(rules)
     members = [[columns.find(column, group.place) for column in group.columns] for group in rules.groups]
     encoding = columns.encoding
     by_feature: list[Rule] = [rules.default] * dataset.n_features
-    groups: list[list[int]] = []
+    groups: list[Group] = []
+    moves: dict[int, NDArray[np.bool_]] = {}
     swaps: dict[tuple[int, ...], tuple[int, ...]] = {}
     for place, rule in enumerate(by_column):
         features, column = list(encoding.features_of(place)), encoding.columns[place]
@@ -260,6 +283,21 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
             by_feature[features[0]] = rule
             continue
         numbers = _number_categories(column, rule, is_default=rule is rules.default)
+        if column.sets is not None:
+            may_become = np.equal.outer(numbers, numbers)
+            if rule.may_be_dropped and rule is not rules.default:
+                if not column.has_missing:
+                    raise PerturbationError(f"{rule.place}: {column.name} has no missing values in the model")
+                may_become[:, -1] = True
+            is_moving = int(may_become.sum()) > len(numbers)
+            for feature in features:
+                largest = 1.0 if feature < features[-1] else len(column.values) - 1.0
+                radius = math.inf if is_moving else 0.0
+                by_feature[feature] = Rule(rule.place, radius, radius, 0.0, largest)
+            if is_moving:
+                moves[len(groups)] = may_become
+                groups.append(Group(tuple(features[:-1]), column.table, features[-1]))
+            continue
         is_one = len(set(numbers)) == 1 and len(numbers) > 1
         moving = Rule(rule.place, math.inf, math.inf, 0.0, 1.0, values=(0.0, 1.0) if column.kind == BOOLEAN else None)
         if column.kind == CATEGORY and rule.may_be_dropped and rule is not rules.default:
@@ -267,9 +305,9 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         resting = Rule(rule.place, minimum=0.0, maximum=1.0)
         is_dropped = column.kind == BOOLEAN and rule.may_be_dropped
         for feature in features:
-            by_feature[feature] = replace(moving if is_one else resting, may_be_dropped=is_dropped)
+            by_feature[feature] = replace(moving if is_one else resting, may_be_dropped=is_dropped, cost=rule.cost)
         if column.kind == CATEGORY and len(set(numbers)) < len(numbers):
-            groups.append(features)
+            groups.append(Group.one_hot(features))
             if not is_one:
                 swaps[tuple(features)] = tuple(numbers)
     for group, places in zip(rules.groups, members, strict=True):
@@ -280,8 +318,8 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
                     f"{group.place}: {encoding.columns[place].name} is a {encoding.columns[place].kind}; write "
                     "any = true or swap for it"
                 )
-            by_feature[feature] = Rule(group.place, math.inf, math.inf, 0.0, 1.0)
-        groups.append(features)
+            by_feature[feature] = Rule(group.place, math.inf, math.inf, 0.0, 1.0, cost=group.cost)
+        groups.append(Group.one_hot(features))
     _warn_of_missing_ranges(rules, by_feature, dataset)
     ends = [_resolve(rule, dataset.X[:, feature]) for feature, rule in enumerate(by_feature)]
     down, up, minimum, maximum = (np.array(column, dtype=np.float64) for column in zip(*ends, strict=True))
@@ -292,10 +330,12 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     relative = [tuple(_relative(getattr(rule, side)) for rule in by_feature) for side in ("down", "up")]
     relative_down, relative_up = (each if any(each) else None for each in relative)
     droppable = np.array([rule.may_be_dropped for rule in by_feature])
+    costs = np.array([rule.cost for rule in by_feature])
     written = tuple(rule.place for rule in by_feature)
     return Attack(
-        rules.source, down, up, minimum, maximum, domains, OneHotGroups.of_lists(groups), written, relative_down,
-        relative_up, swaps, dataset.feature_names, droppable if droppable.any() else None,
+        rules.source, down, up, minimum, maximum, domains, TableGroups(tuple(groups)), written, relative_down,
+        relative_up, swaps, dataset.feature_names, droppable if droppable.any() else None, moves,
+        costs if (costs != 1).any() else None,
     )  # fmt: skip
 
 
@@ -311,7 +351,8 @@ def _number_categories(column: Column, rule: Rule, is_default: bool) -> list[int
     """
     values = list(column.values if column.kind == CATEGORY else column.categories)
     numbers = list(range(len(values)))
-    if is_default or rule.is_immutable:
+    is_only_dropped = rule.may_be_dropped and not rule.is_for_categories and rule.down == rule.up == 0
+    if is_default or rule.is_immutable or (is_only_dropped and column.sets is not None):
         return numbers
     if not rule.is_for_categories:
         raise PerturbationError(
@@ -392,7 +433,7 @@ def _warn_of_missing_ranges(rules: AttackRules, by_feature: Sequence[Rule], data
         )
 
 
-class _Columns:
+class ColumnFinder:
     """Finds the columns of a table by name, pattern or number; each has one rule."""
 
     def __init__(self, dataset: Dataset) -> None:

@@ -1,8 +1,8 @@
 """Perturbations: the box in which an attacker may move each sample, and the values that its features can take.
 
 Every perturbation gives `Boxes`: centres, radii and limits for each feature, the form that kernels take. In the usual
-case, a ball around each sample, it needs no memory of its own. One-hot groups stay one-hot, and some features take
-whole numbers or listed values only.
+case, a ball around each sample, it needs no memory of its own. Features of table groups take joint values only, and
+some features take whole numbers or listed values only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.memory import LINE_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import TableGroups
 
 FloatArray = NDArray[np.float64]
 # Centers, radii and limits, each below and above.
@@ -35,49 +36,23 @@ UNEQUAL_RADII = "training needs a perturbation with the same radii for all sampl
 
 
 @dataclass(frozen=True)
-class OneHotGroups:
-    """Features of which exactly one is 1 and the others are 0, in every admissible sample.
+class NormLimit:
+    """A limit of the total change: the part of each box within epsilon of its sample (metasilvae.perturbations.norms).
 
     Attributes
     ----------
-    members : int32 array
-        Features of the first group, then of the second, and so on.
-    starts : int32 array, shape (n_groups + 1,)
-        Where each group begins in `members`.
+    norm : str
+        ``l0``, ``l1`` or ``l2``.
+    epsilon : float
+        The largest distance, possibly infinite.
+    costs : float64 array, shape (n_features,)
+        By how much the change of each feature is multiplied. A one-hot group counts as one feature that changes by 1,
+        with the largest cost of its members.
     """
 
-    members: NDArray[np.int32]
-    starts: NDArray[np.int32]
-
-    @property
-    def n_groups(self) -> int:
-        return len(self.starts) - 1
-
-    @classmethod
-    def none(cls) -> OneHotGroups:
-        return cls(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int32))
-
-    @property
-    def lists(self) -> list[list[int]]:
-        """The features of each group."""
-        return [part.tolist() for part in np.split(self.members, self.starts[1:-1])] if self.n_groups else []
-
-    @classmethod
-    def of_lists(cls, groups: Sequence[Sequence[int]]) -> OneHotGroups:
-        members = np.array([f for group in groups for f in group], dtype=np.int32)
-        return cls(members, np.cumsum([0, *map(len, groups)]).astype(np.int32))
-
-    @classmethod
-    def of_tiers(cls, tiers: Sequence[int], n_features: int) -> OneHotGroups:
-        """Groups from the number of each feature's group, 0 for a feature in none."""
-        if len(tiers) != n_features:
-            raise RequestError(
-                f"{len(tiers)} tiers were given for {n_features} features; give one number for each feature, 0 for none"
-            )
-        if min(tiers, default=0) < 0:
-            raise RequestError(f"tier {min(tiers)}: a tier is 0 (no group) or the number of a group")
-        numbers = sorted(set(tiers) - {0})
-        return cls.of_lists([[f for f, tier in enumerate(tiers) if tier == number] for number in numbers])
+    norm: str
+    epsilon: float
+    costs: FloatArray
 
 
 @dataclass(frozen=True)
@@ -89,11 +64,17 @@ class Boxes:
     low_center, high_center : float64 arrays, C-contiguous, shape (n_samples, n_features)
     radius_down, radius_up, minimum, maximum : float64 arrays, shape (n_features,)
         Radii of features that take whole numbers are rounded down where they are used.
-    groups : OneHotGroups
+    groups : TableGroups
     domains : FeatureDomains
         Possible values of features. Each box ends on possible values and contains at least one.
     droppable : uint8 array, shape (n_samples, n_features), or None
         Whether each value may become missing; None if none may. A missing value, NaN as a center, stays missing.
+    allowed : uint64 array, shape (n_samples, n_groups, n_words), or None
+        The options of each group that each sample allows inside its box, as bits of words; None for all options.
+    costs : float64 array, shape (n_features,), or None
+        Costs of changes as a perturbation gives them, for a limit of the total change; None means 1.
+    limit : NormLimit or None
+        What the total change may be; None allows the whole box. Kernels that know boxes only must not see such boxes.
     """
 
     low_center: FloatArray
@@ -102,9 +83,17 @@ class Boxes:
     radius_up: FloatArray
     minimum: FloatArray
     maximum: FloatArray
-    groups: OneHotGroups = field(default_factory=OneHotGroups.none)
+    groups: TableGroups = field(default_factory=TableGroups)
     domains: FeatureDomains = field(default_factory=FeatureDomains)
     droppable: NDArray[np.uint8] | None = None
+    allowed: NDArray[np.uint64] | None = None
+    costs: FloatArray | None = None
+    limit: NormLimit | None = None
+
+    @property
+    def options(self) -> NDArray[np.uint64]:
+        """Which options samples allow, in the form that kernels take: no rows if all are allowed."""
+        return np.zeros((0, 0, 0), dtype=np.uint64) if self.allowed is None else self.allowed
 
     @property
     def dropping(self) -> NDArray[np.uint8]:
@@ -141,9 +130,9 @@ class Boxes:
         """A digest of the boxes of a data set's samples and of what multiples of their radii would be."""
         centers = () if self.low_center is dataset.X else (self.low_center, self.high_center)
         dropping = () if self.droppable is None else (np.ascontiguousarray(self.droppable),)
-        return fingerprint(
-            *self.scale, *centers, self.groups.members, self.groups.starts, *self.domains.parts, *dropping
-        )
+        allowed = () if self.allowed is None else (self.allowed,)
+        limit = () if self.limit is None else (self.limit.costs, (self.limit.norm, repr(self.limit.epsilon)))
+        return fingerprint(*self.scale, *centers, *self.groups.parts, *self.domains.parts, *dropping, *allowed, *limit)
 
     def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box."""
@@ -165,7 +154,10 @@ class Boxes:
     def with_bounds(self, lower: FloatArray, upper: FloatArray, droppable: NDArray[np.uint8] | None = None) -> Boxes:
         """The same kind of boxes with absolute bounds, one pair for each sample."""
         zero, infinite = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
-        return Boxes(lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains, droppable)
+        return Boxes(
+            lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains, droppable, self.allowed,
+            limit=self.limit,
+        )  # fmt: skip
 
     def with_radii_times(self, factors: FloatArray) -> Boxes:
         """The same boxes with the radius of each feature multiplied; 0 times infinity is 0, and drops no value."""
@@ -193,6 +185,7 @@ class Boxes:
             low_center=low,
             high_center=low if is_one else np.ascontiguousarray(self.high_center[rows]),
             droppable=None if self.droppable is None else self.droppable[rows],
+            allowed=None if self.allowed is None else self.allowed[rows],
         )
 
 

@@ -15,10 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.training import boosting as kernel
+from metasilvae._core.training.evolution import IS_MISSING
+from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.execution.threads import over_rows
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, LeafKind
 from metasilvae.perturbations.boxes import Boxes
+from metasilvae.prediction import find_leaves
 from metasilvae.training.checkpoint.files import damaged, take_array
+from metasilvae.training.samples import LARGEST, build_tree, double_columns
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -88,12 +93,15 @@ class Codes:
     ----------
     own, low, high : uint8 arrays
     n_thresholds : int32 array, shape (n_features,)
+    exact : ExactScores or None
+        Scores of samples with missing values; None if codes alone are exact.
     """
 
     own: CodeArray
     low: CodeArray
     high: CodeArray
     n_thresholds: IntArray
+    exact: ExactScores | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, boxes: Boxes, thresholds: list[FloatArray], jobs: int | None = 1) -> Codes:
@@ -208,6 +216,86 @@ class BoostedTree:
     def scaled(self, factor: float) -> BoostedTree:
         """The same tree with its scores multiplied and rounded."""
         return replace(self, value=np.rint(self.value * factor / VALUE_UNIT) * VALUE_UNIT)
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The tests of boosted trees.
+
+    Attributes
+    ----------
+    thresholds : list of float64 arrays
+        Thresholds of each feature of a tree in training, increasing.
+    n_columns : int
+        Number of columns of the samples; these are the first features.
+    doubled : int32 array
+        Columns in which values are or may become missing. Each has a second feature after the columns, in which missing
+        values go to the right; in the first one they go to the left. The last threshold of the second feature separates
+        missing values from all others.
+    """
+
+    thresholds: list[FloatArray]
+    n_columns: int
+    doubled: IntArray
+
+    @classmethod
+    def of(cls, thresholds: list[FloatArray], doubled: IntArray) -> Tests:
+        """From the thresholds of each column."""
+        n_columns = len(thresholds)
+        copies = [np.append(thresholds[column][: MOST_THRESHOLDS - 1], IS_MISSING) for column in doubled]
+        return cls([*thresholds, *copies], n_columns, doubled)
+
+    def code(self, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> Codes:
+        if not len(self.doubled):
+            return Codes.of(dataset, boxes, self.thresholds, jobs)
+        doubled = double_columns(dataset, boxes, self.doubled)
+        return replace(Codes.of(*doubled, self.thresholds, jobs), exact=ExactScores(self, dataset, boxes))
+
+    def read(self, tree: BoostedTree) -> tuple[tuple[np.ndarray, ...], IntArray | None, FloatArray]:
+        """Columns of a tree for a model, in pre-order: nodes, directions of doubled columns, scores of leaves."""
+        feature, code, left, right, value = tree.in_preorder()
+        is_leaf = feature < 0
+        threshold = np.zeros(len(feature))
+        threshold[~is_leaf] = [
+            self.thresholds[f][c] for f, c in zip(feature[~is_leaf].tolist(), code[~is_leaf].tolist(), strict=True)
+        ]
+        directions = None
+        if len(self.doubled):
+            is_copy = feature >= self.n_columns
+            directions = np.full(len(feature), NO_DIRECTION, dtype=np.int32)
+            directions[np.isin(feature, self.doubled)] = MISSING_LEFT
+            directions[is_copy] = MISSING_RIGHT
+            threshold[is_copy & (threshold == IS_MISSING)] = LARGEST
+            feature = feature.copy()
+            feature[is_copy] = self.doubled[feature[is_copy] - self.n_columns]
+        return (feature, threshold, left, right), directions, value[is_leaf]
+
+
+@dataclass(frozen=True)
+class ExactScores:
+    """Scores of samples with missing values, by a walk of each box through the model of a tree.
+
+    With codes alone a box passes each test by itself. Where missing values go their own way, it could then reach a leaf
+    that no point of the box falls into.
+    """
+
+    tests: Tests
+    dataset: Dataset
+    boxes: Boxes
+
+    def add(self, tree: BoostedTree, own: FloatArray, lowest: FloatArray, highest: FloatArray) -> None:
+        """Add the scores of samples, and the lowest and highest ones in their boxes, to the given sums."""
+        columns, directions, value = self.tests.read(tree)
+        model = build_tree(columns, value[:, None], self.tests.n_columns, ("score",), LeafKind.SCORES, directions)
+        own += value[find_leaves(model, self.dataset.X)[:, 0]]
+        searched = self.boxes.domains.restrict(model).feasible
+        bounds = np.empty((2, self.dataset.n_samples, 1))
+        reach.fill_score_bounds(
+            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *self.boxes.arrays,
+            self.boxes.dropping, self.boxes.domains.right_starts(searched), 0, self.dataset.n_samples, *bounds,
+        )  # fmt: skip
+        lowest += bounds[0, :, 0]
+        highest += bounds[1, :, 0]
 
 
 class _Leaves:

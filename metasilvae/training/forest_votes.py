@@ -54,9 +54,12 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
     values = tree.leaf_values
     votes = np.ascontiguousarray(values == values.max(axis=1, keepdims=True), dtype=np.uint8)
     possible = np.empty((dataset.n_samples, tree.n_labels), dtype=np.uint8)
+    right_starts = boxes.domains.right_starts(tree)
 
     def fill(start: int, stop: int) -> None:
-        reach.fill_reached_labels(tree.nodes, votes, tree.max_depth, *boxes.arrays, start, stop, possible)
+        reach.fill_reached_labels(
+            tree.nodes, votes, tree.max_depth, *boxes.arrays, boxes.dropping, right_starts, start, stop, possible
+        )
 
     over_rows(fill, dataset.n_samples, jobs)
     return Ballots(votes[find_leaves(tree, dataset.X, jobs)[:, 0]], possible)
@@ -76,12 +79,14 @@ class Certainty:
 
     is_correct: NDArray[np.bool_]
     is_stable: NDArray[np.bool_]
+    dataset: Dataset
 
     @property
     def fractions(self) -> tuple[float, float, float]:
-        """Fractions of correct, stable and robust samples."""
-        both = self.is_correct & self.is_stable
-        return float(self.is_correct.mean()), float(self.is_stable.mean()), float(both.mean())
+        """Fractions of correct, stable and robust samples; of their weights if they have some."""
+        total, both = self.dataset.total_weight, self.is_correct & self.is_stable
+        correct, stable, robust = (self.dataset.count(each) for each in (self.is_correct, self.is_stable, both))
+        return correct / total, stable / total, robust / total
 
 
 class GrowingForest:
@@ -133,7 +138,8 @@ class GrowingForest:
     def certainty(self) -> Certainty:
         predictions = self._cast.argmax(axis=1).astype(np.int32)
         # A certain vote is a cast vote, so a positive certain margin makes the prediction unique.
-        return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, predictions) > 0)
+        is_stable = _margins(self._sure, self._possible, predictions) > 0
+        return Certainty(self.own_margins > 0, is_stable, self._dataset)
 
 
 def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:
@@ -161,12 +167,13 @@ def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jo
     predictions = predict(model, dataset.X, jobs=jobs)
     boxes = perturbation.boxes(dataset)
     searched = boxes.domains.restrict(model).feasible
+    right_starts = boxes.domains.right_starts(searched)
     lowest, highest = np.empty((2, dataset.n_samples, model.n_labels))
 
     def fill(first: int, last: int) -> None:
         reach.fill_score_bounds(
-            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *boxes.arrays, first, last,
-            lowest, highest,
+            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *boxes.arrays, boxes.dropping,
+            right_starts, first, last, lowest, highest,
         )  # fmt: skip
 
     over_rows(fill, dataset.n_samples, jobs)
@@ -177,8 +184,6 @@ def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jo
     slack = 2 * (model.n_trees + 1) * 2.0**-52 * sizes
     highest[rows, label] = -np.inf
     is_stable = (only >= 0) & (lowest[rows, label] - highest.max(axis=1) > slack)
-    # Walks of boxes do not know values that may become missing.
-    is_stable &= boxes.droppable is None
     stability = np.where(is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
     return Outcome(predictions, predictions.are_correct(true_labels), stability, seconds=time.perf_counter() - start)
 

@@ -22,8 +22,9 @@ from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import take
 from metasilvae.training.evolution import TreeTrainer, make_objective
 from metasilvae.training.options import TrainingOptions
-from metasilvae.training.population import as_individual, as_model, count_again
+from metasilvae.training.population import count_again
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, Trainer
+from metasilvae.training.samples import as_individual, as_model, make_samples
 from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 
@@ -169,14 +170,16 @@ class LargeTreeTrainer(BaseTrainer):
         It is never smaller than that of the options.
         """
         assert self._start is not None
-        limits = Enlarged(self.perturbation, options.training_epsilon_factor).boxes(self._part).arrays[2:]
-        samples = kernel.TrainingSet(self._part.X, self._part.y, self._part.n_labels, *limits)
+        boxes = Enlarged(self.perturbation, options.training_epsilon_factor).boxes(self._part)
+        samples = make_samples(self._part, boxes)
         workspace = kernel.Workspace(samples)
         best, chosen = -math.inf, options.leaf_penalty
         for factor in PENALTY_FACTORS:
             if self._is_over():
                 break
-            objective = make_objective(replace(options, leaf_penalty=factor * options.leaf_penalty), self._part)
+            objective = make_objective(
+                replace(options, leaf_penalty=factor * options.leaf_penalty), self._part, samples
+            )
             tree = as_individual(self._start, samples, objective, workspace)
             tree.trim(objective, workspace)
             evaluation = evaluate(

@@ -1,4 +1,4 @@
-"""Trees of a genetic search: the initial population, the hall of fame, and conversion to and from models.
+"""Trees of a genetic search: the initial population and the hall of fame.
 
 A search starts from a single leaf, from greedily grown trees, or from the trees of a model. It keeps the best trees in
 a hall of fame; local search improves them at the end, and held-out rows choose among them.
@@ -17,9 +17,10 @@ import numpy as np
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import ModelError, RequestError
-from metasilvae.model import NODE_DTYPE, LeafKind, Model
+from metasilvae.model import Model
 from metasilvae.prediction import find_leaves
 from metasilvae.training.options import TrainingOptions
+from metasilvae.training.samples import as_individual
 
 # Trees that local search improves at the end, and among which held-out rows choose.
 HALL_OF_FAME_SIZE = 4
@@ -100,41 +101,13 @@ class HallOfFame:
         return HallOfFameEntry(tree, self._score(tree), 0.0 if self._held_out is None else self._held_out(tree))
 
 
-def build_tree(
-    columns: Sequence[np.ndarray],
-    leaf_values: np.ndarray,
-    n_features: int,
-    labels: tuple[str, ...],
-    leaf_kind: LeafKind = LeafKind.COUNTS,
-) -> Model:
-    """A model of one tree from feature, threshold, left and right of its nodes, and the values of its leaves."""
-    is_leaf = columns[0] < 0
-    nodes = np.zeros(len(is_leaf), dtype=NODE_DTYPE)
-    for name, column in zip(("feature", "threshold", "left", "right"), columns, strict=True):
-        nodes[name] = column
-    nodes["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
-    return Model(nodes, np.zeros(1, dtype=np.int32), leaf_values, leaf_kind, n_features, labels)
-
-
-def as_model(tree: Any, dataset: Dataset) -> Model:
-    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
-    *columns, counts = tree.nodes()
-    return build_tree(columns, counts[columns[0] < 0], dataset.n_features, dataset.labels)
-
-
-def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) -> Any:
-    """A tree in training with the tests of a model of one tree, as far as samples and limits allow."""
-    feature, threshold, left, right = (
-        np.ascontiguousarray(model.nodes[name]) for name in ("feature", "threshold", "left", "right")
-    )
-    return kernel.Individual(samples).take_nodes(feature, threshold, left, right, objective, workspace)
-
-
 def count_again(model: Model, dataset: Dataset) -> Model:
-    """The same tests with the class counts of other samples, which must reach every leaf."""
+    """The same tests with the class counts, or sums of weights, of other samples, which must reach every leaf."""
     leaves = find_leaves(model, dataset.X)[:, 0].astype(np.int64)
     n_counts = model.n_leaves * model.n_labels
-    counts = np.bincount(leaves * model.n_labels + dataset.y, minlength=n_counts).reshape(-1, model.n_labels)
+    weights = None if dataset.weights is None else dataset.weights.numbers
+    # Sums of whole numbers below 2**53 are exact.
+    counts = np.bincount(leaves * model.n_labels + dataset.y, weights, n_counts).reshape(-1, model.n_labels)
     return replace(model, leaf_values=counts.astype(np.int64))
 
 
@@ -169,67 +142,81 @@ def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[tuple[str
     return list(dict.fromkeys([*plan, *((each, small) for each in others)]))
 
 
-def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
-    """Makers of the initial population that the options ask for."""
-    if not options.greedy:
-        return [blank(samples)]
-    plan = plan_sizes(samples.n_samples, options)
-    last = {criterion: number for number, (criterion, _) in enumerate(plan)}
-    grower = {criterion: Grower(samples, objective, *criterion) for criterion in last}
-    return [
-        partial(grower[chosen].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[chosen])
-        for number, (chosen, size) in enumerate(plan)
-    ]
-
-
 class Grower:
     """Grows trees of several sizes by one criterion; a larger tree continues the growth of a smaller one.
 
     Parameters
     ----------
     samples, objective
-        Of the kernels.
+        Of the kernels. The objective decides between equal splits.
     impurity : str
     blend : float
         Weight of the impurity of reach sets.
     """
 
     def __init__(self, samples: Any, objective: Any, impurity: str, blend: float) -> None:
-        self._samples = samples
+        self.samples = samples
         self._objective = objective
         self._impurity = impurity
         self._blend = blend
         self._growth: Any = None
         self._lock = threading.Lock()
 
-    def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
-        """A trimmed tree of up to n_splits splits.
+    def stop(self) -> None:
+        """End the work under way; the grower is not to be used again."""
+        self._objective.stop()
 
-        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last` says that
-        no tree is taken later.
+    def forget(self) -> None:
+        """Free the memory of the growth; it begins anew if another tree is wanted."""
+        self._growth = None
+
+    def make(self, n_splits: int, may_stop: bool, objective: Any, workspace: Any) -> Any:
+        """A tree of up to n_splits splits, trimmed for an objective.
+
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree.
         """
         with self._lock:
             if self._growth is None:
                 self._growth = kernel.GreedyGrowth(
-                    self._samples, self._objective, workspace, reach=self._blend, impurity=self._impurity
+                    self.samples, self._objective, workspace, reach=self._blend, impurity=self._impurity
                 )
             size = min(n_splits, MEDIUM_SPLITS) if may_stop else n_splits
-            best = self._take(size, workspace)
+            best = self._take(size, objective, workspace)
             while size < n_splits:
                 size = min(STAGE_FACTOR * size, n_splits)
-                larger = self._take(size, workspace)
-                if larger.fitness(self._objective) <= best.fitness(self._objective):
+                larger = self._take(size, objective, workspace)
+                if larger.fitness(objective) <= best.fitness(objective):
                     break
                 best = larger
-            if is_last:
-                self._growth = None
             return best
 
-    def _take(self, n_splits: int, workspace: Any) -> Any:
+    def _take(self, n_splits: int, objective: Any, workspace: Any) -> Any:
         self._growth.extend(n_splits, workspace)
         tree = self._growth.take(n_splits, workspace)
-        tree.trim(self._objective, workspace)
+        tree.trim(objective, workspace)
         return tree
+
+
+Growers = dict[tuple[str, float], Grower]
+
+
+def plan_trees(growers: Growers, objective: Any, options: TrainingOptions, keep_growth: bool) -> list[TreeMaker]:
+    """Makers of the initial population that the options ask for, with a grower for each criterion.
+
+    Unless growth is kept for another trainer, it is forgotten after the last tree of a criterion.
+    """
+    n_samples = next(iter(growers.values())).samples.n_samples
+    plan = plan_sizes(n_samples, options)
+    last = {criterion: number for number, (criterion, _) in enumerate(plan)}
+
+    def make(number: int, criterion: tuple[str, float], size: int, workspace: Any) -> Any:
+        grower = growers[criterion]
+        tree = grower.make(size, size > MEDIUM_SPLITS and not options.seed_leaves, objective, workspace)
+        if number == last[criterion] and not keep_growth:
+            grower.forget()
+        return tree
+
+    return [partial(make, number, criterion, size) for number, (criterion, size) in enumerate(plan)]
 
 
 def take_trees(

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset, refuse_missing
+from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import choose_rows
 from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.threads import available_cores, wait_for
@@ -330,17 +330,17 @@ class BaseTrainer(ABC):
         self._clock = clock or Clock(options.time_limit)
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
-        refuse_missing(dataset, "training does not take missing values")
-        if perturbation.boxes(dataset).droppable is not None:
+        limit = perturbation.boxes(dataset).limit
+        if limit is not None:
             raise RequestError(
-                f'{perturbation.describe()} lets values become missing (missing = "may appear"), which training does '
-                "not take; train without it, and verify with it"
+                f"{perturbation.describe()}: training takes boxes, not the norm {limit.norm}; train with the maximum "
+                "norm, and verify with this one"
             )
-        self.dataset = dataset
+        self.dataset = dataset.noting_missing
         self.perturbation = perturbation
         self.options = options
         self.stop_reason: StopReason | None = None
-        self._rows, self.held_out = hold_out(dataset, options.validation)
+        self._rows, self.held_out = hold_out(self.dataset, options.validation)
         self._jobs = available_cores() if jobs is None else jobs
         self._observers: list[Observer] = []
         # Steps that were reported and that no stop has cut short.

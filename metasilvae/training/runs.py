@@ -19,7 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from metasilvae.dataset import Dataset, refuse_missing
+from numpy.typing import ArrayLike
+
+from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
@@ -53,6 +55,7 @@ from metasilvae.training.results import (
     score_result,
     tabulate,
 )
+from metasilvae.training.weights import ClassWeight, weigh
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.shards import Shard
 
@@ -84,7 +87,6 @@ def make_trainer(
     submit : function or None
         Runs the tasks of a divisible run elsewhere, see `metasilvae.training.forest.ForestTrainer`.
     """
-    refuse_missing(dataset, "training needs numbers")
     special = {"start": start, "submit": submit}
     given = {name: value for name, value in special.items() if value is not None}
     return TRAINERS[options.kind](dataset, perturbation, options, jobs, **given)
@@ -120,6 +122,8 @@ class TrainingRequest:
         Command line, for the manifest.
     whole_options : Options or None
         Options of the run that a shard is a part of; None if they are `options`.
+    class_weight, sample_weight
+        Weights of classes and rows, see `metasilvae.training.weights.weigh`. Test rows have those of their classes.
     """
 
     data: Dataset | str
@@ -144,6 +148,8 @@ class TrainingRequest:
     other_outputs: Sequence[str] = ()
     command: str | None = None
     whole_options: Options | None = None
+    class_weight: ClassWeight | None = None
+    sample_weight: ArrayLike | None = None
 
     @property
     def all_seeds(self) -> list[int]:
@@ -331,6 +337,9 @@ class _Run:
         self.dataset = _load(request.data, request.reading)
         check_labels(self.dataset.labels, self.dataset.source)
         self.test = None if request.test is None else _load_test(request.test, self.dataset, request.reading)
+        unweighted, self.dataset = self.dataset, weigh(self.dataset, request.class_weight, request.sample_weight)
+        if self.test is not None:
+            self.test = weigh(self.test, request.class_weight, of=unweighted)
         asked = request.perturbation
         self.perturbation = asked(self.dataset) if callable(asked) else asked
         for rows in (self.dataset, *([] if self.test is None else [self.test])):

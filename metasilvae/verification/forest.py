@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import forest_search
 from metasilvae.execution.threads import run_workers
-from metasilvae.model import Model, PredictionTable
+from metasilvae.model import PredictionTable
 from metasilvae.perturbations.boxes import BoxArrays
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.query import VerificationQuery
@@ -48,12 +48,18 @@ class ForestTables:
 
     def __init__(self, query: VerificationQuery, predictions: PredictionTable) -> None:
         self._query = query
-        self.thresholds, self.starts, self._numbers = _number_thresholds(query.searched, query.dataset.n_features)
+        self.thresholds, starts, self._numbers = query.searched.numbered_thresholds
+        # Data may have more features than the model.
+        self.starts = np.pad(starts, (0, query.dataset.n_features - query.model.n_features), mode="edge")
         self._scores = VOTINGS[query.voting].score(query.searched)
         self._is_member = predictions.memberships(query.model.n_labels).astype(np.uint8)
 
     def make_search(
-        self, boxes: BoxArrays, dropping: NDArray[np.uint8], prediction_ids: NDArray[np.int32]
+        self,
+        boxes: BoxArrays,
+        dropping: NDArray[np.uint8],
+        options: NDArray[np.uint64],
+        prediction_ids: NDArray[np.int32],
     ) -> forest_search.ForestSearch:
         """A search for other predictions than the given ones in the given boxes; each thread needs its own.
 
@@ -61,28 +67,16 @@ class ForestTables:
         ----------
         dropping : uint8 array, shape (n_samples, n_features)
             Whether values may become missing; without rows if none may.
+        options : uint64 array, shape (n_samples, n_groups, n_words)
+            The options of table groups that samples allow; without rows if all are allowed.
         """
         model, groups = self._query.searched, self._query.groups
         return forest_search.ForestSearch(
             model.nodes, model.roots, model.max_depth, self.thresholds, self.starts, self._numbers,
-            self._scores.units, self._scores.error, groups.members, groups.starts, *boxes, dropping,
+            self._scores.units, self._scores.error, *groups.arrays, options, *boxes, dropping,
             self._query.has_missing, prediction_ids, self._is_member, Referee(self._scores),
             STEPS_BEFORE_LOCAL, STEPS_BEFORE_DIVISION,
         )  # fmt: skip
-
-
-def _number_thresholds(model: Model, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All thresholds by feature and size, where those of each feature begin, and the number of each split's own."""
-    inner = np.flatnonzero(model.nodes["feature"] >= 0)
-    features, thresholds = model.nodes["feature"][inner], model.nodes["threshold"][inner]
-    order = np.lexsort((thresholds, features))
-    features, thresholds = features[order], thresholds[order]
-    is_new = np.ones(len(order), dtype=np.bool_)
-    is_new[1:] = (features[1:] != features[:-1]) | (thresholds[1:] != thresholds[:-1])
-    starts = np.searchsorted(features[is_new], np.arange(n_features + 1)).astype(np.int32)
-    numbers = np.zeros(model.n_nodes, dtype=np.int32)
-    numbers[inner[order]] = np.cumsum(is_new) - 1 - starts[features]
-    return thresholds[is_new], starts, numbers
 
 
 class Referee:
@@ -110,7 +104,7 @@ class ForestDecisions:
     stability : uint8 array, shape (n_samples,)
         Values of `Stability`.
     is_admissible : bool array, shape (n_samples,)
-        False where no point of the box satisfies the one-hot groups.
+        False where no point of the box takes options of all table groups.
     leaves : int32 array, shape (n_samples, n_trees)
         For unstable rows a leaf of each tree; the prediction changes where these leaves intersect.
     row_seconds : float64 array, shape (n_samples,)
@@ -146,7 +140,7 @@ def decide_rows(
     numbers = itertools.count()
 
     def work() -> None:
-        search = tables.make_search(query.boxes.arrays, query.boxes.dropping, predictions.ids)
+        search = tables.make_search(query.boxes.arrays, query.boxes.dropping, query.boxes.options, predictions.ids)
         for first in map(ROWS_PER_CHUNK.__mul__, numbers):
             if first >= n_samples:
                 return

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.boxes import Perturbation
-from metasilvae.prediction import align, match_labels, predict
+from metasilvae.prediction import align, match_labels, predict, rank_labels
 from metasilvae.verification.budget import INTERRUPTED, Budget
+from metasilvae.verification.class_metrics import ClassReport, measure_classes
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
-from metasilvae.verification.verdicts import VerdictCounts
+from metasilvae.verification.verdicts import Outcome, RowResults, Stability, VerdictCounts
 from metasilvae.verification.verifier import verify
 
 
@@ -32,6 +35,8 @@ class Evaluation:
         Whether rows are undecided because the work was interrupted.
     voting : str or None
         Voting scheme; None means that of the model.
+    results : RowResults or None
+        Results of the rows, an `Outcome` under a perturbation; None if only their counts are known.
     """
 
     model: Model
@@ -41,18 +46,45 @@ class Evaluation:
     counts: VerdictCounts | None = None
     is_interrupted: bool = False
     voting: str | None = None
+    results: RowResults | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def per_class(self) -> ClassReport:
+        """Metrics of each class, with ROC AUC; the results of the rows must be known."""
+        assert self.results is not None
+        return measure_classes(self, self.results, rank_labels(self.model, self.dataset.X, self.voting))
 
     @property
     def accuracy(self) -> float:
-        return self.n_correct / self.dataset.n_samples
+        """Weighted, like the other fractions, if the rows of the data set have weights."""
+        if self.dataset.weights is None:
+            return self.n_correct / self.dataset.n_samples
+        return self._weighted_fraction(self._rows.is_correct)
 
     @property
     def stability(self) -> float | None:
-        return None if self.counts is None else float(self.counts.stability)
+        if self.counts is None or self.dataset.weights is None:
+            return None if self.counts is None else float(self.counts.stability)
+        return self._weighted_fraction(self._is_stable)
 
     @property
     def robust_accuracy(self) -> float | None:
-        return None if self.counts is None else float(self.counts.robust_accuracy)
+        if self.counts is None or self.dataset.weights is None:
+            return None if self.counts is None else float(self.counts.robust_accuracy)
+        return self._weighted_fraction(self._is_stable & self._rows.is_correct)
+
+    @property
+    def _rows(self) -> RowResults:
+        assert self.results is not None
+        return self.results
+
+    @property
+    def _is_stable(self) -> NDArray[np.bool_]:
+        assert isinstance(self.results, Outcome)
+        return np.asarray(self.results.stability == Stability.STABLE)
+
+    def _weighted_fraction(self, is_counted: NDArray[np.bool_]) -> float:
+        return self.dataset.count(is_counted) / self.dataset.total_weight
 
     def phi(self, fitness: Fitness) -> float:
         """The objective for these metrics; there must be a perturbation."""
@@ -96,8 +128,9 @@ def evaluate(
     dataset = align(model, dataset)
     if not perturbations:
         predictions = classify(model, dataset, voting=voting, jobs=jobs)
-        n_correct = int(predictions.are_correct(match_labels(model, dataset)).sum())
-        return [Evaluation(model, dataset, n_correct, voting=voting)]
+        is_correct = predictions.are_correct(match_labels(model, dataset))
+        results = RowResults(predictions, is_correct)
+        return [Evaluation(model, dataset, int(is_correct.sum()), voting=voting, results=results)]
     evaluations = []
     for perturbation in perturbations:
         if stop is not None and stop.is_set():
@@ -105,7 +138,10 @@ def evaluate(
         query = make_query(model, dataset, perturbation, voting=voting)
         outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
         counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
-        evaluations.append(Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting))
+        kept = replace(outcome, witness_leaves=None, row_seconds=None)
+        evaluations.append(
+            Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting, kept)
+        )
     return evaluations
 
 

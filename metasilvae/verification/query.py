@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from metasilvae.dataset import Dataset
 from metasilvae.errors import ModelError, PerturbationError, RequestError
 from metasilvae.model import Model, PredictionTable
-from metasilvae.perturbations.boxes import Boxes, OneHotGroups, Perturbation
-from metasilvae.prediction import align, match_labels, predict
+from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.perturbations.groups import TableGroups
+from metasilvae.prediction import align, match_labels, predict, rank_labels
 from metasilvae.voting import choose_voting
 
 
@@ -25,7 +26,7 @@ class VerificationQuery:
     dataset: Dataset
     true_labels: NDArray[np.int32]
     boxes: Boxes
-    groups: OneHotGroups
+    groups: TableGroups
     voting: str
 
     @property
@@ -46,6 +47,10 @@ class VerificationQuery:
         """The prediction for each unperturbed sample, and whether it is correct."""
         predictions = predict(self.searched, self.dataset.X, self.voting, jobs)
         return predictions, predictions.are_correct(self.true_labels)
+
+    def rank_labels(self, jobs: int | None = 1) -> NDArray[np.float64]:
+        """Scores of the labels for the unperturbed samples, see `metasilvae.prediction.rank_labels`."""
+        return rank_labels(self.model, self.dataset.X, self.voting, jobs)
 
     def subset(self, rows: NDArray[np.intp]) -> VerificationQuery:
         """The same query for some rows only, which keep their numbers."""
@@ -76,7 +81,7 @@ def make_query(
     boxes = perturbation.boxes(dataset)
     if tiers is not None and boxes.groups.n_groups:
         raise RequestError(f"{perturbation.describe()} has one-hot groups of its own; leave the tiers out")
-    groups = boxes.groups if tiers is None else OneHotGroups.of_tiers(tiers, dataset.n_features)
+    groups = boxes.groups if tiers is None else TableGroups.of_tiers(tiers, dataset.n_features)
     _check_dropping(model, dataset, boxes)
     if dataset.has_missing and np.isnan(dataset.X[:, groups.members]).any():
         row, place = np.argwhere(np.isnan(dataset.X[:, groups.members]))[0]

@@ -11,6 +11,9 @@ grows, its content changes only where a bound passes a threshold, that is at fin
 search of metasilvae.verification.forest decides single radii, from small ones upwards, because small boxes are decided
 fast, then by bisection. A witness shows that the row is already unstable at the radius of its leaves, which is often
 much smaller than the one that was tried.
+
+Under a limit of the total change (norms l0, l1, l2), the certified radius of a row is the largest float64 number below
+the exact distance of its nearest adversarial example, for l0 the largest whole number; boxes are not multiplied.
 """
 
 from __future__ import annotations
@@ -33,6 +36,14 @@ from metasilvae.model import PredictionTable
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.forest import ForestTables
+from metasilvae.verification.nearest import (
+    check_rows,
+    confirm_changes,
+    goals_for,
+    radii_of,
+    refuse_not_one_hot,
+    search_rows,
+)
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Outcome, RowResults, Stability
 from metasilvae.verification.verifier import WITNESS_BATCH, Witness, find_witnesses
@@ -87,6 +98,8 @@ def find_radii(
     check_radii(query)
     start = time.perf_counter()
     predictions, is_correct = query.classify(jobs)
+    if query.boxes.limit is not None:
+        return _find_nearest(query, predictions, is_correct, jobs, budget, stop, on_rows)
     if query.model.n_trees == 1:
         at_least = at_most = _find_tree_radii(query, predictions, jobs)
         on_rows(query.dataset.n_samples)
@@ -106,6 +119,36 @@ def find_radii(
     )
 
 
+def _find_nearest(
+    query: VerificationQuery,
+    predictions: PredictionTable,
+    is_correct: NDArray[np.bool_],
+    jobs: int | None,
+    budget: Budget | None,
+    stop: threading.Event | None,
+    on_rows: Callable[[int], object],
+) -> Radii:
+    """Certified radii in the norm of the limit."""
+    assert query.boxes.limit is not None
+    start = time.perf_counter()
+    # The search of a tree is always finished.
+    budget = budget if query.model.n_trees > 1 else None
+    found = search_rows(
+        query, goals_for(query, predictions), is_nearest=True, budget=budget, jobs=jobs, stop=stop, on_rows=on_rows
+    )
+    confirm_changes(query, found, predictions)
+    lower, upper = radii_of(found, query.boxes.limit.norm)
+    return Radii(
+        predictions,
+        is_correct,
+        lower,
+        upper,
+        seconds=time.perf_counter() - start,
+        reasons={row: reason for row, reason in sorted(found.reasons.items()) if lower[row] != upper[row]},
+        witness_points=found.points,
+    )
+
+
 def _just_below(breaking: FloatArray) -> FloatArray:
     return np.where(np.isinf(breaking), np.inf, np.nextafter(breaking, 0.0))
 
@@ -116,11 +159,12 @@ def _find_tree_radii(query: VerificationQuery, predictions: PredictionTable, job
     breaking = np.empty(len(X))
     group_of = np.full(X.shape[1], -1, dtype=np.int32)
     group_of[groups.members] = np.repeat(np.arange(groups.n_groups, dtype=np.int32), np.diff(groups.starts))
+    arrays = groups.arrays
 
     def fill(first: int, last: int) -> None:
         kernel.fill_breaking_radii(
             tree.nodes, tree.leaf_predictions.ids, tree.max_depth, X, *query.boxes.scale,
-            groups.members, groups.starts, group_of, query.boxes.dropping, predictions.ids, first, last, breaking,
+            *arrays, query.boxes.options, group_of, query.boxes.dropping, predictions.ids, first, last, breaking,
         )  # fmt: skip
 
     over_rows(fill, len(X), jobs)
@@ -198,7 +242,10 @@ class _RadiusSearch:
         boxes = (self.lower, self.upper, zero, zero, -infinite, infinite)
         has_droppable = query.boxes.droppable is not None
         self.dropping = np.zeros((1 if has_droppable else 0, n_features), dtype=np.uint8)
-        self.forest = tables.make_search(boxes, self.dropping, self.expected)
+        # The options that the row allows, if not all rows allow all of them.
+        n_rows = 0 if query.boxes.allowed is None else 1
+        self.options = np.zeros((n_rows, *query.boxes.options.shape[1:]), dtype=np.uint64)
+        self.forest = tables.make_search(boxes, self.dropping, self.options, self.expected)
 
     def search(self, row: int, remaining: RemainingBudget) -> None:
         """Find the smallest critical radius of a row at which it is unstable, or bounds for it."""
@@ -252,6 +299,8 @@ class _RadiusSearch:
         self.lower[0], self.upper[0] = self.query.boxes.bounds_times(row, radius)
         if self.query.boxes.droppable is not None:
             self.dropping[0] = self.query.boxes.droppable[row] if radius > 0 else 0
+        if self.query.boxes.allowed is not None:
+            self.options[0] = self.query.boxes.allowed[row]
         self.expected[0] = self.predictions.ids[row]
         self.forest.begin(0)
         part = remaining.half()
@@ -266,7 +315,7 @@ class _RadiusSearch:
 
     def _radius_of_witness(self, row: int) -> float:
         if self.query.groups.n_groups or self.query.boxes.droppable is not None:
-            # Where the leaves intersect, a point may need more to have one-hot groups, or less by dropping values.
+            # Where the leaves intersect, a point may need more to take options of groups, or less by dropping values.
             return np.inf
         forest = self.query.searched
         radius: float = kernel.find_radius_of_leaves(
@@ -286,9 +335,15 @@ def find_nearest_witnesses(query: VerificationQuery, radii: Radii, jobs: int | N
     for start in range(0, len(finite), WITNESS_BATCH):
         rows = finite[start : start + WITNESS_BATCH]
         part, known = query.subset(rows), radii.subset(rows)
-        part = replace(part, boxes=boxes_at(query, rows, np.nextafter(known.upper, np.inf)))
+        if query.boxes.limit is not None:
+            part = replace(part, boxes=replace(part.boxes, limit=replace(query.boxes.limit, epsilon=np.inf)))
+        else:
+            part = replace(part, boxes=boxes_at(query, rows, np.nextafter(known.upper, np.inf)))
         unstable = np.full(len(rows), Stability.UNSTABLE, dtype=np.uint8)
-        outcome = Outcome(known.predictions, known.is_correct, unstable, witness_leaves=known.witness_leaves)
+        outcome = Outcome(
+            known.predictions, known.is_correct, unstable, witness_leaves=known.witness_leaves,
+            witness_points=known.witness_points,
+        )  # fmt: skip
         for witness in find_witnesses(part, outcome, jobs):
             yield replace(witness, row=int(rows[witness.row]))
 
@@ -300,18 +355,21 @@ def boxes_at(query: VerificationQuery, rows: NDArray[np.intp], radii: NDArray[np
     droppable = None
     if query.boxes.droppable is not None:
         droppable = (query.boxes.droppable[rows] & (radii > 0)[:, np.newaxis]).astype(np.uint8)
-    return query.boxes.with_bounds(lower, upper, droppable)
+    allowed = None if query.boxes.allowed is None else query.boxes.allowed[rows]
+    return replace(query.boxes.with_bounds(lower, upper, droppable), allowed=allowed)
 
 
 def has_radii(query: VerificationQuery) -> bool:
-    """Whether the perturbation of a query consists of radii that can be multiplied, the same for all rows."""
+    """Whether the rows of a query have certified radii: in a norm, or multiples of radii that all rows share."""
     boxes, X = query.boxes, query.dataset.X
-    return boxes.low_center is X and boxes.high_center is X
+    return boxes.limit is not None or (boxes.low_center is X and boxes.high_center is X)
 
 
 def in_common_unit(query: VerificationQuery) -> VerificationQuery:
     """The query with radii of 1 if they are the same for all features; certified radii are then values of epsilon."""
     boxes = query.boxes
+    if boxes.limit is not None:
+        return query
     both = np.concatenate([boxes.radius_down, boxes.radius_up])
     if np.isinf(both[0]) or not (both == both[0]).all():
         return query
@@ -322,6 +380,9 @@ def in_common_unit(query: VerificationQuery) -> VerificationQuery:
 def check_radii(query: VerificationQuery) -> None:
     """Refuse perturbations without radii, and samples that are not admissible themselves."""
     boxes, dataset = query.boxes, query.dataset
+    if boxes.limit is not None:
+        check_rows(query)
+        return
     if not has_radii(query):
         raise RequestError(
             "boxes from a file, radii relative to the value and listed swaps have no common radii to multiply; "
@@ -336,12 +397,4 @@ def check_radii(query: VerificationQuery) -> None:
             f"{dataset.X[row, feature]:g} does not lie in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
             "certified radii need rows inside the range: widen it"
         )
-    groups = query.groups
-    for first, last in zip(groups.starts[:-1], groups.starts[1:], strict=True):
-        values = dataset.X[:, groups.members[first:last]]
-        is_one_hot = ((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)
-        if not is_one_hot.all():
-            raise PerturbationError(
-                f"{dataset.source}: row {dataset.number_of(int(np.argmin(is_one_hot)))} is not one-hot in the features "
-                f"{', '.join(map(str, groups.members[first:last]))}; check --tiers"
-            )
+    refuse_not_one_hot(query)

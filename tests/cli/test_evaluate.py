@@ -105,3 +105,43 @@ def test_a_warning_for_all_radii_is_told_once(tree: str, tmp_path: Path) -> None
 def test_an_input_is_not_replaced(tree: str, rows: str) -> None:
     assert "is read by this command" in run("evaluate", tree, rows, "-o", tree, code=2).stderr
     assert Path(tree).read_text() == TREE
+
+
+def test_classes(tree: str, rows: str) -> None:
+    document = json.loads(run("evaluate", tree, rows, "--epsilon", "0.1", "--per-class", "--format", "json").stdout)
+    (summary,) = document["evaluations"]
+    (table,) = document["classes"]
+    assert (table["model"], table["perturbation"]) == (tree, "l_inf 0.1")
+    a, bb, c = table["classes"]
+    assert a == {
+        "label": "a", "rows": 3, "predicted": 3, "recall": 2 / 3, "precision": 2 / 3, "f1": 2 / 3, "stability": 1 / 3,
+        "robust_accuracy": 1 / 3, "roc_auc": 9 / 12,
+    }  # fmt: skip
+    assert (bb["rows"], bb["recall"], bb["precision"]) == (2, 0, 0)
+    assert summary["balanced_accuracy"] == pytest.approx((a["recall"] + bb["recall"] + c["recall"]) / 3)
+    assert summary["roc_auc"] == pytest.approx((a["roc_auc"] + bb["roc_auc"] + c["roc_auc"]) / 3)
+    assert summary["balanced_robust_accuracy"] == pytest.approx(1 / 9)
+    text = run("evaluate", tree, rows, "--epsilon", "0.1", "--per-class").stdout
+    assert f"{tree} under l_inf 0.1: classes\n\nlabel  rows  predicted  recall" in text
+    lines = list(csv.DictReader(io.StringIO(run("evaluate", tree, rows, "--per-class", "--format", "csv").stdout)))
+    assert [(line["model"], line["label"]) for line in lines] == [(tree, "a"), (tree, "bb"), (tree, "c")]
+    assert "robust_accuracy" not in lines[0]
+
+
+def test_of_many_classes_a_text_shows_the_worst(tmp_path: Path) -> None:
+    labels = [f"l{number}" for number in range(30)]
+    model = write(
+        tmp_path, "m.silva", f"classifier-decision-tree 1 30 {' '.join(labels)} LEAF 1 {' '.join(['0'] * 29)}"
+    )
+    rows = write(tmp_path, "r.csv", "".join(f"{label},0\n" for label in labels))
+    text = run("evaluate", model, rows, "--per-class").stdout
+    assert "classes: the 20 of 30 with the lowest recall (--format csv has all)" in text
+    assert len(text.splitlines()) == 2 + 1 + 2 + 21
+    assert "\nl0 " not in text
+    assert len(run("evaluate", model, rows, "--per-class", "--format", "csv").stdout.splitlines()) == 31
+
+
+def test_classes_and_other_options(tree: str, rows: str) -> None:
+    assert "--per-class" in run("evaluate", tree, rows, "--per-class", "--curve", code=2).stderr
+    words = ["--per-class", "--ceiling", "--epsilon", "0.1", "--format", "csv"]
+    assert "use json" in run("evaluate", tree, rows, *words, code=2).stderr

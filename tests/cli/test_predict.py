@@ -124,3 +124,31 @@ def test_other_commands_need_labels(tree: str, rows: str, tmp_path: Path) -> Non
     ):
         message = run(*words, "--label-column", "none", code=2).stderr
         assert "--label-column none is only for predict; all other commands need labels" in message
+
+
+def test_probabilities(tree: str, rows: str) -> None:
+    lines = run("predict", tree, rows, "--proba").stdout.splitlines()
+    assert lines[:3] == [
+        "row,label,prediction,probability_a,probability_bb,probability_c",
+        "0,a,a,1.0,0.0,0.0",
+        '1,bb,"a,bb",0.5,0.5,0.0',
+    ]
+    assert run("predict", tree, rows, "--proba", "--format", "csv").stdout.splitlines() == lines
+    records = [
+        json.loads(line) for line in run("predict", tree, rows, "--proba", "--format", "jsonl").stdout.splitlines()
+    ]
+    assert records[1]["probabilities"] == {"a": 0.5, "bb": 0.5, "c": 0.0}
+    assert [list(record) for record in records] == [["row", "label", "prediction", "probabilities"]] * 7
+    assert "csv or jsonl" in run("predict", tree, rows, "--proba", "--format", "text", code=2).stderr
+
+
+def test_probabilities_are_those_of_the_voting(forest: str, tmp_path: Path) -> None:
+    rows = write(tmp_path, "r.csv", "a,0.1,0\nb,0.9,0\n")
+
+    def shares(*words: str) -> list[str]:
+        return [
+            line.split(",", 3)[-1] for line in run("predict", forest, rows, "--proba", *words).stdout.splitlines()[1:]
+        ]
+
+    assert shares() == ["1.0,0.0", 'b",0.5,0.5']
+    assert shares("--voting", "average") == ["0.875,0.125", "0.375,0.625"]

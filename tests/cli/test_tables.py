@@ -79,9 +79,10 @@ def test_unknown_categories_are_one_line(folder: Path, tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_missing_numbers_in_training_are_one_line(folder: Path) -> None:
-    result = run("train", folder / "raw.csv", folder / "x.silva", "--epsilon", "1", code=1)
-    assert "bill_length_mm is missing, and training needs numbers" in result.stderr
+def test_training_takes_missing_numbers(folder: Path) -> None:
+    run("train", folder / "raw.csv", folder / "holed.silva", "--epsilon", "1", "--preset", "fast")
+    found = run("verify", folder / "holed.silva", folder / "raw.csv", "--epsilon", "1", "--format", "json").stdout
+    assert "275" in found
 
 
 def test_data_schema_round_trip(folder: Path, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_time_limit_ends_training(tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "t.silva", "--epsilon", "0.1", "--time-limit", "0.0001")
     assert "stopped: reached the time limit" in result.stdout
     is_leaf = read_model(str(tmp_path / "t.silva")).n_leaves == 1
-    assert ("the time limit ended the training before a tree was grown" in result.stderr) == is_leaf
+    assert ("the time limit stopped the training before a tree was grown" in result.stderr) == is_leaf
 
 
 def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:

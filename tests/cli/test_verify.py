@@ -507,3 +507,25 @@ def test_outputs_are_compressed_by_their_names(tmp_path: Path) -> None:
     report = tmp_path / "report.json.gz"
     assert run("verify", tree, rows, "--epsilon", "0.1", "-o", report).exit_code == 0
     assert json.loads(gzip.decompress(report.read_bytes()))["perturbation"] == "l_inf 0.1"
+
+
+def test_requirements_on_classes(tree: str, rows: str) -> None:
+    words = ["verify", tree, rows, "--epsilon", "0.1", "--format", "csv"]
+    assert "required recall[a]>=0.6: holds (recall[a] is 0.666667)" in run(*words, "--require", "recall[a]>=0.6").stderr
+    told = run(*words, "--require", "recall[*]>=0.6", "--require", "roc_auc>=0", code=3).stderr
+    assert "required recall[*]>=0.6: violated (recall[bb] is 0)" in told
+    assert "required roc_auc>=0: holds" in told
+    assert "there are a, bb, c" in run(*words, "--require", "recall[z]>=0.6", code=None).stderr
+    without = run("verify", tree, rows, "--require", "robust_accuracy[a]>=0.6", code=2).stderr
+    assert "needs --epsilon" in without
+    assert "holds" in run("verify", tree, rows, "--require", "f1[a]>=0.6", "--format", "csv").stderr
+
+
+def test_requirements_on_classes_of_shards(tree: str, rows: str, tmp_path: Path) -> None:
+    parts = [tmp_path / f"part-{number}.jsonl" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        run("verify", tree, rows, "--epsilon", "0.1", "--shard", f"{number}/2", "-o", part)
+    words = ["merge", *parts, "--format", "csv", "--require"]
+    assert "recall[a] is 0.666667" in run(*words, "recall[a]>=0.6").stderr
+    assert "balanced_accuracy is 0.222222" in run(*words, "balanced_accuracy>=0.6", code=3).stderr
+    assert "which shards do not hold" in run(*words, "roc_auc>=0.6", code=None).stderr

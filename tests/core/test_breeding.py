@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.training_problems import WEIGHTS, Problem, full_counts, model_of, random_problem
+from support.training_problems import (
+    WEIGHTS,
+    Problem,
+    full_counts,
+    model_of,
+    random_operation,
+    random_problem,
+)
 
 from metasilvae._core.training.evolution import Individual, Workspace
 
@@ -26,27 +33,6 @@ def check_invariants(individual: Individual, problem: Problem) -> None:
             goes_left = problem.dataset.X[here, feature[node]] <= threshold[node]
             samples_at[left[node]], samples_at[right[node]] = here[goes_left], here[~goes_left]
     assert not samples_at
-
-
-def random_operation(rng: np.random.Generator, tree: Individual, donor: Individual, objective, workspace) -> None:
-    feature = tree.nodes()[0]
-    leaves, inner = np.flatnonzero(feature < 0), np.flatnonzero(feature >= 0)
-    kind = rng.integers(0, 5)
-    names = ("gini", "entropy", "exponential")
-    criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "impurity": names[rng.integers(3)]}
-    if kind == 0 or len(inner) == 0:
-        tree.grow(int(rng.choice(leaves)), objective, workspace, **criterion)
-    elif kind == 1:
-        tree.grow(int(rng.choice(leaves)), objective, workspace, n_splits=int(rng.integers(2, 6)), **criterion)
-    elif kind == 2:
-        tree.graft(int(rng.integers(tree.n_nodes)), donor, int(rng.integers(donor.n_nodes)), objective, workspace)
-    elif kind == 3:
-        tree.move_threshold(int(rng.choice(inner)), objective, workspace)
-    elif rng.random() < 0.3:
-        node = int(rng.choice(inner))
-        promised = tree.score_if_pruned(node, objective, workspace)
-        tree.prune(node, workspace)
-        assert promised == pytest.approx(tree.fitness(objective), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(60))

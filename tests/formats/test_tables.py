@@ -18,9 +18,6 @@ from metasilvae.formats.datasets import read_dataset, write_dataset
 from metasilvae.formats.schema_files import parse_schema, write_schema
 from metasilvae.formats.tables import TableOptions, column_of_texts, type_columns
 from metasilvae.formats.text import Problems
-from metasilvae.perturbations.boxes import Ball
-from metasilvae.training.options import options_for
-from metasilvae.training.runs import make_trainer
 
 PEOPLE = """\
 id,age,work,member,note,label
@@ -156,8 +153,6 @@ def test_missing_numbers_need_no_encoding(read) -> None:
     assert dataset.encoding is None
     np.testing.assert_array_equal(dataset.X, [[np.nan, 2], [3, np.nan], [np.nan, np.nan]])
     assert dataset.has_missing
-    with pytest.raises(DataError, match="row 0: x is missing, and training needs numbers"):
-        make_trainer(dataset, Ball(0.1), options_for("fast"))
 
 
 def test_missing_tokens_can_be_changed(read) -> None:

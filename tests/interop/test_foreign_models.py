@@ -278,16 +278,6 @@ def test_a_file_of_lightgbm_refuses_unknown_keys(line: str, tmp_path: Path) -> N
         import_file(path, check=False)
 
 
-def test_categories_of_xgboost_are_refused() -> None:
-    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed (extra: xgboost)")
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    X, y = make_data()
-    table = pandas.DataFrame(X).assign(kind=pandas.Categorical(np.where(y > 0, "u", "v")))
-    fitted = xgboost.XGBClassifier(n_estimators=2, enable_categorical=True, n_jobs=1).fit(table, y)
-    with pytest.raises(ModelError, match="the model has categorical features"):
-        import_object(fitted)
-
-
 # Names
 
 

@@ -114,7 +114,7 @@ def test_xgboost_refusals(tmp_path: Path) -> None:
         import_text(tmp_path, content, labels=("a",))
     document = json.loads(content)
     document["learner"]["gradient_booster"]["model"]["trees"][0]["split_type"][0] = 1
-    with pytest.raises(ModelError, match="a split by categories cannot be imported"):
+    with pytest.raises(ModelError, match="its lists of splits by categories do not fit"):
         import_text(tmp_path, json.dumps(document))
 
 
@@ -278,8 +278,10 @@ def test_lightgbm_refusals(tmp_path: Path) -> None:
     X, y = make_data(3)
     X[:, 0] = y
     text = train_lightgbm(3, X=X, categories=[0], min_data_per_group=1, cat_smooth=1).model_to_string()
-    with pytest.raises(ModelError, match="a split by categories cannot be imported"):
-        import_text(tmp_path, text)
+    with pytest.raises(ModelError, match="the sets of categories do not fit their words"):
+        import_text(tmp_path, re.sub(r"cat_boundaries=0 1", "cat_boundaries=0 2", text))
+    with pytest.raises(ModelError, match=r"the sets of categories do not fit their words|num_cat= is missing"):
+        import_text(tmp_path, re.sub(r"cat_threshold=\d+", "cat_threshold=1 1 1 1 1 1", text))
 
 
 @pytest.mark.usefixtures("no_judges")
@@ -363,7 +365,7 @@ def test_catboost_refusals(tmp_path: Path) -> None:
         import_text(tmp_path, catboost_text(catboost.CatBoostRegressor(**settings).fit(X, y), tmp_path))
     rows = [[str(label), *row.tolist()] for label, row in zip(y, X, strict=True)]
     categorical = catboost.CatBoostClassifier(**settings).fit(rows, y, cat_features=[0])
-    with pytest.raises(ModelError, match="the model has categorical_features; only numbers can be imported"):
+    with pytest.raises(ModelError, match="does not name the categories of the splits"):
         import_text(tmp_path, catboost_text(categorical, tmp_path))
 
 
@@ -376,7 +378,8 @@ def test_catboost_refusals(tmp_path: Path) -> None:
         ("oblivious_trees.0.splits.0.float_feature_index", 3, "tests feature 3, but the model has 1"),
         ("oblivious_trees.0.splits.0.border", "x", "border holds something that is not a number"),
         ("oblivious_trees.0.splits.0.border", float("nan"), "is not a number"),
-        ("oblivious_trees.0.splits.0.split_type", "OneHotFeature", "a split of type 'OneHotFeature'"),
+        ("oblivious_trees.0.splits.0.split_type", "OneHotFeature", "cat_feature_index is missing"),
+        ("oblivious_trees.0.splits.0.split_type", "OnlineCtr", "a split of type 'OnlineCtr'"),
         ("oblivious_trees", [], "the model has no trees"),
         ("oblivious_trees", {}, "oblivious_trees is an object, a list was expected"),
         ("model_info.class_params.class_names", ["a", "b", "c"], "3 class names do not fit the loss Logloss"),

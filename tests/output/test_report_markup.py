@@ -15,6 +15,7 @@ from support.command import write
 from support.html_pages import Page, make_page, page_of
 from support.oracles import data_of, make_model, nest, random_model
 
+from metasilvae.output.axes import Axis, choose_axis
 from metasilvae.output.html import curves, document, overview
 from metasilvae.output.html import model as model_section
 from metasilvae.output.html.content import order_labels, shorten_sources
@@ -167,9 +168,10 @@ def test_nodes_of_the_drawing_are_those_of_the_tree() -> None:
 def test_the_drawn_curve_is_the_curve() -> None:
     tree = make_model([(0, 0.5, [1, 0], [0, 1])], 1)
     curve = Curve(find_radii(make_query(tree, data_of([[0.25], [0.0], [1.5]], ["a", "a", "a"]), Ball(1)), 1))
-    end = curves.choose_end([curve], 0.1)
-    assert end == pytest.approx(1.05)
-    drawn = curves.draw_curves([(0, "x", curve)], end, 0.1, "epsilon")
+    axis = choose_axis([curve], 0.1)
+    end = axis.end
+    assert (axis.start, end, axis.is_log) == (0, pytest.approx(1.05), False)
+    drawn = curves.draw_curves([(0, "x", curve)], axis, 0.1, "epsilon")
     (path,) = re.findall(r'd="([^"]*)" class="stable', drawn)
     steps = [(kind, float(number)) for kind, number in re.findall(r"([MVH])(?:0 )?([\d.]+)", path)]
     assert [number for kind, number in steps if kind in "MV"] == pytest.approx([0, 1000 / 3, 2000 / 3, 1000], abs=0.01)
@@ -180,26 +182,18 @@ def test_the_drawn_curve_is_the_curve() -> None:
 def test_an_axis_ends_where_the_curve_does_not_far_beyond() -> None:
     tree = make_model([(0, 0.5, [1, 0], [0, 1])], 1)
     curve = Curve(find_radii(make_query(tree, data_of([[0.25], [0.0], [1.5]], ["a", "a", "a"]), Ball(1)), 1))
-    assert curves.choose_end([curve], 1.5) == pytest.approx(1.05 * 3)
-    end = curves.choose_end([curve], 1e6)
-    assert end == pytest.approx(1.05)
-    assert 'class="mark"' not in curves.draw_curves([(0, "x", curve)], end, 1e6, "epsilon")
+    assert choose_axis([curve], 1.5).end == pytest.approx(1.05 * 3)
+    axis = choose_axis([curve], 1e6)
+    assert axis.end == pytest.approx(1.05)
+    assert 'class="mark"' not in curves.draw_curves([(0, "x", curve)], axis, 1e6, "epsilon")
     content = page_of(IRIS, IRIS_SETS[1], epsilon=1e6)
     assert "The verified epsilon, 1000000, is far beyond" in write_page(content)
-
-
-@pytest.mark.parametrize("end", [1e-12, 0.07, 1.0, 9.9, 255.0, 1e20])
-def test_ticks(end: float) -> None:
-    ticks = curves.choose_ticks(end)
-    assert 3 <= len(ticks) <= curves.N_TICKS + 1
-    assert ticks[0] == 0
-    assert ticks[-1] <= end
 
 
 def test_an_axis_for_rows_that_never_change() -> None:
     tree = make_model([[1, 0]], 1)
     curve = Curve(find_radii(make_query(tree, data_of([[0.25]], ["a"]), Ball(1)), 1))
-    assert curves.choose_end([curve], 0.0) == 1.0
+    assert choose_axis([curve], 0.0) == Axis(0.0, 1.0)
 
 
 def test_headings_captions_and_names() -> None:

@@ -65,6 +65,21 @@ class TestNumbers:
         assert facts["leaves"] == str(found["leaves"])
         assert facts["depth"] == str(found["depth"])
 
+    def test_classes(self, iris: Page) -> None:
+        for place, data in enumerate(IRIS_SETS):
+            document = prediction_of("evaluate", IRIS, data, "--epsilon", 0.3, "--per-class")
+            head, *rows = iris.tables[f"classes-{place}"]
+            names = [cell.text for cell in head]
+            assert names == ["label", "rows", "recall", "precision", "F1", "stability", "robust accuracy", "ROC AUC"]
+            for row, wanted in zip(rows, document["classes"][0]["classes"], strict=True):
+                assert (row[0].text, row[1].text) == (wanted["label"], str(wanted["rows"]))
+                for name, cell in zip(names[2:], row[2:], strict=True):
+                    assert float(cell.value or "") == wanted[name.lower().replace(" ", "_")]
+            table = {row[0].text: row[1 + place] for row in iris.tables["figures-table"]}
+            (summary,) = document["evaluations"]
+            for name in ("balanced accuracy", "balanced robust accuracy", "ROC AUC"):
+                assert float(table[name].value or "") == summary[name.lower().replace(" ", "_")]
+
     def test_verdicts(self, iris: Page) -> None:
         counts = [prediction_of("verify", IRIS, data, "--epsilon", 0.3)["counts"] for data in IRIS_SETS]
         assert sum(count["no_info"] for count in counts) == 0
@@ -116,9 +131,12 @@ class TestNumbers:
                 assert float(row[3].value or "") == wanted["radius"]
                 assert row[4].text == f"{wanted['prediction'][0]} → {wanted['perturbed_prediction'][0]}"
                 moves = re.findall(r"^(\w+) (\S+) → (\S+)$", row[5].text, re.MULTILINE)
+                # Rounded for people, but never to the value before.
                 assert [(name, float(start), float(end)) for name, start, end in moves] == [
-                    (move["name"], move["from"], move["to"]) for move in wanted["moved"]
+                    (move["name"], pytest.approx(move["from"], rel=1e-5), pytest.approx(move["to"], rel=1e-5))
+                    for move in wanted["moved"]
                 ]
+                assert all(start != end for _, start, end in moves)
             moved = {row[0].text: (int(row[1].text), int(row[3].text)) for row in iris.tables[f"features-{place}"][1:]}
             assert moved == {f["name"]: (f["rows_moved"], f["rows_frozen"]) for f in found["features"]}
             tests = {row[0].text: int(row[1].text) for row in iris.tables[f"tests-{place}"][1:]}
@@ -152,9 +170,21 @@ class TestForests:
         assert "radii are lower bounds" in notes
         assert f"{wanted['no_info']} rows are not decided" in notes
 
+    def test_a_boosted_model_opens_on_a_tree_with_splits(self, tmp_path: Path) -> None:
+        stump = "SPLIT 0 1039.9999389648438 LEAF_LOGARITHMIC 0 1 LEAF_LOGARITHMIC 0 -2"
+        trees = [f"classifier-decision-tree 1 2 a b {tree}\n" for tree in ("LEAF_LOGARITHMIC 0 -0.5", stump, stump)]
+        model = write(tmp_path, "boosted.silva", f"classifier-forest 3\n{''.join(trees)}")
+        page = make_page(model, write(tmp_path, "ab.csv", "b,1000\na,1100\n"), "--epsilon", 70)
+        options = page.find("option")
+        assert [option.text for option in options] == ["tree 1 of 3: base score", "tree 2 of 3", "tree 3 of 3"]
+        assert ["selected" in option.attributes for option in options] == [False, True, False]
+        assert page.data("tree-data")["first"] == 1
+        assert page.tables["tests-0"][1][0].text == "x[0] ≤ 1040"
+        assert "1039.99" not in page.tables["fragile-0"][1][-2].text
+
     def test_trees_to_choose(self, forest: str, tmp_path: Path) -> None:
         page = make_page(forest, write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n"), "--epsilon", 0.1)
-        assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2"]
+        assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2: one leaf"]
         assert [len(tree["nodes"]) for tree in page.data("tree-data")["trees"]] == [3, 1]
 
     def test_triangles_count_by_node(self, tmp_path: Path) -> None:
@@ -198,12 +228,43 @@ def test_the_same_page_for_any_number_of_threads() -> None:
 
 def test_the_same_file_again(tree: str, rows: str, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    printed = run("report", tree, rows, "--epsilon", 0.1, "-o", output).stdout
+    printed = run("report", tree, rows, "--epsilon", 0.1, "-o", output, "--date", "2026-01-01").stdout
     first = output.read_bytes()
     summary = "accuracy 28.57 %, stability 28.57 %, robust accuracy 14.29 %"
     assert printed == f"{rows}: {summary}\nopen {output} in a browser\n"
-    run("report", tree, rows, "--epsilon", 0.1, "-o", output)
+    run("report", tree, rows, "--epsilon", 0.1, "-o", output, "--date", "2026-01-01")
     assert output.read_bytes() == first
+
+
+def test_the_date(tree: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def date_of(*words: str) -> list[str]:
+        return re.findall("<time>(.*?)</time>", run("report", tree, rows, "--epsilon", 0.1, "-o", "-", *words).stdout)
+
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    (today,) = date_of()
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", today)
+    assert date_of("--date", "none") == []
+    assert date_of("--date", "<May>") == ["&lt;May&gt;"]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert date_of() == ["1970-01-02"]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    assert "SOURCE_DATE_EPOCH is 'soon'" in run("report", tree, rows, "--epsilon", 0.1, "-o", "-", code=None).stderr
+
+
+def test_requirements_stand_on_top(tree: str, rows: str, tmp_path: Path) -> None:
+    other = write(tmp_path, "other.csv", "a,0.1,0.1\nbb,0.9,0.9\n")
+    words = ["report", tree, rows, other, "--epsilon", 0.1, "-o", "-", "--require", "accuracy>=0.5"]
+    result = run(*words, "--require", "recall[a]>=0.5", code=3)
+    header = result.stdout.partition("<header>")[2].partition("</header>")[0]
+    texts = [" ".join(re.sub("<.*?>", "", item).split()) for item in re.findall("<li>(.*?)</li>", header)]
+    assert texts == [
+        "violated accuracy&gt;=0.5 on rows.csv: accuracy is 0.285714",
+        "holds recall[a]&gt;=0.5 on rows.csv: recall[a] is 0.666667",
+        "holds accuracy&gt;=0.5 on other.csv: accuracy is 0.5",
+        "holds recall[a]&gt;=0.5 on other.csv: recall[a] is 1",
+    ]
+    assert f"{rows}: required accuracy>=0.5: violated (accuracy is 0.285714)" in result.stderr
+    assert run(*words[:-1], "accuracy>=0.1").exit_code == 0
 
 
 class TestAttacks:

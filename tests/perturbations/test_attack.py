@@ -16,7 +16,7 @@ from metasilvae.analysis.explanation import explain
 from metasilvae.model import Model
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import options_for
-from metasilvae.training.population import as_model
+from metasilvae.training.samples import as_model
 from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
 from metasilvae.verification.verdicts import Stability

@@ -5,7 +5,8 @@ import pytest
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import PerturbationError, RequestError
-from metasilvae.perturbations.boxes import Ball, OneHotGroups, parse_perturbation
+from metasilvae.perturbations.boxes import Ball, parse_perturbation
+from metasilvae.perturbations.groups import TableGroups
 
 
 def dataset(rows: list[list[float]]) -> Dataset:
@@ -85,13 +86,13 @@ def test_broken_box_files(tmp_path, text: str, message: str) -> None:
 
 
 def test_tiers_become_groups() -> None:
-    groups = OneHotGroups.of_tiers([0, 2, 1, 2, 1, 0], 6)
+    groups = TableGroups.of_tiers([0, 2, 1, 2, 1, 0], 6)
     assert groups.members.tolist() == [2, 4, 1, 3]
     assert groups.starts.tolist() == [0, 2, 4]
 
 
 def test_tiers_must_fit() -> None:
     with pytest.raises(RequestError, match="2 tiers were given for 3 features"):
-        OneHotGroups.of_tiers([0, 1], 3)
+        TableGroups.of_tiers([0, 1], 3)
     with pytest.raises(RequestError, match="tier -1"):
-        OneHotGroups.of_tiers([0, -1], 2)
+        TableGroups.of_tiers([0, -1], 2)

@@ -12,7 +12,7 @@ PACKAGE = Path(metasilvae.__file__).parent
 ORDER = [
     "_version", "_core", "errors", "extras", "io", "execution", "encoding", "dataset", "model", "voting", "prediction",
     "perturbations", "formats", "verification", "datasets", "interop", "analysis", "training", "api", "sklearn",
-    "output", "cli", "__main__", "__init__",
+    "output", "displays", "cli", "__main__", "__init__",
 ]  # fmt: skip
 EDGE_ONLY = {"click", "tqdm"}
 MODULES = sorted(PACKAGE.rglob("*.py"))

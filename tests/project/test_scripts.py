@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.boosted_models import xgboost_document
 from support.command import run
 from support.documented import ROOT
 from support.script_parsers import SCRIPTS, options_of_script
@@ -25,12 +26,15 @@ SHORT_RUNS = {
     "scripts/bench_load.py": "--rows 200 --repeat 1",
     "scripts/bench_phases.py": "--data data --sets breast-cancer --preset fast",
     "scripts/bench_peers.py": "--data data --sets breast-cancer --peers CART --here --repeats 2 --preset fast",
+    "scripts/bench_published.py": "--folder published --sets breast-cancer --kinds natural --rows 2",
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
     "scripts/bench_scaling.py": "--studies training --sizes 500 --presets fast --noise 0.1",
+    "scripts/bench_sensitivity.py": "--folder published --sets breast-cancer --kinds natural --margins 0",
     "scripts/bench_tables.py": "--rows 300 --numbers 2 --categories 2 --preset fast",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
     "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",
+    "scripts/draw_proofs.py": "--output empty",
     "scripts/fuzz/run.py": "model --runs 50",
     "scripts/make_command_reference.py": "--output commands.md",
     "scripts/make_datasets.py": "--folder sets",
@@ -39,6 +43,7 @@ SHORT_RUNS = {
 }
 # They start processes, or measure again what they have measured.
 LONG = (*(name for name in SHORT_RUNS if "/bench_" in name), "scripts/make_datasets.py", "scripts/soak.py")
+PUBLISHED = ("models/breast_cancer_unrobust/0004.resaved.json", "data/breast_cancer_scale0.test")
 NOT_RUN = {
     "scripts/update_sessions.py": "writes into the documents; test_sessions.py runs the same sessions",
     "scripts/check_golden.py": "needs recorded verdicts; test_reference.py runs it where they are",
@@ -63,6 +68,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "data" / name).mkdir(parents=True)
         for split in ("train", "test"):
             run("data", "convert", f"builtin:circle/{split}", folder / "data" / name / f"{split}.csv.gz")
+    model, rows = (folder / "published" / name for name in PUBLISHED)
+    for path, content in ((model, xgboost_document()), (rows, "0 0:0.25\n1 0:0.875\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
     run("train", "builtin:circle/train", folder / "models" / "mnist-1-5-tree.silva", "--epsilon", 1, "--preset", "cart")
     return folder
 
@@ -118,3 +127,24 @@ def test_peers_are_compared_on_the_same_rows(folder: Path) -> None:
     phi = {name: float(rows[name][2].split(" ± ")[0]) for name in ("metasilvae", "CART")}
     assert ahead == pytest.approx(phi["metasilvae"] - phi["CART"], abs=2e-4)
     assert rows["broken"][2].startswith("left out: exit code 1")
+
+
+def run_published(folder: Path, *words: object) -> str:
+    line = [sys.executable, ROOT / "scripts/bench_published.py", "--sets", "breast-cancer", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "METASILVAE_CACHE": str(folder / "cache")}
+    return subprocess.run(line, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_published_models_have_their_distortion(folder: Path) -> None:
+    """One split at 0.5: the rows are 0.25 and 0.375 away from it."""
+    row = run_published(folder, "--folder", "published", "--kinds", "natural", "--veritas-rows", 0).splitlines()[-1]
+    assert [cell.strip() for cell in row.split("|")[1:7]] == ["breast-cancer, natural", "1", "2", "2", "0.3125", "2"]
+
+
+@pytest.mark.slow
+def test_a_published_file_is_fetched_and_checked(folder: Path) -> None:
+    found = run_published(folder, "--mirror", (folder / "published").as_uri())
+    assert "natural | left out" in found
+    assert "checksum" in found
+    assert not (folder / "cache" / "published" / PUBLISHED[0]).exists()

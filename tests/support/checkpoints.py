@@ -10,13 +10,16 @@ import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.formats.silva_models import format_model
-from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack_files import parse_attack
+from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.training.checkpoint.files import pack, unpack
 from metasilvae.training.checkpoint.runs import Checkpoint
 from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.protocol import Progress, Trainer
 from metasilvae.training.provenance import describe_run
 from metasilvae.training.runs import make_trainer
+from metasilvae.training.weights import weigh
 
 SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population": 6, "elitism": 2}
 
@@ -42,6 +45,18 @@ CASES: dict[str, Options] = {
     "boosting": boosting_options_for("fast", 8, max_depth=3, min_samples_leaf=1, feature_sample=0.7),
     "boosting, held out": boosting_options_for("fast", 12, validation=0.3, patience=3),
     "tuned boosting": boosting_options_for("default", 6),
+    "missing": options_for("default", **PLAIN, seed=3),
+    "missing, held out": options_for("default", **PLAIN, validation=0.3),
+    "missing, tuned": options_for("default", **SHORT, polish=1),
+    "missing, forest": forest_options_for("fast", 5),
+    "dropped": options_for("default", **PLAIN),
+    "dropped, forest": forest_options_for("fast", 4),
+    "weighted": options_for("default", **PLAIN, seed=3),
+    "weighted, tuned": options_for("default", **SHORT, polish=1, validation=0.3),
+    "weighted, forest": forest_options_for("fast", 4),
+    "weighted, boosting": boosting_options_for("fast", 5, validation=0.3),
+    "missing, boosting": boosting_options_for("fast", 6, max_depth=3, min_samples_leaf=1),
+    "dropped, boosting": boosting_options_for("fast", 5, validation=0.3),
 }
 
 
@@ -54,8 +69,26 @@ def coarse() -> Dataset:
     return Dataset(X, y, ("a", "b", "c"))
 
 
+@functools.cache
+def with_holes() -> Dataset:
+    """The same with missing values in two columns."""
+    X = coarse().X.copy()
+    X[np.random.default_rng(8).random(X.shape) < 0.15] = np.nan
+    X[:, 2] = coarse().X[:, 2]
+    return dataclasses.replace(coarse(), X=X)
+
+
 def make(case: str, jobs: int = 1) -> Trainer:
-    return make_trainer(coarse(), Ball(0.6), CASES[case], jobs)
+    dataset = with_holes() if case.startswith(("missing", "dropped")) else coarse()
+    if case.startswith("weighted"):
+        dataset = weigh(dataset, {"a": 2.5}, np.arange(1, dataset.n_samples + 1))
+    perturbation: Perturbation = Ball(0.6)
+    if case.startswith("dropped"):
+        rules = parse_attack(
+            b'[default]\nradius = 0.6\n[columns]\n"x[0]" = { radius = 0.6, missing = "may appear" }\n', "a.toml"
+        )
+        perturbation = fit_attack(rules, dataset)
+    return make_trainer(dataset, perturbation, CASES[case], jobs)
 
 
 def strip(record: Progress) -> Progress:

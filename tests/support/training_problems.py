@@ -1,12 +1,14 @@
-"""Random training problems, and the slow evaluation of their trees."""
+"""Random training problems, random operations on their trees, and the slow evaluation of these."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
-from metasilvae._core.training.evolution import Individual, Objective, TrainingSet
+from metasilvae._core.training.evolution import Individual, Objective, TrainingSet, Workspace
 from metasilvae.dataset import Dataset
 from metasilvae.model import NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import Boxes
@@ -78,3 +80,34 @@ def full_counts(individual: Individual, problem: Problem) -> tuple[int, int, int
     """Correct, stable and robust samples by the verifier, which knows nothing of increments."""
     counts = verify(make_query(model_of(individual, problem), problem.dataset, problem.radii), jobs=1).counts
     return counts.correct, counts.stable, counts.robust
+
+
+def random_operation(
+    rng: np.random.Generator,
+    tree: Individual,
+    donor: Individual,
+    objective: Objective,
+    workspace: Workspace,
+    names: Sequence[str] = ("gini", "entropy", "exponential"),
+) -> None:
+    feature = tree.nodes()[0]
+    leaves, inner = np.flatnonzero(feature < 0), np.flatnonzero(feature >= 0)
+    kind = rng.integers(0, 5)
+    criterion = {
+        "by_score": bool(rng.integers(2)),
+        "reach": float(rng.random()),
+        "impurity": names[rng.integers(len(names))],
+    }
+    if kind == 0 or len(inner) == 0:
+        tree.grow(int(rng.choice(leaves)), objective, workspace, **criterion)
+    elif kind == 1:
+        tree.grow(int(rng.choice(leaves)), objective, workspace, n_splits=int(rng.integers(2, 6)), **criterion)
+    elif kind == 2:
+        tree.graft(int(rng.integers(tree.n_nodes)), donor, int(rng.integers(donor.n_nodes)), objective, workspace)
+    elif kind == 3:
+        tree.move_threshold(int(rng.choice(inner)), objective, workspace)
+    elif rng.random() < 0.3:
+        node = int(rng.choice(inner))
+        promised = tree.score_if_pruned(node, objective, workspace)
+        tree.prune(node, workspace)
+        assert promised == pytest.approx(tree.fitness(objective), abs=1e-12)

@@ -133,7 +133,7 @@ class Witness(TreeCollector):
         self.shown: dict[str, TreeMetrics] = {}
 
     def observe(self, trees) -> None:
-        from metasilvae.training.population import as_model
+        from metasilvae.training.samples import as_model
 
         for tree in trees:
             model = as_model(tree, self.dataset)

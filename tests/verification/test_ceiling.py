@@ -154,7 +154,7 @@ def test_attacks(seed: int) -> None:
 
 def test_one_hot_groups_that_cannot_meet() -> None:
     """Two rows whose members may not change share no point, although a group may be restricted by its bounds."""
-    from metasilvae.perturbations.boxes import OneHotGroups
+    from metasilvae.perturbations.groups import TableGroups
 
     class Grouped:
         def __init__(self, lower: list[list[float]], upper: list[list[float]]) -> None:
@@ -162,7 +162,7 @@ def test_one_hot_groups_that_cannot_meet() -> None:
 
         def boxes(self, dataset: Dataset) -> Boxes:
             zero, endless = np.zeros(3), np.full(3, np.inf)
-            groups = OneHotGroups.of_lists([[0, 1, 2]])
+            groups = TableGroups.of_lists([[0, 1, 2]])
             return Boxes(np.array(self.lower), np.array(self.upper), zero, zero, -endless, endless, groups)
 
     dataset = data_of([[1, 0, 0], [0, 1, 0]], ["a", "b"])

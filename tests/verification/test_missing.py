@@ -34,9 +34,8 @@ from support.oracles import (
 from metasilvae.analysis.difference import DifferenceStatus, InputBox, compare_models
 from metasilvae.analysis.explanation import explain
 from metasilvae.analysis.simplification import simplify
-from metasilvae.api import train
 from metasilvae.dataset import Dataset
-from metasilvae.errors import DataError, ModelError, PerturbationError, RequestError
+from metasilvae.errors import ModelError, PerturbationError
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
@@ -355,13 +354,3 @@ def test_a_test_for_missing_values_alone_is_kept() -> None:
 def _predictions(model: Model, X: NDArray[np.float64]) -> list[tuple[int, ...]]:
     table = predict(model, X)
     return [table.sets[number] for number in table.ids]
-
-
-def test_training_refuses_missing_values() -> None:
-    data = data_of([[0.0, math.nan], [1.0, 2.0], [0.5, 1.0], [2.0, 3.0]], ["a", "b", "a", "b"])
-    with pytest.raises(DataError, match=r"row 0: x\[1\] is missing, and training needs numbers; fill"):
-        train(data, 0.1, preset="fast", jobs=1)
-    whole = replace(data, X=np.nan_to_num(data.X))
-    attack = fit_attack(parse_attack(b'[default]\nradius = 0.3\nmissing = "may appear"\n', "a.toml"), whole)
-    with pytest.raises(RequestError, match="lets values become missing"):
-        train(whole, attack, preset="fast", jobs=1)

@@ -2,6 +2,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 def fill_depths(nodes: NDArray[np.void], roots: NDArray[np.int32], depths: NDArray[np.int32]) -> None: ...
+def number_thresholds(
+    nodes: NDArray[np.void],
+    thresholds: NDArray[np.float64],
+    starts: NDArray[np.int32],
+    numbers: NDArray[np.int32],
+) -> int: ...
 def drop_contradictions(
     nodes: NDArray[np.void],
     roots: NDArray[np.int32],

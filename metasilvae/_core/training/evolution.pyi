@@ -6,12 +6,16 @@ from numpy.typing import ArrayLike, NDArray
 SELECTIONS: dict[str, int]
 MUTATIONS: dict[str, int]
 IMPURITIES: dict[str, int]
+IS_MISSING: float
+MOST_VALUE: float
+MOST_WEIGHT: int
 
 class TrainingSet:
     codes: NDArray[np.int32]
     labels: NDArray[np.int32]
     values: NDArray[np.float64]
     value_starts: NDArray[np.int64]
+    origins: NDArray[np.int32]
     def __init__(
         self,
         X: NDArray[np.float64],
@@ -21,6 +25,9 @@ class TrainingSet:
         radius_up: ArrayLike,
         minimum: ArrayLike,
         maximum: ArrayLike,
+        doubled: ArrayLike = (),
+        droppable: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> None: ...
     @staticmethod
     def of_boxes(
@@ -29,7 +36,11 @@ class TrainingSet:
         n_labels: int,
         lower: NDArray[np.float64],
         upper: NDArray[np.float64],
+        doubled: ArrayLike = (),
+        droppable: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> TrainingSet | None: ...
+    def copies_of(self, columns: ArrayLike) -> NDArray[np.int32]: ...
     def with_boxes(
         self, radius_down: ArrayLike, radius_up: ArrayLike, minimum: ArrayLike, maximum: ArrayLike
     ) -> TrainingSet: ...

@@ -15,9 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
+from metasilvae.formats.frames import encode_rows
 from metasilvae.interop.imports.comparison import MAX_ROWS, QUICK_ROWS, LibraryComparison, compare_with_library
 from metasilvae.interop.imports.files import detect_kind, import_any, is_packed_by_us
 from metasilvae.interop.imports.imported import Imported, ImportOptions
@@ -98,12 +100,22 @@ def import_content(content: bytes, source: str, kind: str | None, options: Impor
 
 def check_import(
     imported: Imported,
-    data: ArrayLike | None = None,
+    data: ArrayLike | Dataset | None = None,
     max_rows: int = MAX_ROWS,
     on_fraction: Callable[[float], object] = lambda fraction: None,
 ) -> Imported:
-    """The import with its comparison; a warning if it cannot be compared."""
-    X = None if data is None else np.ascontiguousarray(data, dtype=np.float64)
+    """The import with its comparison; a warning if it cannot be compared.
+
+    `data` are rows as the library takes them, or a data set with the features of the model.
+    """
+    encoding = imported.model.encoding
+    X: NDArray[np.float64] | None = None
+    if isinstance(data, Dataset):
+        X = data.X
+    elif data is not None and encoding is not None:
+        X = encode_rows(data, "the data", encoding, imported.model.source).X
+    elif data is not None:
+        X = np.ascontiguousarray(data, dtype=np.float64)
     comparison = compare_with_library(imported, X, on_fraction=on_fraction, max_rows=max_rows)
     if comparison is None:
         warnings.warn(

@@ -11,8 +11,9 @@ the library predicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from numpy.typing import NDArray
 from metasilvae.errors import ModelError, shorten
 from metasilvae.formats.silva_models import MAX_FEATURES, MAX_NODES, label_problem
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, NODE_DTYPE, LeafKind, Model
+
+if TYPE_CHECKING:
+    from metasilvae.interop.imports.categories import CategorySplit
 
 LARGEST_COUNT = 2**53
 LARGEST = float(np.finfo(np.float64).max)
@@ -40,6 +44,8 @@ class Nodes:
         Counts or scores; those of splits are ignored.
     missing_left : bool array, shape (n_nodes,), or None
         Whether splits send missing values to the left child; None if the library does not take missing values.
+    categories : mapping from int to CategorySplit, or None
+        Nodes that split by categories, whose thresholds are not used (`metasilvae.interop.imports.categories`).
     """
 
     feature: NDArray[np.int64]
@@ -48,6 +54,7 @@ class Nodes:
     right: NDArray[np.int64]
     values: np.ndarray
     missing_left: NDArray[np.bool_] | None = None
+    categories: Mapping[int, CategorySplit] | None = None
 
 
 def single_leaf(values: Sequence[float]) -> Nodes:

@@ -8,13 +8,14 @@ A different prediction is an error unless the scores of both labels are closer t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
+from metasilvae.interop.imports.categories import CategoryRows
 from metasilvae.interop.imports.imported import Imported, LibraryPredictor
 from metasilvae.interop.thresholds import next_float32, next_number, round_down
 from metasilvae.model import LeafKind, Model
@@ -38,6 +39,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 # Limit for tests on the paths to splits beyond the usual depth; only chains of thousands of splits reach it.
 _MOST_STEPS = 1 << 28
 _USUAL_DEPTH = 100
+NO_CATEGORIES = CategoryRows(None)
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,13 @@ def compare_with_library(
     n_sides = 8 if library.is_float32 else 4  # of each split, as `rows_beside_thresholds` makes them
     splits = _choose_splits(model, max_rows // n_sides, _MOST_STEPS // n_sides, rng)
     n_missing = RANDOM_ROWS // 2 if model.has_directions else 0
+    categories = CategoryRows(model.encoding)
     n_all = (0 if X is None else len(X)) + RANDOM_ROWS + n_sides * len(splits)
     parts: list[tuple[str, Iterator[NDArray[np.float64]]]] = [
         ("data", iter(()) if X is None else _pieces(X)),
-        ("random", random_rows(model, RANDOM_ROWS - n_missing, rng, library.special)),
-        ("missing", rows_with_missing(model, n_missing, rng, splits)),
-        ("thresholds", rows_beside_thresholds(model, rng, X, library.is_float32, splits)),
+        ("random", random_rows(model, RANDOM_ROWS - n_missing, rng, library.special, categories)),
+        ("missing", rows_with_missing(model, n_missing, rng, splits, categories)),
+        ("thresholds", rows_beside_thresholds(model, rng, X, library.is_float32, splits, categories)),
     ]
     for part, pieces in parts:
         for piece in pieces:
@@ -124,7 +127,7 @@ def compare_with_library(
                 np.clip(piece, -library.largest, library.largest, out=piece)
             # Libraries add huge values up to see whether all are finite.
             with np.errstate(over="ignore", invalid="ignore"):
-                ties, rounded = _compare_rows(imported, library, np.ascontiguousarray(piece), part)
+                ties, rounded = _compare_rows(imported, library, np.ascontiguousarray(piece), part, categories)
             sizes[part] += len(piece)
             n_ties += ties
             n_rounded += rounded
@@ -134,10 +137,13 @@ def compare_with_library(
     return LibraryComparison(library.name, *n_rows, len(splits), n_all_splits, n_ties, n_rounded, max_rows)
 
 
-def _compare_rows(imported: Imported, library: LibraryPredictor, X: NDArray[np.float64], part: str) -> tuple[int, int]:
+def _compare_rows(
+    imported: Imported, library: LibraryPredictor, X: NDArray[np.float64], part: str, categories: CategoryRows
+) -> tuple[int, int]:
     """Numbers of ties and of predictions that differ by rounding; any other difference is an error."""
     model = imported.model
     leaves = find_leaves(model, X)
+    X = categories.decode(X)
     try:
         theirs = library.prediction(X)
         scores = None if library.score is None else library.score(X)
@@ -193,29 +199,41 @@ def _sum_scores(
 
 
 def random_rows(
-    model: Model, n_rows: int, rng: np.random.Generator, special: float = 0.0
+    model: Model,
+    n_rows: int,
+    rng: np.random.Generator,
+    special: float = 0.0,
+    categories: CategoryRows = NO_CATEGORIES,
 ) -> Iterator[NDArray[np.float64]]:
     """Rows spread over the range of the thresholds and somewhat beyond, in pieces; every other one has specials."""
     low, high = _ranges(model)
     for n_piece in _piece_sizes(n_rows, model.n_features):
         rows = rng.uniform(low, high, (n_piece, model.n_features))
         rows[::2][rng.random(rows[::2].shape) < 0.3] = special
+        categories.fill(rows, rng)
         yield rows
 
 
 def rows_with_missing(
-    model: Model, n_rows: int, rng: np.random.Generator, splits: NDArray[np.intp]
+    model: Model,
+    n_rows: int,
+    rng: np.random.Generator,
+    splits: NDArray[np.intp],
+    categories: CategoryRows = NO_CATEGORIES,
 ) -> Iterator[NDArray[np.float64]]:
     """Random rows without some values; every other one leads to a split whose value it lacks, where any can."""
     low, high = _ranges(model)
-    splits = splits[model.takes_missing[model.nodes["feature"][splits]]]
+    takes_missing = model.takes_missing & categories.is_number(model.n_features)
+    splits = splits[takes_missing[model.nodes["feature"][splits]]]
     for n_piece in _piece_sizes(n_rows if len(splits) else 0, model.n_features):
         rows = rng.uniform(low, high, (n_piece, model.n_features))
         nodes = splits[rng.integers(len(splits), size=n_piece)]
-        _lead_to(model, nodes[::2], rows[::2])
+        possible = categories.everywhere(n_piece)
+        _lead_to(model, nodes[::2], rows[::2], categories, {place: each[::2] for place, each in possible.items()})
+        categories.fill(rows, rng, possible)
         is_missing = rng.random(rows.shape) < 0.3
         is_missing[::2] = rng.random(rows[::2].shape) < 0.05
-        rows[is_missing & model.takes_missing] = np.nan
+        rows[is_missing & takes_missing] = np.nan
         rows[np.arange(n_piece), model.nodes["feature"][nodes]] = np.nan
         yield rows
 
@@ -236,6 +254,7 @@ def rows_beside_thresholds(
     X: NDArray[np.float64] | None = None,
     is_float32: bool = True,
     splits: NDArray[np.intp] | None = None,
+    categories: CategoryRows = NO_CATEGORIES,
 ) -> Iterator[NDArray[np.float64]]:
     """For each split, twice, rows that lead to it, where any can, and lie on both sides of its threshold; in pieces.
 
@@ -250,23 +269,34 @@ def rows_beside_thresholds(
         rows = rng.uniform(low, high, (n_piece, model.n_features))
         if X is not None and len(X):
             rows[::2] = X[rng.integers(len(X), size=len(rows[::2]))]
-        _lead_to(model, nodes, rows)
+        possible = categories.everywhere(n_piece)
+        _lead_to(model, nodes, rows, categories, possible)
         feature, threshold = model.nodes["feature"][nodes], model.nodes["threshold"][nodes]
         sides = [threshold, next_number(threshold)]
         if is_float32:
             last = round_down(threshold)
             sides += [last.astype(np.float64), next_float32(last, np.inf).astype(np.float64)]
         pieces = [rows.copy() for _ in sides]
-        for piece, side in zip(pieces, sides, strict=True):
+        for number, (piece, side) in enumerate(zip(pieces, sides, strict=True)):
             piece[np.arange(n_piece), feature] = side
+            on_side = {place: each.copy() for place, each in possible.items()}
+            is_left = np.full(n_piece, number % 2 == 0)
+            categories.narrow(on_side, np.arange(n_piece), feature, is_left)
+            categories.fill(piece, rng, on_side)
         yield np.clip(np.concatenate(pieces), -_LARGEST, _LARGEST)
 
 
-def _lead_to(model: Model, nodes: NDArray[np.intp], rows: NDArray[np.float64]) -> None:
+def _lead_to(
+    model: Model,
+    nodes: NDArray[np.intp],
+    rows: NDArray[np.float64],
+    categories: CategoryRows,
+    possible: Mapping[int, NDArray[np.bool_]],
+) -> None:
     """Move each row, as little as possible, so that it passes all tests above its node.
 
     Going up, a value is moved to the nearest end of one interval after another; as long as they have a number in
-    common, it stays in those below.
+    common, it stays in those below. The categories that pass all tests are left in `possible`.
     """
     parents, tests = model.parents, model.nodes
     place = np.arange(len(nodes))
@@ -277,6 +307,7 @@ def _lead_to(model: Model, nodes: NDArray[np.intp], rows: NDArray[np.float64]) -
         feature, threshold = tests["feature"][above], tests["threshold"][above]
         value = rows[place, feature]
         is_left = tests["left"][above] == below
+        categories.narrow(possible, place, feature, is_left)
         rows[place, feature] = np.where(
             is_left, np.minimum(value, threshold), np.maximum(value, next_number(threshold))
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.encoding import Encoding
 from metasilvae.errors import ModelError, list_some, shorten
 from metasilvae.model import Model, ModelDescription
 
@@ -32,7 +33,8 @@ class LibraryPredictor:
     name : str
         Library and version.
     prediction : callable
-        From a float64 array of shape (n_samples, n_features) to the position of the label of each sample.
+        From a float64 array of shape (n_samples, n_features) to the position of the label of each sample. Categories
+        are numbers (`metasilvae.interop.imports.categories.codes_of`), NaN where they are missing.
     score : callable or None
         From the same array to the library's score of each label, shape (n_samples, n_labels); None if it reports none.
     rounding : float
@@ -100,10 +102,16 @@ class Imported:
         extra: str,
         n_levels: int = 0,
         notes: tuple[str, ...] = (),
+        encoding: Encoding | None = None,
     ) -> Imported:
-        """An import whose model carries the names, the voting (of an ensemble) and its origin."""
+        """An import whose model carries the names, the voting (of an ensemble), its origin and its categories."""
         names = None
-        if feature_names is not None:
+        if encoding is not None:
+            names = encoding.feature_names
+            problem = _names_problem([column.name for column in encoding.columns]) or _names_problem(names)
+            if problem is not None:
+                raise ModelError(f"{model.source}: {problem}; name the features with --feature-names")
+        elif feature_names is not None:
             if len(feature_names) != model.n_features:
                 raise ModelError(
                     f"{model.source}: {len(feature_names)} names for {model.n_features} features; is it damaged?"
@@ -114,7 +122,10 @@ class Imported:
                 notes = (*notes, f"{problem}, so the names are left out")
                 names = None
         description = ModelDescription(
-            feature_names=names, voting=voting if model.is_forest else None, provenance={"imported_from": origin}
+            feature_names=names,
+            voting=voting if model.is_forest else None,
+            encoding=None if encoding is None else encoding.as_json(),
+            provenance={"imported_from": origin},
         )
         described = replace(model, description=description)
         return cls(described, voting, origin, load_predictor, extra, n_levels, notes)

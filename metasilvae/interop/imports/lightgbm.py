@@ -2,13 +2,16 @@
 
 x is compared in float64 and goes left if and only if it is <= the threshold, but all numbers between -1e-35 and 1e-35
 count as 0, which is folded into thresholds near 0. With zero_as_missing these numbers have a side of their own; this is
-imported if a threshold can express it, and refused otherwise. Keys that are not listed here are refused, because they
-might change predictions.
+imported if a threshold can express it, and refused otherwise. Splits by categories send the categories of a set to the
+left, and all others, unknown and missing ones among them, to the right. Keys that are not listed here are refused,
+because they might change predictions.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 from metasilvae.errors import ModelError, at_line, shorten
 from metasilvae.extras import find_library
 from metasilvae.interop.imports.builder import Nodes, build_model, place_scores, spread_scores
+from metasilvae.interop.imports.categories import CategoryColumn, CategorySplit, encode_categories
 from metasilvae.interop.imports.imported import (
     FLOAT64_ROUNDING,
     Imported,
@@ -37,7 +41,7 @@ EXTRA = "lightgbm"
 OBJECTIVES = ("binary", "multiclass", "multiclassova")
 TINY = float(np.float32(1e-35))
 # Keys of the head and of trees. Those that are not read hold statistics of training, sizes that follow from the lists,
-# or categories and linear models, which are refused elsewhere.
+# or linear models, which are refused elsewhere.
 KNOWN_HEAD = {
     "tree", "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective",
     "average_output", "feature_names", "monotone_constraints", "feature_infos", "tree_sizes",
@@ -66,6 +70,9 @@ PREDICTION_PARAMETERS = {
     "num_iteration_predict", "predict_raw_score", "is_predict_raw_score", "predict_rawscore", "raw_score",
     "predict_leaf_index", "is_predict_leaf_index", "leaf_index", "predict_contrib", "is_predict_contrib", "contrib",
 }  # fmt: skip
+_SEEN_CATEGORIES = re.compile(r"-?\d{1,9}(:-?\d{1,9})*", re.ASCII)
+_TOLD_CATEGORIES = re.compile(r"^\[categorical_feature: (\d{1,7}(?:,\d{1,7})*)\]$", re.ASCII | re.MULTILINE)
+_PANDAS_CATEGORIES = re.compile(r"^pandas_categorical:(.*)$", re.MULTILINE)
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT, _NO_MISSING, _ZERO_IS_MISSING = 1, 2, 2, 0, 1
 
 
@@ -108,9 +115,9 @@ class _Block:
             raise ModelError(at_line(self.name, line, f"{key} holds something that is not a number"))
         return numbers
 
-    def integers(self, key: str, n_numbers: int) -> NDArray[np.int64]:
+    def integers(self, key: str, n_numbers: int, most: int = 2**31) -> NDArray[np.int64]:
         numbers = self.numbers(key, n_numbers)
-        if not ((np.abs(numbers) < 2**31) & (numbers == np.rint(numbers))).all():
+        if not ((np.abs(numbers) < most) & (numbers == np.rint(numbers))).all():
             raise ModelError(at_line(self.name, self.text(key)[1], f"{key} holds something that is no whole number"))
         return numbers.astype(np.int64)
 
@@ -163,11 +170,71 @@ def _import_text(content: bytes, name: str, options: ImportOptions, classes: lis
     labels = choose_labels(number_classes(n_columns, classes, name), options.labels, name)
     trees = [_tree_nodes(block, number % n_columns, n_columns) for number, block in enumerate(blocks)]
     n_features = head.integer("max_feature_idx") + 1
-    model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     names = options.name_features(_feature_names(head), n_features, name)
+    columns, notes = _find_categories(head, trees, content, n_features, name)
+    encoding = None
+    if columns:
+        trees, encoding = encode_categories(trees, n_features, names, columns)
+        n_features = encoding.n_features
+    model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     # Random forests of LightGBM predict by the mean, whose largest label, or sign, is that of the sum.
     origin = f"LightGBM, {objective}, {len(blocks)} trees"
-    return Imported.of(model, "softargmax", origin, names, lambda: _load_predictor(content, name), EXTRA)
+    load = lambda: _load_predictor(content, name)  # noqa: E731
+    return Imported.of(model, "softargmax", origin, names, load, EXTRA, notes=notes, encoding=encoding)
+
+
+def _find_categories(
+    head: _Block, trees: list[Nodes], content: bytes, n_features: int, name: str
+) -> tuple[dict[int, CategoryColumn], tuple[str, ...]]:
+    """The features that are categories: those that LightGBM was told, and those that are split so."""
+    split = {int(tree.feature[node]) for tree in trees for node in tree.categories or ()}
+    if any(
+        feature in split and not (tree.categories and node in tree.categories)
+        for tree in trees
+        for node, feature in enumerate(tree.feature.tolist())
+    ):
+        raise ModelError(f"{name}: a feature is split as a number and as a category; is the file damaged?")
+    infos = head.text("feature_infos")[0].split() if "feature_infos" in head else []
+    seen = {
+        feature: tuple(sorted(int(word) for word in info.split(":")))
+        for feature, info in enumerate(infos)
+        if _SEEN_CATEGORIES.fullmatch(info)
+    }
+    told, lists = _find_names(content)
+    told = [feature for feature in told if feature < n_features]
+    if not split and not lists:
+        return {}, ()
+    columns = {feature: CategoryColumn(seen.get(feature, ())) for feature in sorted({*split, *seen, *told})}
+    if len(lists) != len(told):
+        return columns, ("the categories have no names in the file and are known by their numbers",) if columns else ()
+    named = {feature: _name_categories(texts) for feature, texts in zip(told, lists, strict=True)}
+    for feature, texts in named.items():
+        if texts is None or max(columns[feature].codes, default=-1) >= len(texts):
+            return columns, ("the names of categories in the file do not fit, so their numbers are used",)
+    for feature, texts in named.items():
+        columns[feature] = CategoryColumn(tuple(range(len(texts or ()))), texts)
+    return columns, ()
+
+
+def _find_names(content: bytes) -> tuple[list[int], list[list[Any]]]:
+    """The features that are categories according to the parameters, and the categories that pandas knew."""
+    tail = content[content.rfind(b"end of trees") :].decode("utf-8", "replace")
+    told = _TOLD_CATEGORIES.search(tail)
+    features = [int(word) for word in told[1].split(",")] if told is not None else []
+    listed = _PANDAS_CATEGORIES.search(tail)
+    try:
+        lists = json.loads(listed[1]) if listed is not None else None
+    except (ValueError, RecursionError):
+        lists = None
+    if not isinstance(lists, list) or not all(isinstance(each, list) for each in lists):
+        return features, []
+    return features, lists
+
+
+def _name_categories(categories: list[Any]) -> tuple[str, ...] | None:
+    """Categories as they are written in data files; None if two of them are the same there."""
+    texts = tuple(name_classes(categories))
+    return texts if len(set(texts)) == len(texts) else None
 
 
 def _feature_names(head: _Block) -> list[str] | None:
@@ -209,14 +276,15 @@ def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
     values = np.concatenate([np.zeros(n_splits), block.numbers("leaf_value", n_leaves)])
     feature, children, threshold = np.full(len(values), -1), np.full((2, len(values)), -1), np.zeros(len(values))
     missing_left = np.zeros(len(values), dtype=np.bool_)
+    categories: dict[int, CategorySplit] = {}
     if n_splits:
         kinds = block.integers("decision_type", n_splits)
-        if (kinds & _CATEGORICAL).any():
-            raise ModelError(f"{where}: a split by categories cannot be imported; use numbers and train again")
         feature[:n_splits] = block.integers("split_feature", n_splits)
         if (feature[:n_splits] < 0).any():
             raise ModelError(f"{where}: the tree tests a feature with a negative number")
-        threshold[:n_splits] = _fold(block.numbers("threshold", n_splits), kinds, where)
+        thresholds, is_category = block.numbers("threshold", n_splits), (kinds & _CATEGORICAL) != 0
+        categories = _category_splits(block, thresholds, is_category, where)
+        threshold[:n_splits] = _fold(np.where(is_category, 0.0, thresholds), np.where(is_category, 0, kinds), where)
         # Trees that saw no missing value take it for 0.
         takes_zero = ((kinds >> _MISSING_SHIFT) & 3) == _NO_MISSING
         missing_left[:n_splits] = np.where(takes_zero, threshold[:n_splits] >= 0, (kinds & _DEFAULT_LEFT) != 0)
@@ -224,7 +292,32 @@ def _tree_nodes(block: _Block, column: int, n_columns: int) -> Nodes:
             child = block.integers(key, n_splits)
             children[side, :n_splits] = np.where(child < 0, n_splits + ~child, child)
     scores = place_scores(values, column, n_columns)
-    return Nodes(feature, threshold, children[0], children[1], scores, missing_left)
+    return Nodes(feature, threshold, children[0], children[1], scores, missing_left, categories)
+
+
+def _category_splits(
+    block: _Block, thresholds: NDArray[np.float64], is_category: NDArray[np.bool_], where: str
+) -> dict[int, CategorySplit]:
+    """Sets of categories, as bits of words; the threshold of a split is the number of its set.
+
+    Categories of the set go left, and all others right: missing ones, unknown ones and negative numbers.
+    """
+    if not is_category.any():
+        return {}
+    n_sets = block.integer("num_cat")
+    bounds = block.integers("cat_boundaries", n_sets + 1)
+    words = block.integers("cat_threshold", len(block.text("cat_threshold")[0].split()), most=2**32)
+    if bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] != len(words) or (words < 0).any():
+        raise ModelError(f"{where}: the sets of categories do not fit their words; is the file damaged?")
+    found = {}
+    for node in np.flatnonzero(is_category).tolist():
+        number = int(thresholds[node]) if np.isfinite(thresholds[node]) else -1
+        if not 0 <= number < n_sets or number != thresholds[node]:
+            raise ModelError(f"{where}: split {node} asks for set {thresholds[node]:g}, but there are {n_sets}")
+        own = words[bounds[number] : bounds[number + 1]].astype("<u4").view(np.uint8)
+        codes = np.flatnonzero(np.unpackbits(own, bitorder="little")).tolist()
+        found[node] = CategorySplit(frozenset(codes))
+    return found
 
 
 def _fold(thresholds: NDArray[np.float64], kinds: NDArray[np.int64], where: str) -> NDArray[np.float64]:

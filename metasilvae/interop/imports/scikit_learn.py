@@ -1,20 +1,21 @@
 """Imports of fitted classifiers of scikit-learn.
 
 Trees and forests round x to float32 and go left if and only if it is <= the float64 threshold; the rounding is folded
-into the threshold. HistGradientBoosting compares in float64. The side for missing values is ignored, because data sets
-have none. Attributes of estimators, trees and nodes that are not listed here are refused, unless they are switched off.
+into the threshold. HistGradientBoosting compares in float64, and splits categories by sets; it takes unknown categories
+for missing ones. Splits of single trees by categories (scikit-learn 1.10) are refused. Attributes of estimators, trees
+and nodes that are not listed here are refused, unless they are switched off.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.errors import ModelError
+from metasilvae.errors import ModelError, list_some
 from metasilvae.extras import load_library
 from metasilvae.interop.imports.builder import (
     LARGEST_COUNT,
@@ -23,6 +24,13 @@ from metasilvae.interop.imports.builder import (
     place_scores,
     spread_scores,
     start_trees,
+)
+from metasilvae.interop.imports.categories import (
+    CategoryColumn,
+    CategorySplit,
+    encode_categories,
+    restore_cells,
+    unknown_cell,
 )
 from metasilvae.interop.imports.imported import (
     FLOAT64_ROUNDING,
@@ -58,7 +66,8 @@ KNOWN_ATTRIBUTES = {
     "do_early_stopping_", "estimator", "estimator_", "estimators_", "feature_names_in_", "init_", "is_categorical_",
     "loss_", "max_features_", "n_classes_", "n_estimators_", "n_features_", "n_features_in_", "n_outputs_",
     "n_trees_per_iteration_", "oob_decision_function_", "oob_improvement_", "oob_score_", "oob_scores_",
-    "train_score_", "tree_", "validation_score_", "_sklearn_version", "_repr_html_inner",
+    "train_score_", "tree_", "_is_categorical_remapped", "_preprocessor", "validation_score_", "_sklearn_version",
+    "_repr_html_inner",
 }  # fmt: skip
 KNOWN_TREE_STATE = {"max_depth", "node_count", "nodes", "values"}
 KNOWN_NODE_FIELDS = {
@@ -147,7 +156,7 @@ def _check_attributes(estimator: Any, source: str) -> None:
     """Refuse categories, and everything about an estimator that is not known."""
     kind = type(estimator).__name__
     is_categorical = getattr(estimator, "is_categorical_", None)
-    if is_categorical is not None and np.any(is_categorical):
+    if is_categorical is not None and np.any(is_categorical) and kind != "HistGradientBoostingClassifier":
         raise ModelError(
             f"{source}: the {kind} has categorical features, and a split by categories cannot be imported; encode them "
             "as numbers and fit again"
@@ -206,6 +215,7 @@ def _import_boosted(estimator: Any, labels: Sequence[str], names: Sequence[str] 
     """Each tree adds to the score of one label."""
     kind = type(estimator).__name__
     is_float32 = kind == "GradientBoostingClassifier"
+    cells = {} if is_float32 else _find_cells(estimator, source)
     if is_float32:
         base = _base_scores(estimator, source)
         stages = [
@@ -214,27 +224,72 @@ def _import_boosted(estimator: Any, labels: Sequence[str], names: Sequence[str] 
         ]
     else:
         base = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
-        stages = [[_histogram_nodes(tree, source) for tree in stage] for stage in estimator._predictors]
+        order = _feature_order(estimator)
+        stages = [[_histogram_nodes(tree, order, source) for tree in stage] for stage in estimator._predictors]
     if max(2, len(base)) != len(labels):
         raise ModelError(f"{source}: the {kind} has {len(base)} scores for {len(labels)} labels")
     trees = start_trees(base)
     for stage in stages:
         for column, (nodes, values) in enumerate(stage):
-            sides, missing_left = nodes[:4], nodes[4]
-            trees.append(Nodes(*sides, place_scores(values, column, len(base)), missing_left))
-    model = build_model(trees, LeafKind.SCORES, int(estimator.n_features_in_), labels, True, source)
+            sides, missing_left, categories = nodes[:4], nodes[4], nodes[5]
+            trees.append(Nodes(*sides, place_scores(values, column, len(base)), missing_left, categories))
+    n_features, encoding = int(estimator.n_features_in_), None
+    if cells:
+        columns = {feature: _category_column(own, source) for feature, own in cells.items()}
+        trees, encoding = encode_categories(trees, n_features, names, columns)
+        n_features = encoding.n_features
+    model = build_model(trees, LeafKind.SCORES, n_features, labels, True, source)
+    known = {feature: [*own, unknown_cell(own)] for feature, own in cells.items()}
+
+    def restore(X: NDArray[np.float64]) -> np.ndarray:
+        return restore_cells(X, known) if known else X
 
     def score(X: NDArray[np.float64]) -> NDArray[np.float64]:
-        return spread_scores(estimator.decision_function(X))
+        return spread_scores(estimator.decision_function(restore(X)))
 
     return Imported.of(
         model,
         "softargmax",
         f"{kind} of scikit-learn",
         names,
-        lambda: _load_predictor(estimator, score, is_float32),
+        lambda: _load_predictor(estimator, score, is_float32, restore),
         EXTRA,
+        encoding=encoding,
     )
+
+
+def _find_cells(estimator: Any, source: str) -> dict[int, list[Any]]:
+    """The categories of each feature that has some, in the order of their codes."""
+    is_categorical = getattr(estimator, "is_categorical_", None)
+    if is_categorical is None or not np.any(is_categorical):
+        return {}
+    preprocessor = getattr(estimator, "_preprocessor", None)
+    if preprocessor is None:
+        raise ModelError(
+            f"{source}: the {type(estimator).__name__} has categories, but not as scikit-learn 1.4 and later store "
+            "them; fit it again with such a version"
+        )
+    encoder = preprocessor.named_transformers_["encoder"]
+    # A missing category is the last one, if it is one at all.
+    listed = [[cell for cell in cells.tolist() if cell is not None and cell == cell] for cells in encoder.categories_]
+    return dict(zip(np.flatnonzero(is_categorical).tolist(), listed, strict=True))
+
+
+def _category_column(cells: list[Any], source: str) -> CategoryColumn:
+    names = tuple(name_classes(cells))
+    if len(set(names)) < len(names):
+        raise ModelError(f"{source}: two categories of a feature are written alike ({list_some(names)}); rename one")
+    return CategoryColumn(tuple(range(len(names))), names)
+
+
+def _feature_order(estimator: Any) -> NDArray[np.int64]:
+    """The feature that each column of the trees is: categories come first."""
+    n_features = int(estimator.n_features_in_)
+    is_categorical = getattr(estimator, "is_categorical_", None)
+    if is_categorical is None:
+        return np.arange(n_features)
+    flags = np.asarray(is_categorical, dtype=np.bool_)
+    return np.concatenate([np.flatnonzero(flags), np.flatnonzero(~flags)])
 
 
 def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
@@ -251,32 +306,47 @@ def _base_scores(estimator: Any, source: str) -> NDArray[np.float64]:
     return np.asarray(raw, dtype=np.float64).reshape(-1)
 
 
-# Features, thresholds, children and sides of missing values; and the values of nodes.
-_Half = tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, NDArray[np.bool_] | None], NDArray[np.float64]]
+# Features, thresholds, children, sides of missing values and sets of categories; and the values of nodes.
+_Sides = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray, NDArray[np.bool_] | None, dict[int, CategorySplit] | None
+]  # fmt: skip
+_Half = tuple[_Sides, NDArray[np.float64]]
 
 
 def _regression_nodes(regressor: Any, learning_rate: float, source: str) -> _Half:
     _check_attributes(regressor, source)
     tree = regressor.tree_
     nodes = _tree_nodes(tree, tree.value, source)
-    return (nodes.feature, nodes.threshold, nodes.left, nodes.right, None), learning_rate * tree.value[:, 0, 0]
+    return (nodes.feature, nodes.threshold, nodes.left, nodes.right, None, None), learning_rate * tree.value[:, 0, 0]
 
 
-def _histogram_nodes(tree: Any, source: str) -> _Half:
+def _histogram_nodes(tree: Any, order: NDArray[np.int64], source: str) -> _Half:
     nodes = tree.nodes
     is_leaf = nodes["is_leaf"].astype(bool)
     _check_nodes(nodes, is_leaf, KNOWN_HISTOGRAM_FIELDS, source)
-    if nodes["is_categorical"][~is_leaf].any():
-        raise ModelError(f"{source}: a split by categories cannot be imported; encode them as numbers and fit again")
-    feature = np.where(is_leaf, -1, nodes["feature_idx"]).astype(np.int64)
+    feature = np.where(is_leaf, -1, order[np.where(is_leaf, 0, nodes["feature_idx"])]).astype(np.int64)
     children = (nodes["left"].astype(np.int64), nodes["right"].astype(np.int64))
     thresholds, missing_left = nodes["num_threshold"].astype(np.float64), nodes["missing_go_to_left"].astype(np.bool_)
-    return (feature, thresholds, *children, missing_left), nodes["value"].astype(np.float64)
+    categories = {}
+    for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf).tolist():
+        words = np.asarray(tree.raw_left_cat_bitsets[int(nodes["bitset_idx"][node])]).astype("<u4")
+        codes = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist()
+        # Unknown categories are taken for missing ones.
+        goes_left = bool(missing_left[node])
+        categories[node] = CategorySplit(frozenset(codes), True, goes_left, goes_left)
+        thresholds[node] = 0.0
+    return (feature, thresholds, *children, missing_left, categories), nodes["value"].astype(np.float64)
 
 
-def _load_predictor(estimator: Any, score: Any, is_float32: bool = True) -> LibraryPredictor:
+def _load_predictor(
+    estimator: Any,
+    score: Any,
+    is_float32: bool = True,
+    restore: Callable[[NDArray[np.float64]], np.ndarray] | None = None,
+) -> LibraryPredictor:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
-    prediction = position_of_labels(estimator.predict, estimator.classes_)
+    own = estimator.predict if restore is None else lambda X: estimator.predict(restore(X))
+    prediction = position_of_labels(own, estimator.classes_)
 
     def quiet_score(X: NDArray[np.float64]) -> NDArray[np.float64]:
         with warnings.catch_warnings():

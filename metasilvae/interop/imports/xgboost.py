@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from metasilvae.errors import MetasilvaeWarning, ModelError, shorten
 from metasilvae.extras import find_library
 from metasilvae.interop.imports.builder import Nodes, build_model, place_scores, spread_scores, start_trees
+from metasilvae.interop.imports.categories import CategoryColumn, CategorySplit, encode_categories
 from metasilvae.interop.imports.documents import Document, as_numbers, load_json, load_ubjson
 from metasilvae.interop.imports.imported import (
     FLOAT32_ROUNDING,
@@ -42,7 +44,7 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 BINARY = {"binary:logistic": True, "binary:hinge": False}
 MULTI = ("multi:softprob", "multi:softmax")
 # Keys of each object of a file; some are of older versions. Those that are not read hold statistics of training, sizes
-# that follow from the lists, or categories, which are refused elsewhere.
+# that follow from the lists.
 KNOWN_KEYS = {
     "document": {"learner", "version"},
     "learner": {
@@ -137,7 +139,7 @@ def _import_document(
         raise ModelError(f"{name}: the model has {n_columns} classes; at least 2 are needed")
     labels = choose_labels(number_classes(n_columns, classes, name), options.labels, name)
     n_features = parameters.integer("num_feature")
-    names = _feature_names(learner)
+    names, types = _feature_names(learner), _feature_types(learner)
     gbtree, weights = _find_trees(learner, name)
     trees = gbtree.objects("trees")
     columns = gbtree.integers("tree_info")
@@ -150,6 +152,17 @@ def _import_document(
     for number, tree in enumerate(trees[:n_used]):
         weight = 1.0 if weights is None else float(np.float32(weights[number]))
         nodes.append(_tree_nodes(tree, weight, int(columns[number]), n_columns, missing))
+    chosen = options.name_features(names, n_features, name)
+    encoding = None
+    categories = _find_categories(types, nodes, gbtree, n_features)
+    if categories:
+        if missing is not None:
+            raise ModelError(
+                f"{name}: the estimator has categories and takes {missing:g} for a missing value; train again with "
+                "missing=nan"
+            )
+        nodes, encoding = encode_categories(nodes, n_features, chosen, categories)
+        n_features = encoding.n_features
     model = build_model(nodes, LeafKind.SCORES, n_features, labels, True, name)
     _check_neighbours(trees[:n_used])
     n_rounds = _count_rounds(gbtree, n_used, n_columns) if n_used < len(trees) else 0
@@ -157,24 +170,59 @@ def _import_document(
         model,
         "softargmax",
         f"XGBoost, {objective}, {n_used} trees",
-        options.name_features(names, n_features, name),
-        lambda: _load_predictor(content, name, objective, n_rounds, names),
+        chosen,
+        lambda: _load_predictor(content, name, objective, n_rounds, names, types if encoding is not None else None),
         EXTRA,
+        encoding=encoding,
     )
 
 
 def _feature_names(learner: Document) -> list[str] | None:
-    """Names of the features, if the model was trained with names; categorical features are refused."""
-    types = learner.list("feature_types") if "feature_types" in learner else []
-    if "c" in types:
-        raise ModelError(
-            f"{learner.name}: the model has categorical features, which cannot be imported; encode them as numbers "
-            "and train again"
-        )
+    """Names of the features, if the model was trained with names."""
     names = learner.list("feature_names") if "feature_names" in learner else []
     if not all(isinstance(item, str) for item in names):
         raise ModelError(f"{learner.name}: {learner.where('feature_names')} holds something that is not a text")
     return names or None
+
+
+def _feature_types(learner: Document) -> list[str] | None:
+    """Types of the features, if the model has them; c is a category."""
+    types = learner.list("feature_types") if "feature_types" in learner else []
+    if not all(isinstance(item, str) for item in types):
+        raise ModelError(f"{learner.name}: {learner.where('feature_types')} holds something that is not a text")
+    return types or None
+
+
+def _find_categories(
+    types: list[str] | None, trees: Sequence[Nodes], gbtree: Document, n_features: int
+) -> dict[int, CategoryColumn]:
+    """The features that are categories: by their type, and those that are split so; with names if there are any."""
+    split = {int(tree.feature[node]) for tree in trees for node in tree.categories or ()}
+    for tree in trees:
+        for node, feature in enumerate(tree.feature.tolist()):
+            if feature in split and node not in (tree.categories or {}):
+                raise ModelError(f"{gbtree.name}: a feature is split as a number and as a category; is it damaged?")
+    told = {feature for feature, kind in enumerate(types or ()) if kind == "c" and feature < n_features}
+    if not split | told:
+        return {}
+    listed = gbtree.object("cats").objects("enc") if "cats" in gbtree else []
+    found = {feature: CategoryColumn() for feature in sorted(split | told)}
+    for feature, names in enumerate(map(_name_categories, listed)):
+        if names and feature in found and len(set(names)) == len(names):
+            found[feature] = CategoryColumn(tuple(range(len(names))), names)
+    return found
+
+
+def _name_categories(encoded: Document) -> tuple[str, ...]:
+    """Names of the categories of a feature: texts, one behind the other, or numbers."""
+    if "offsets" not in encoded:
+        return tuple(name_classes(encoded.list("values")))
+    offsets, octets = encoded.integers("offsets"), encoded.integers("values")
+    is_right = (np.diff(offsets) >= 0).all() and ((octets >= -128) & (octets < 256)).all()
+    if not is_right or (len(offsets) and (offsets[0] != 0 or offsets[-1] != len(octets))):
+        raise ModelError(f"{encoded.name}: {encoded.place}: the names of categories do not fit; is the file damaged?")
+    text = (octets % 256).astype(np.uint8).tobytes()
+    return tuple(text[start:stop].decode("utf-8", "replace") for start, stop in pairwise(offsets.tolist()))
 
 
 def _find_trees(learner: Document, name: str) -> tuple[Document, NDArray[np.float64] | None]:
@@ -254,10 +302,8 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int, miss
     if not len(left) == len(right) == len(feature) == len(conditions):
         raise ModelError(f"{tree.name}: the lists of {tree.place} have different lengths; is the file damaged?")
     is_leaf = left == -1
-    if "split_type" in tree and tree.integers("split_type").any():
-        raise ModelError(
-            f"{tree.name}: a split by categories cannot be imported; encode them as numbers and train again"
-        )
+    missing_left = tree.integers("default_left") != 0 if "default_left" in tree else None
+    categories = _category_splits(tree, is_leaf, missing_left)
     with np.errstate(over="ignore"):
         numbers = conditions.astype(np.float32)
     if (feature < 0).any():
@@ -270,8 +316,30 @@ def _tree_nodes(tree: Document, weight: float, column: int, n_columns: int, miss
     # A product of two float32 numbers is exact in float64.
     values = np.where(is_leaf, numbers.astype(np.float64) * weight, 0.0)
     scores = place_scores(values, column, n_columns)
-    missing_left = tree.integers("default_left") != 0 if "default_left" in tree else None
-    return Nodes(np.where(is_leaf, -1, feature), threshold, left, right, scores, missing_left)
+    return Nodes(np.where(is_leaf, -1, feature), threshold, left, right, scores, missing_left, categories)
+
+
+def _category_splits(
+    tree: Document, is_leaf: NDArray[np.bool_], missing_left: NDArray[np.bool_] | None
+) -> dict[int, CategorySplit]:
+    """Sets of categories that go right; all others go left, unknown ones and negative numbers too."""
+    kinds = tree.integers("split_type") if "split_type" in tree else np.zeros(0, dtype=np.int64)
+    if not kinds.any():
+        return {}
+    nodes, starts = tree.integers("categories_nodes"), tree.integers("categories_segments")
+    sizes, codes = tree.integers("categories_sizes"), tree.integers("categories")
+    where = f"{tree.name}: {tree.place}"
+    wanted = np.flatnonzero((kinds == 1) & ~is_leaf) if len(kinds) == len(is_leaf) else np.zeros(0, dtype=np.int64)
+    if not np.isin(kinds, (0, 1)).all() or not len(wanted) or sorted(nodes.tolist()) != wanted.tolist():
+        raise ModelError(f"{where}: its lists of splits by categories do not fit; is the file damaged?")
+    if not len(nodes) == len(starts) == len(sizes) or (starts < 0).any() or (sizes < 0).any() or (codes < 0).any():
+        raise ModelError(f"{where}: its sets of categories do not fit; is the file damaged?")
+    if missing_left is None or (starts + sizes > len(codes)).any():
+        raise ModelError(f"{where}: its sets of categories do not fit; is the file damaged?")
+    return {
+        node: CategorySplit(frozenset(codes[start : start + size].tolist()), False, True, bool(missing_left[node]))
+        for node, start, size in zip(nodes.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+    }
 
 
 def _send_missing(
@@ -312,7 +380,12 @@ def _count_rounds(gbtree: Document, n_used: int, n_columns: int) -> int:
 
 
 def _load_predictor(
-    content: bytes, name: str, objective: str, n_rounds: int, feature_names: list[str] | None
+    content: bytes,
+    name: str,
+    objective: str,
+    n_rounds: int,
+    feature_names: list[str] | None,
+    feature_types: list[str] | None,
 ) -> LibraryPredictor | None:
     """The library with the same file; of all rounds, or of the first ones."""
     xgboost = find_library("xgboost")
@@ -324,7 +397,8 @@ def _load_predictor(
         raise refuse_file(name, "XGBoost", error) from None
 
     def predict(X: NDArray[np.float64], is_margin: bool) -> Any:
-        data = xgboost.DMatrix(X, nthread=1, feature_names=feature_names)
+        options = {} if feature_types is None else {"feature_types": feature_types, "enable_categorical": True}
+        data = xgboost.DMatrix(X, nthread=1, feature_names=feature_names, **options)
         return booster.predict(data, output_margin=is_margin, iteration_range=(0, n_rounds))
 
     def prediction(X: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.analysis.assessment import Assessment
 from metasilvae.model import Model
+from metasilvae.verification.requirements import CheckedRequirement
 
 _DIGITS = re.compile(r"([0-9]+)")
 # Such sources are short, and their last parts alone say little.
@@ -31,6 +32,10 @@ class PageContent:
         Names of programs and libraries, and their versions.
     is_interrupted : bool
         Whether the search was interrupted.
+    requirements : sequence of list of CheckedRequirement
+        For each data set the results of all requirements; empty without requirements.
+    date : str or None
+        Date in the header.
     """
 
     model: Model
@@ -38,6 +43,8 @@ class PageContent:
     command: str
     versions: dict[str, str]
     is_interrupted: bool = False
+    requirements: Sequence[Sequence[CheckedRequirement]] = ()
+    date: str | None = None
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:

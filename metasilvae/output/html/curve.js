@@ -3,13 +3,20 @@
 (() => {
   const source = document.getElementById("curve-data");
   if (!source) return;
-  const { end, sets } = JSON.parse(source.textContent);
+  const { start, end, log, sets } = JSON.parse(source.textContent);
   const number = document.getElementById("epsilon");
   const range = document.getElementById("epsilon-range");
   const readout = document.getElementById("readout");
   const plot = document.querySelector("#chart .plot");
   const cursor = plot.querySelector(".cursor");
   const STEPS = Number(range.max);
+
+  // From 0 to 1 along the axis, and back.
+  function placeOf(value) {
+    if (!log) return Math.min(value / end, 1);
+    return value <= start ? 0 : Math.min(Math.log(value / start) / Math.log(end / start), 1);
+  }
+  const valueAt = (place) => log ? start * Math.pow(end / start, place) : place * end;
 
   // The counts hold up to and with each epsilon; null stands for all numbers.
   function countsAt({ epsilon, stable, robust }, value) {
@@ -44,11 +51,11 @@
     sets.forEach((set, place) => countsAt(set, value).forEach((count, column) => {
       rows[place][column].textContent = `${(100 * count / set.rows).toFixed(2)} % (${count} of ${set.rows})`;
     }));
-    const across = Math.min(value / end, 1) * 1000;
+    const across = placeOf(value) * 1000;
     cursor.setAttribute("x1", across);
     cursor.setAttribute("x2", across);
     cursor.style.visibility = "visible";
-    range.value = Math.min(Math.round(value / end * STEPS), STEPS);
+    range.value = Math.round(placeOf(value) * STEPS);
     range.setAttribute("aria-valuetext", String(value));
   }
 
@@ -71,10 +78,10 @@
     chosen = number.value;
     show(number.valueAsNumber);
   });
-  range.addEventListener("input", () => choose(Number(range.value) / STEPS * end));
+  range.addEventListener("input", () => choose(valueAt(Number(range.value) / STEPS)));
   function follow(event) {
     const frame = plot.getBoundingClientRect();
-    const value = Math.min(Math.max((event.clientX - frame.left) / frame.width, 0), 1) * end;
+    const value = valueAt(Math.min(Math.max((event.clientX - frame.left) / frame.width, 0), 1));
     if (event.buttons) choose(value); else preview(value);
   }
   plot.addEventListener("pointermove", follow);

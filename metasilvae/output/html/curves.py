@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae.output.axes import Axis, choose_axis
 from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.markup import (
     Column,
@@ -26,17 +27,13 @@ from metasilvae.output.html.markup import (
     show_number,
 )
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 
 # Steps of one curve in the page; of more, every k-th step is kept, and those that other parts of the page mention.
 MOST_STEPS = 4000
 # Width and height of the drawing in its own units.
 SIZE = 1000
-N_TICKS = 6
-# Limits of the end of an axis, so that it can be divided.
-SMALLEST_END, LARGEST_END = 1e-300, 1e300
-# An axis does not reach a marked epsilon that is so many times as large as the radii: both cannot be seen.
-FAR_AWAY = 4
 
 
 def is_thinned(curve: Curve) -> bool:
@@ -59,23 +56,7 @@ def thin_out(curve: Curve, marked: float) -> tuple[NDArray[np.float64], NDArray[
     return epsilon[kept], stable[kept], robust[kept]
 
 
-def choose_end(curves: Sequence[Curve], marked: float) -> float:
-    """Where the axis ends: beyond nearly all finite radii, and beyond the marked epsilon if that is not far away."""
-    finite = [curve.radii.lower[np.isfinite(curve.radii.lower)] for curve in curves]
-    reach = max((choose_quantile(radii, 99) for radii in finite if len(radii)), default=0.0)
-    is_far = 0 < FAR_AWAY * reach < marked
-    end = 1.05 * (reach if is_far else max(reach, 2 * marked))
-    return end if SMALLEST_END < end < LARGEST_END else 1.0
-
-
-def choose_ticks(end: float) -> list[float]:
-    """Round numbers from 0 to the end of an axis."""
-    power = 10.0 ** math.floor(math.log10(end / N_TICKS))
-    step = next((power * factor for factor in (1, 2, 2.5, 5, 10) if end / (power * factor) <= N_TICKS), power * 10)
-    return [step * number for number in range(math.floor(end / step) + 1)]
-
-
-def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float) -> dict[str, Any]:
+def describe_curves(curves: Sequence[tuple[int, str, Curve]], axis: Axis, marked: float) -> dict[str, Any]:
     """Data for the script; the last epsilon is null if rows are stable for every epsilon."""
     sets = []
     for _, name, curve in curves:
@@ -89,10 +70,10 @@ def describe_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked
                 "robust": robust.tolist(),
             }
         )
-    return {"end": end, "sets": sets}
+    return {"start": axis.start, "end": axis.end, "log": axis.is_log, "sets": sets}
 
 
-def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: float, axis: str) -> Markup:
+def draw_curves(curves: Sequence[tuple[int, str, Curve]], axis: Axis, marked: float, unit: str) -> Markup:
     """The curves of all data sets; the number of a data set selects its colour, dashes are robust accuracy.
 
     Parameters
@@ -100,21 +81,21 @@ def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: fl
     curves : sequence of (number, name, curve)
     marked : float
         The verified epsilon.
-    axis : str
+    unit : str
         What the horizontal axis shows.
     """
-    ticks = choose_ticks(end)
+    ticks = axis.ticks
     grid = [
         *(_line(0, SIZE, _down(fraction), _down(fraction), "grid") for fraction in (0, 0.25, 0.5, 0.75, 1)),
-        *(_line(_across(tick, end), _across(tick, end), 0, SIZE, "grid") for tick in ticks),
+        *(_line(_across(tick, axis), _across(tick, axis), 0, SIZE, "grid") for tick in ticks),
     ]
     paths = []
     for number, _, curve in curves:
         epsilon, stable, robust = thin_out(curve, marked)
         for counts, style in ((stable, "stable"), (robust, "robust")):
-            path = _stairs(epsilon, counts / curve.n_samples, end)
+            path = _stairs(epsilon, counts / curve.n_samples, axis)
             paths.append(element("path", d=path, class_=f"{style} s{number % 6}"))
-    mark = _line(_across(marked, end), _across(marked, end), 0, SIZE, "mark") if marked <= end else None
+    mark = _line(_across(marked, axis), _across(marked, axis), 0, SIZE, "mark") if marked <= axis.end else None
     plot = element(
         "svg", grid, mark, paths, _line(0, 0, 0, SIZE, "cursor"),
         viewBox=f"0 0 {SIZE} {SIZE}", preserveAspectRatio="none", class_="plot", aria_hidden="true",
@@ -124,7 +105,7 @@ def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: fl
         for percent in (0, 25, 50, 75, 100)
     ]
     below = [
-        element("text", f"{tick:g}", x=f"{100 * tick / end:.3f}%", y="1.1em", text_anchor=_anchor(tick, end))
+        element("text", f"{tick:g}", x=f"{100 * axis.place(tick):.3f}%", y="1.1em", text_anchor=_anchor(tick, axis))
         for tick in ticks
     ]
     names = ", ".join(name for _, name, _ in curves)
@@ -133,14 +114,14 @@ def draw_curves(curves: Sequence[tuple[int, str, Curve]], end: float, marked: fl
         element("svg", left, class_="y-axis", aria_hidden="true"),
         plot,
         element("svg", below, class_="x-axis", aria_hidden="true"),
-        element("p", axis, class_="axis-name", aria_hidden="true"),
+        element("p", unit, ", logarithmic" if axis.is_log else None, class_="axis-name", aria_hidden="true"),
         class_="chart", role="img", id="chart",
-        aria_label=f"Stability and robust accuracy over {axis}, for {names}. The table below has the numbers.",
+        aria_label=f"Stability and robust accuracy over {unit}, for {names}. The table below has the numbers.",
     )  # fmt: skip
 
 
-def _across(value: float, end: float) -> float:
-    return SIZE * value / end
+def _across(value: float, axis: Axis) -> float:
+    return SIZE * axis.place(value)
 
 
 def _down(fraction: float) -> float:
@@ -155,18 +136,19 @@ def _shift(percent: int) -> str:
     return {0: "0", 100: "0.8em"}.get(percent, "0.35em")
 
 
-def _anchor(tick: float, end: float) -> str:
-    return "start" if tick == 0 else "end" if tick > 0.95 * end else "middle"
+def _anchor(tick: float, axis: Axis) -> str:
+    place = axis.place(tick)
+    return "start" if place < 0.02 else "end" if place > 0.95 else "middle"
 
 
-def _stairs(epsilon: NDArray[np.float64], fractions: NDArray[np.float64], end: float) -> str:
+def _stairs(epsilon: NDArray[np.float64], fractions: NDArray[np.float64], axis: Axis) -> str:
     """Each fraction holds up to and including its epsilon; behind the last finite one it may be 0."""
     pieces: list[str] = []
     for value, fraction in zip(epsilon.tolist(), fractions.tolist(), strict=True):
         y = f"{_down(fraction):.6g}"
         pieces.append(f"{'V' if pieces else 'M0 '}{y}")
-        pieces.append(f"H{_across(min(value, end), end):.6g}")
-        if value >= end:
+        pieces.append(f"H{_across(min(value, axis.end), axis):.6g}")
+        if value >= axis.end:
             return "".join(pieces)
     return "".join([*pieces, f"V{SIZE}H{SIZE}"])
 
@@ -201,18 +183,18 @@ def show_curve(content: PageContent) -> Markup:
     if not drawn:
         return join(absent)
     perturbation = drawn[0][1].perturbation
-    if isinstance(perturbation, Ball):
+    if isinstance(perturbation, Ball | NormBall):
         unit, marked = "epsilon", float(perturbation.epsilon)
     else:
         unit, marked = "multiple of the attack's radii", 1.0
-    end = choose_end([curve for _, _, curve in drawn], marked)
+    axis = choose_axis([curve for _, _, curve in drawn], marked)
     named = [(number, content.short_names[number], curve) for number, _, curve in drawn]
     legend = [
         element("li", _draw_key(f"{style} s{number % 6}"), show_name(name), f" {word}")
         for number, name, _ in named
         for style, word in (("stable", "stability"), ("robust", "robust accuracy"))
     ]
-    if marked <= end:
+    if marked <= axis.end:
         legend.append(element("li", _draw_key("mark"), "verified epsilon" if unit == "epsilon" else "verified attack"))
     else:
         legend.append(element("li", f"The verified epsilon, {show_decimal(marked)}, is far beyond this axis."))
@@ -226,7 +208,7 @@ def show_curve(content: PageContent) -> Markup:
         hidden=True,
     )
     return join(
-        draw_curves(named, end, marked, unit),
+        draw_curves(named, axis, marked, unit),
         element("ul", legend, class_="legend"),
         reader,
         [_describe_bounds(each.query.dataset.source, curve, marked) for _, each, curve in drawn],
@@ -236,7 +218,7 @@ def show_curve(content: PageContent) -> Markup:
             element("summary", "The curve as a table"),
             [tabulate_curve(number, name, curve, unit) for number, name, curve in named],
         ),
-        embed_json("curve-data", describe_curves(named, end, marked)),
+        embed_json("curve-data", describe_curves(named, axis, marked)),
     )
 
 

@@ -11,7 +11,7 @@ from metasilvae.output.html.content import PageContent
 from metasilvae.output.html.curves import show_curve
 from metasilvae.output.html.markup import Child, Column, Markup, element, join, make_note, make_table, show_name
 from metasilvae.output.html.model import show_model
-from metasilvae.output.html.overview import show_confusion, show_metrics, show_verdicts
+from metasilvae.output.html.overview import show_classes, show_confusion, show_metrics, show_requirements, show_verdicts
 from metasilvae.output.html.rows import show_attribution, show_fragile_rows
 from metasilvae.output.html.threat_model import list_perturbation_files, show_perturbation
 
@@ -23,16 +23,18 @@ def write_page(content: PageContent) -> str:
     """The page as HTML. The same content gives the same text."""
     style, script = (join_files(names) for names in (STYLES, SCRIPTS))
     perturbation = show_perturbation(content)
+    # Name, heading, and a shorter one for the list of sections.
     sections = [
-        ("figures", "Key metrics", show_metrics(content)),
-        *([("perturbation", "Threat model", perturbation)] if perturbation else []),
-        ("model", "Model", show_model(content)),
-        ("verdicts", "Verdicts", show_verdicts(content)),
-        ("curve", "Stability curve", show_curve(content)),
-        ("confusion", "Confusion matrix", show_confusion(content)),
-        ("fragile", "Most fragile rows", show_fragile_rows(content)),
-        ("attribution", "Features driving instability", show_attribution(content)),
-        ("origin", "How this page was made", show_origin(content)),
+        ("figures", "Key metrics", "Metrics", show_metrics(content)),
+        *([("perturbation", "Threat model", "Threat model", perturbation)] if perturbation else []),
+        ("model", "Model", "Model", show_model(content)),
+        ("verdicts", "Verdicts", "Verdicts", show_verdicts(content)),
+        ("curve", "Stability curve", "Curve", show_curve(content)),
+        ("classes", "Classes", "Classes", show_classes(content)),
+        ("confusion", "Confusion matrix", "Confusion", show_confusion(content)),
+        ("fragile", "Most fragile rows", "Fragile rows", show_fragile_rows(content)),
+        ("attribution", "Features driving instability", "Features", show_attribution(content)),
+        ("origin", "How this page was made", "Origin", show_origin(content)),
     ]
     title = f"{content.model.source}: metasilvae report"
     head = element(
@@ -45,13 +47,14 @@ def write_page(content: PageContent) -> str:
         element("title", title),
         element("style", Markup(style)),
     )
-    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in sections]
+    links = [element("li", element("a", short, href=f"#{name}")) for name, _, short, _ in sections]
+    parts = [_make_section(name, heading, part) for name, heading, _, part in sections]
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
         _make_header(content, perturbation is not None),
         element("nav", element("ul", links), aria_label="Sections"),
-        element("main", [_make_section(*section) for section in sections], id="content", tabindex=-1),
+        element("main", parts, id="content", tabindex=-1),
         element("footer", element("p", f"metasilvae {content.versions['metasilvae']}")),
         element("script", Markup(script)),
     )
@@ -86,7 +89,12 @@ def _make_header(content: PageContent, has_rules: bool) -> Markup:
     warning = "The search was interrupted: rows without a verdict are NO-INFO, and not every unstable row is explained."
     return element(
         "header",
-        element("p", "metasilvae report", class_="kicker"),
+        element(
+            "p",
+            "metasilvae report",
+            [" · ", element("time", content.date)] if content.date else None,
+            class_="kicker",
+        ),
         element("h1", show_name(content.model.source)),
         element(
             "p",
@@ -94,6 +102,7 @@ def _make_header(content: PageContent, has_rules: bool) -> Markup:
             element("code", ", ".join(perturbations)),
             [" (", element("a", "details", href="#perturbation"), ")"] if has_rules else None,
         ),
+        show_requirements(content),
         element("p", warning, class_="warning", role="status") if content.is_interrupted else None,
     )
 
@@ -111,7 +120,8 @@ def show_origin(content: PageContent) -> Markup:
         make_table("inputs-table", "Inputs", [Column("kind"), Column("name"), Column("fingerprint")], marks),
         make_table("versions-table", "Versions", [Column("program"), Column("version")], versions),
         make_note(
-            "The same command on the same files writes the same page, byte for byte, unless a time limit or an "
-            "interrupt ends the search. A fingerprint depends on all values and labels, not on the name of the file."
+            "The same command on the same files writes the same page, byte for byte, on the same date (--date), unless "
+            "a time limit or an interrupt ends the search. A fingerprint depends on all values and labels, not on the "
+            "name of the file."
         ),
     )

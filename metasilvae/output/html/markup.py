@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metasilvae.formats.text import shortest_decimals
+from metasilvae.output.axes import round_number
 
 # Elements without content and end.
 _VOID = frozenset({"br", "input", "meta"})
@@ -154,6 +155,15 @@ def show_fraction(count: int, total: int) -> Markup:
 def show_number(value: float) -> Markup:
     """A number with few digits; the markup has the exact value."""
     return element("data", f"{value:.4g}", value=repr(value))
+
+
+def show_rounded(value: float, *others: float) -> Markup | str:
+    """A number with at least 6 digits, and so many that it differs from others; the markup has the exact value."""
+    if np.isnan(value):
+        return "missing"
+    return element(
+        "data", round_number(value, *(other for other in others if other == other)), value=repr(float(value))
+    )
 
 
 def show_decimal(value: float) -> str:

@@ -143,7 +143,8 @@ def _largest(values: np.ndarray) -> dict[str, Any]:
 MOST_LABELS = 10
 HINT = (
     "Drag to move, pinch to zoom; the wheel zooms while a node is selected, or with Ctrl. Click or Enter folds and "
-    "unfolds a node, arrow keys move between nodes, + and - zoom, 0 fits the drawing to its frame."
+    "unfolds a node, arrow keys move between nodes, + and - zoom, 0 fits the drawing to its frame. "
+    "Numbers are rounded to 6 digits."
 )
 NO_SCRIPT = (
     "The drawing needs JavaScript; the rest of this page works without it. `metasilvae export MODEL --to text` "
@@ -167,8 +168,13 @@ def show_model(content: PageContent) -> Markup:
             ("Fold", "fold", "Fold all nodes"),
         )
     ]
-    titles = [f"tree {number + 1} of {content.model.n_trees}" for number in range(n_drawn)]
-    options = [element("option", title, value=number) for number, title in enumerate(titles)]
+    # The first tree of a boosted model is often a leaf with the base score, which shows nothing.
+    first = next((number for number, tree in enumerate(drawing["trees"]) if tree["total"] > 1), 0)
+    options = [
+        element("option", _name_tree(number, tree["total"], content.model), value=number, selected=number == first)
+        for number, tree in enumerate(drawing["trees"])
+    ]
+    drawing["first"] = first
     chooser = element("label", "Tree ", element("select", options, id="tree-choice")) if n_drawn > 1 else None
     missing = content.model.n_trees - n_drawn
     note = f"The last {missing} trees are not drawn, to keep the page small." if missing else None
@@ -184,6 +190,11 @@ def show_model(content: PageContent) -> Markup:
         element("noscript", element("p", NO_SCRIPT, class_="warning")),
         embed_json("tree-data", drawing),
     )
+
+
+def _name_tree(number: int, n_nodes: int, model: Model) -> str:
+    what = "" if n_nodes > 1 else ": base score" if model.leaf_kind is LeafKind.SCORES else ": one leaf"
+    return f"tree {number + 1} of {model.n_trees}{what}"
 
 
 def _show_facts(model: Model, voting: str) -> Markup:

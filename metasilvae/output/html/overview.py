@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import accumulate
 
 from metasilvae.analysis.assessment import Assessment
@@ -16,6 +17,7 @@ from metasilvae.output.html.markup import (
     element,
     join,
     make_note,
+    make_stacking_table,
     make_table,
     put_side_by_side,
     show_fraction,
@@ -23,7 +25,7 @@ from metasilvae.output.html.markup import (
     show_number,
     wrap_table,
 )
-from metasilvae.output.text.evaluations import ConfusionTable
+from metasilvae.output.text.evaluations import ConfusionTable, choose_worst
 from metasilvae.output.text.tables import Record
 from metasilvae.verification.objective import PAPER_FITNESS
 from metasilvae.verification.verdicts import Verdict
@@ -35,6 +37,9 @@ MOST_LABELS = 20
 MOST_MISTAKES = 30
 MOST_LABELS_SIDE_BY_SIDE = 6
 TRUE_LABEL = "true label"
+# Means over classes, and metrics of each class.
+MEANS = ("balanced accuracy", "balanced robust accuracy", "ROC AUC")
+CLASS_COLUMNS = ("recall", "precision", "F1", "stability", "robust accuracy", "ROC AUC")
 # Shades of the cells of a matrix.
 N_SHADES = 8
 
@@ -48,12 +53,16 @@ def show_metrics(content: PageContent) -> Markup:
         shares = [show_fraction(getattr(each.outcome.counts, count), each.outcome.n_samples) for each in sets]
         rows.append([name, *shares])
     evaluations = [each.evaluation for each in sets]
+    for name in MEANS:
+        means = [getattr(each.per_class, name.lower().replace(" ", "_")) for each in evaluations]
+        rows.append([name, *map(_show_ratio, means)])
+    ceilings = [(each.outcome, each.ceiling.robust) for each in sets if each.ceiling is not None]
+    if ceilings:
+        rows += [
+            ["ceiling of robust accuracy", *(show_fraction(robust, each.n_samples) for each, robust in ceilings)],
+            ["share of the ceiling", *(show_fraction(each.counts.robust, robust) for each, robust in ceilings)],
+        ]
     rows += [
-        ["ceiling of robust accuracy", *(show_fraction(each.ceiling.robust, each.outcome.n_samples) for each in sets)],
-        [
-            "share of the ceiling",
-            *(show_fraction(each.outcome.counts.robust, each.ceiling.robust) for each in sets),
-        ],
         ["phi", *(show_number(each.phi(PAPER_FITNESS)) for each in evaluations)],
         ["accuracy / leaves", *(show_number(each.accuracy_efficiency) for each in evaluations)],
         ["stability / leaves", *(show_number(each.stability_efficiency or 0.0) for each in evaluations)],
@@ -64,8 +73,14 @@ def show_metrics(content: PageContent) -> Markup:
         make_note(
             "Accuracy: fraction of rows whose prediction is the true label and nothing else. Stability: fraction of "
             "rows whose prediction no allowed perturbation changes, which is proved, not sampled. Robust accuracy: "
-            "fraction of rows that are both correct and stable. Its ceiling: no model has a larger one on these rows, "
-            "because rows with different labels have common perturbations. phi = 0.9 accuracy + 0.1 stability."
+            "fraction of rows that are both correct and stable. ",
+            "Its ceiling: no model has a larger one on these rows, because rows with different labels have common "
+            "perturbations. "
+            if ceilings
+            else None,
+            "Balanced: the mean over classes, however many rows they have. ROC AUC: the probability that the model "
+            "gives a row of a class a higher score than another row, the mean over classes. "
+            "phi = 0.9 accuracy + 0.1 stability.",
         ),
     )
 
@@ -176,6 +191,61 @@ def show_confusion(content: PageContent) -> Markup:
         if is_any_matrix
         else None,
     )
+
+
+def show_classes(content: PageContent) -> Markup:
+    """Metrics of each class."""
+    return join(
+        [_tabulate_classes(number, each) for number, each in enumerate(content.assessments)],
+        make_note(
+            "Recall: fraction of the rows with this label that are predicted correctly. Precision: fraction of the "
+            "rows predicted as this label that have it. F1: their harmonic mean. Stability and robust accuracy: "
+            "fractions of the rows with this label. Tied predictions count for no class."
+        ),
+    )
+
+
+def _tabulate_classes(number: int, assessment: Assessment) -> Markup:
+    classes = list(assessment.evaluation.per_class.classes)
+    caption: Child = show_name(assessment.query.dataset.source)
+    if len(classes) > MOST_LABELS:
+        caption = join(caption, f": the {MOST_LABELS} of {len(classes)} classes with the lowest robust accuracy")
+        classes = choose_worst(classes, MOST_LABELS)
+    else:
+        places = {label: place for place, label in enumerate(order_labels(each.label for each in classes))}
+        classes.sort(key=lambda each: places[each.label])
+    columns = [Column("label"), *(Column(name, is_number=True) for name in ("rows", *CLASS_COLUMNS))]
+    rows: list[list[Child]] = [
+        [
+            show_name(each.label),
+            each.rows,
+            *(_show_ratio(getattr(each, name.lower().replace(" ", "_"))) for name in CLASS_COLUMNS),
+        ]
+        for each in classes
+    ]
+    return make_stacking_table(f"classes-{number}", caption, columns, rows)
+
+
+def _show_ratio(value: Fraction | None) -> Child:
+    return "-" if value is None else show_fraction(value.numerator, value.denominator)
+
+
+def show_requirements(content: PageContent) -> Markup | None:
+    """Which requirements are met on which data set; None if there are none."""
+    lines = [
+        element(
+            "li",
+            element("strong", checked.result.name.lower(), class_=f"result {checked.result.name.lower()}"),
+            " ",
+            element("code", checked.requirement.text),
+            [" on ", show_name(name)] if len(content.assessments) > 1 else None,
+            ": ",
+            show_name(checked.found),
+        )
+        for name, results in zip(content.short_names, content.requirements, strict=False)
+        for checked in results
+    ]
+    return element("ul", lines, class_="requirements", aria_label="Requirements") if lines else None
 
 
 def _has_matrix(model: Model, assessment: Assessment) -> bool:

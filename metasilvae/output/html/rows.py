@@ -19,9 +19,9 @@ from metasilvae.output.html.markup import (
     make_stacking_table,
     make_table,
     put_side_by_side,
-    show_decimal,
     show_name,
     show_number,
+    show_rounded,
 )
 
 MOST_MOVES = 6
@@ -37,7 +37,8 @@ def show_fragile_rows(content: PageContent) -> Markup:
         make_note(
             "Each row is shown with an adversarial example: an allowed perturbation with another prediction, which was "
             "checked by classifying it. With the features of the last column frozen at their values, no allowed "
-            "perturbation changes the prediction."
+            "perturbation changes the prediction. Numbers are rounded; `metasilvae verify --counterexamples FILE` "
+            "writes all digits."
         )
         if is_any_shown
         else None,
@@ -105,7 +106,7 @@ def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
     dataset = assessment.query.dataset
     changes = dataset.names.describe_changes(dataset.X[row.row], row.witness.point, row.moved)
     items = [
-        element("li", show_name(name), " ", _show_value(before), " → ", _show_value(after))
+        element("li", show_name(name), " ", _show_value(before, after), " → ", _show_value(after, before))
         for name, before, after in changes[:MOST_MOVES]
     ]
     if len(changes) > MOST_MOVES:
@@ -113,14 +114,20 @@ def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
     return element("ul", items, class_="moves") if items else join("none: clipping to the range suffices")
 
 
-def _show_value(value: str | float) -> Child:
-    return show_name(value) if isinstance(value, str) else show_decimal(value)
+def _show_value(value: str | float, other: str | float) -> Child:
+    """A value before or after a change; numbers have so many digits that both differ."""
+    if isinstance(value, str):
+        return show_name(value)
+    return show_rounded(value, *([] if isinstance(other, str) else [other]))
 
 
-def _show_test(dataset: Dataset, feature: int, threshold: float) -> Child:
-    """A test in words; that a category is a certain one is said of the branch where it is."""
+def _show_test(dataset: Dataset, feature: int, threshold: float, others: Sequence[float] = ()) -> Child:
+    """A test in words; that a category is a certain one is said of the branch where it is.
+
+    `others` are thresholds of the same feature, from which this one differs in the digits that are shown.
+    """
     if dataset.names.is_number(feature):
-        return join(show_name(dataset.feature_name(feature)), f" ≤ {show_decimal(threshold)}")
+        return join(show_name(dataset.feature_name(feature)), " ≤ ", show_rounded(threshold, *others))
     return show_name(dataset.names.describe_test(feature, threshold)[1])
 
 
@@ -156,6 +163,9 @@ def _attribute(content: PageContent, number: int, assessment: Assessment) -> Mar
     features = sorted(found.moved | found.frozen, key=lambda feature: (-found.moved[feature], feature))
     tests = sorted(found.crossed, key=lambda test: (-found.crossed[test], test))
     of_rows = f"of {found.n_explained} unstable rows"
+    thresholds: dict[int, list[float]] = {}
+    for feature, threshold in tests[:MOST_TESTS]:
+        thresholds.setdefault(feature, []).append(threshold)
     by_feature = make_table(
         f"features-{number}",
         join(show_name(dataset.source), f": features, {_describe_part(features, MOST_FEATURES)}"),
@@ -176,7 +186,7 @@ def _attribute(content: PageContent, number: int, assessment: Assessment) -> Mar
         [Column("test"), Column("rows", is_number=True), Column(of_rows)],
         [
             [
-                element("span", _show_test(dataset, feature, threshold), class_="test"),
+                element("span", _show_test(dataset, feature, threshold, thresholds[feature]), class_="test"),
                 found.crossed[feature, threshold],
                 _draw_fraction(found.crossed[feature, threshold], found.n_explained),
             ]

@@ -31,15 +31,17 @@
   const feature = (node) => isolate(data.features[nodes[node].feature]);
   const prediction = (node) => nodes[node].prediction.map(label).join(" or ") + (nodes[node].more ? ` or ${nodes[node].more} more` : "");
   const words = (node, side) => nodes[node].words && isolate(nodes[node].words[side]);
-  const test = (node) => words(node, 0) || `${feature(node)} ≤ ${nodes[node].threshold}`;
-  const opposite = (node) => words(node, 1) || `${feature(node)} > ${nodes[node].threshold}`;
+  const rounded = (value) => String(Number(Number(value).toPrecision(6)));
+  const threshold = (node) => rounded(nodes[node].threshold);
+  const test = (node) => words(node, 0) || `${feature(node)} ≤ ${threshold(node)}`;
+  const opposite = (node) => words(node, 1) || `${feature(node)} > ${threshold(node)}`;
   const unlisted = ({ rows, values }) => rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
   const leaves = (count) => `${count} ${count === 1 ? "leaf" : "leaves"}`;
 
   function shortTest(node) {
     if (nodes[node].words) return isolate(shorten(nodes[node].words[0], ROOM, "13px"));
-    const end = ` ≤ ${Number(Number(nodes[node].threshold).toPrecision(5))}`;
+    const end = ` ≤ ${threshold(node)}`;
     return isolate(shorten(data.features[nodes[node].feature], ROOM - widthOf(end, "13px"), "13px")) + end;
   }
 
@@ -187,7 +189,7 @@
     const parts = [];
     if (values && values.length) {
       const missing = unlisted(nodes[node]);
-      parts.push(values.map(([which, value]) => `${label(which)}: ${value}`).join(", ") + (missing ? `, others: ${missing}` : ""));
+      parts.push(values.map(([which, value]) => `${label(which)}: ${rows === undefined ? rounded(value) : value}`).join(", ") + (missing ? `, others: ${missing}` : ""));
     }
     if (rows !== undefined) parts.push(`${plural(rows, "training row")}`);
     if (isSplit(node)) parts.push(`${leaves(nodes[node].leaves)} below`);
@@ -323,5 +325,5 @@
     fit(false);
   });
   nameColors();
-  choose(0);
+  choose(data.first);
 })();

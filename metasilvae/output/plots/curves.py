@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from metasilvae.output.axes import Axis, choose_axis, round_number
 from metasilvae.output.plots.canvas import (
+    FAINT,
     INK,
     colour_of,
     new_figure,
@@ -19,8 +21,10 @@ from metasilvae.output.plots.canvas import (
 )
 from metasilvae.output.text.evaluations import CurveReport
 from metasilvae.output.text.trainings import ArchiveReport
+from metasilvae.verification.curve import Curve
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LINES: dict[str, Literal["-", "--"]] = {"stability": "-", "robust accuracy": "--"}
@@ -31,35 +35,59 @@ def draw_curves(reports: Sequence[CurveReport], title: str | None = None) -> Fig
     """The curves of all models in one picture."""
     figure = new_figure(7, 4.8)
     axes = figure.subplots()
-    right = _right_edge(reports)
     names = _name_curves(reports)
+    axis = choose_axis([report.curve for report in reports], None if reports[0].attack is None else 1.0)
     for number, report in enumerate(reports):
-        epsilon, *counts = report.curve.steps
-        finite = epsilon[np.isfinite(epsilon)]
-        for of_rows, (name, line) in zip(counts, LINES.items(), strict=True):
-            # Beyond the last finite radius only rows with an infinite one are left.
-            fractions = np.append(of_rows, 0)[: len(finite) + 1] / report.curve.n_samples
-            axes.stairs(
-                fractions, [0.0, *finite, right], baseline=None, color=colour_of(number), linestyle=line, linewidth=1.5,
+        for name, line in LINES.items():
+            plot_curve(
+                axes, report.curve, name, axis, color=colour_of(number), linestyle=line, linewidth=1.5,
                 label=f"{names[number]}: {name}",
             )  # fmt: skip
-    axes.set(xlabel=reports[0].axis, ylabel="fraction of rows", xlim=(0, right), ylim=(0, 1.02))
-    axes.grid(alpha=0.3)
-    put_heading(figure, say(reports[0].dataset.source, 200) if title is None else say(title, 200))
+    label_axes(axes, axis, reports[0].axis if reports[0].attack is None else "multiple of the attack's radii")
+    if reports[0].attack is not None and axis.place(1.0) <= 1:
+        axes.axvline(1.0, color=FAINT, linestyle=":", linewidth=1, zorder=0)
+    put_heading(figure, _describe_subject(reports) if title is None else say(title, 200))
     _draw_legend(figure, names)
     return figure
 
 
-def _right_edge(reports: Sequence[CurveReport]) -> float:
-    """Where all curves end: a little beyond the last step of any of them."""
-    radii = np.concatenate([report.curve.steps[0] for report in reports])
-    last = radii[np.isfinite(radii)].max(initial=0.0)
-    return 1.05 * float(last) if last > 0 else 1.0
+def plot_curve(axes: Axes, curve: Curve, metric: str, axis: Axis, **look: Any) -> Any:
+    """One of the `LINES` of a curve, as stairs."""
+    epsilon, *counts = curve.steps
+    of_rows = counts[list(LINES).index(metric)]
+    finite = epsilon[np.isfinite(epsilon)]
+    # Beyond the last finite radius only rows with an infinite one are left.
+    fractions = np.append(of_rows, 0)[: len(finite) + 1] / curve.n_samples
+    # A logarithmic axis has no 0; what is before its start is drawn just outside of it.
+    left = axis.start / 2 if axis.is_log else 0.0
+    edges = np.maximum([left, *finite, max(axis.end, *finite[-1:], left)], left)
+    return axes.stairs(fractions, edges, baseline=None, **look)
+
+
+def label_axes(axes: Axes, axis: Axis, name: str) -> None:
+    """Scale, limits and names of the axes of curves."""
+    if axis.is_log:
+        axes.set_xscale("log")
+        axes.set_xticks(axis.ticks, [round_number(tick) for tick in axis.ticks])
+        axes.minorticks_off()
+    axes.set(xlabel=name, ylabel="fraction of rows", xlim=(axis.start, axis.end), ylim=(0, 1.02))
+    axes.grid(alpha=0.3)
+
+
+def _describe_subject(reports: Sequence[CurveReport]) -> str:
+    """The data, and the attack if there is one for all curves."""
+    attacks = {report.subject.get("perturbation", "") for report in reports}
+    shared = f", {next(iter(attacks))}" if len(attacks) == 1 and attacks != {""} else ""
+    return say(f"{reports[0].dataset.source}{shared}", 200)
 
 
 def _name_curves(reports: Sequence[CurveReport]) -> list[str]:
-    """Distinct names of models and, if there are any, attacks; lower bounds are marked."""
-    parts = [tell_apart(column) for column in zip(*(report.subject.values() for report in reports), strict=True)]
+    """Distinct names of models and, if there are several, attacks; lower bounds are marked."""
+    subjects = [dict(report.subject) for report in reports]
+    if len({subject.get("perturbation") for subject in subjects}) == 1:
+        for subject in subjects:
+            subject.pop("perturbation", None)
+    parts = [tell_apart(column) for column in zip(*(subject.values() for subject in subjects), strict=True)]
     bounds = ["" if report.curve.is_exact else " (at least)" for report in reports]
     return [": ".join(words) + bound for *words, bound in zip(*parts, bounds, strict=True)]
 

@@ -176,45 +176,77 @@ def list_rules(attack: Attack, dataset: Dataset) -> list[tuple[list[str], str]]:
     """Allowed changes in words for each column of the table; a group of several columns has one rule."""
     encoding = dataset.encoding or Encoding(tuple(map(Column, dataset.names.names)))
     reach = attack.reach.T.tolist()
-    groups = {tuple(group): group for group in attack.groups.lists}
+    groups = [group.features for group in attack.groups.groups]
     of_columns = {tuple(encoding.features_of(place)) for place in range(len(encoding.columns))}
     grouped = {feature for group in groups for feature in group if group not in of_columns}
     rules = []
     for place, column in enumerate(encoding.columns):
         features = tuple(encoding.features_of(place))
         if column.kind == CATEGORY:
-            rules.append(([column.name], _describe_category(attack, column, features)))
+            words = _describe_category(attack, column, features)
+            rules.append(([column.name], words + _describe_cost(attack, features[0])))
         elif column.kind == BOOLEAN:
             words = "may change" if reach[features[0]][1] > 0 else "fixed"
-            rules.append(([column.name], f"{words}, {column.categories[0]} or {column.categories[1]}"))
+            words += f", {column.categories[0]} or {column.categories[1]}"
+            rules.append(([column.name], words + _describe_cost(attack, features[0])))
         elif features[0] not in grouped:
             is_droppable = attack.droppable is not None and attack.droppable[features[0]]
             words = describe_column(attack, features[0], *reach[features[0]])
-            rules.append(([column.name], words + (", may become missing" if is_droppable else "")))
+            words += ", may become missing" if is_droppable else ""
+            rules.append(([column.name], words + _describe_cost(attack, features[0])))
     names = dataset.names.names
     for group in groups:
         if group not in of_columns:
-            rules.append(([names[f] for f in group], "exactly one of them is 1; which one may change"))
+            words = "exactly one of them is 1; which one may change"
+            rules.append(([names[f] for f in group], words + _describe_cost(attack, group[0])))
     return rules
+
+
+def _describe_cost(attack: Attack, feature: int) -> str:
+    """What a change costs in a distance, if that is not 1."""
+    cost = 1.0 if attack.costs is None else float(attack.costs[feature])
+    return "" if cost == 1 else f", at cost {cost:g}"
 
 
 def _describe_category(attack: Attack, column: Column, features: tuple[int, ...]) -> str:
     n_values = len(column.values)
+    if column.sets is not None:
+        return _describe_moves(attack, column, features[-1])
     if features in attack.swaps:
         numbers = attack.swaps[features]
         lists = [
             [value for value, each in zip(column.values, numbers, strict=True) if each == number]
             for number in dict.fromkeys(numbers)
         ]
-        movable = [each for each in lists if len(each) > 1]
-        stays = n_values - sum(map(len, movable))
-        if len(movable) == 1 and stays == column.has_missing:
-            return f"any of the {len(movable[0])} categories; a missing one stays missing"
-        shown = [f"{', '.join(each[:_SHOWN_VALUES])}{', ...' * (len(each) > _SHOWN_VALUES)}" for each in movable]
-        return f"may become each other: {'; '.join(shown)}" + (f"; {stays} stay" if stays else "")
+        return _describe_swaps(column, lists)
     if attack.radius_up[features[0]] > 0:
         return f"any of the {n_values} categories"
     return f"fixed, one of {n_values} {'category' if n_values == 1 else 'categories'}"
+
+
+def _describe_swaps(column: Column, lists: list[list[str]]) -> str:
+    """Which values may become each other, by lists of them."""
+    movable = [each for each in lists if len(each) > 1]
+    stays = len(column.values) - sum(map(len, movable))
+    if len(movable) == 1 and stays == column.has_missing:
+        return f"any of the {len(movable[0])} categories; a missing one stays missing"
+    shown = [f"{', '.join(each[:_SHOWN_VALUES])}{', ...' * (len(each) > _SHOWN_VALUES)}" for each in movable]
+    return f"may become each other: {'; '.join(shown)}" + (f"; {stays} stay" if stays else "")
+
+
+def _describe_moves(attack: Attack, column: Column, code: int) -> str:
+    """Allowed changes of a category that splits divide into sets."""
+    number = next((n for n, group in enumerate(attack.groups.groups) if group.code == code), None)
+    if number is None:
+        return f"fixed, one of {len(column.values)} categories"
+    may_become = attack.moves[number].copy()
+    may_be_dropped = bool(may_become[:-1, -1].any())
+    may_become[:-1, -1] = False
+    firsts = np.argmax(may_become, axis=1)
+    lists = [[column.values[p] for p in np.flatnonzero(firsts == first)] for first in dict.fromkeys(firsts.tolist())]
+    is_moving = any(len(each) > 1 for each in lists)
+    words = _describe_swaps(column, lists) if is_moving else "stays"
+    return words + (", may become missing" if may_be_dropped else "")
 
 
 def describe_column(attack: Attack, feature: int, down: float, up: float) -> str:

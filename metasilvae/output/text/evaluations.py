@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
@@ -19,10 +24,13 @@ from metasilvae.output.text.tables import (
     in_words,
     stream_csv,
     stream_jsonl,
+    stream_lines,
 )
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.ceiling import Ceiling
+from metasilvae.verification.class_metrics import ClassMetrics
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.voting import choose_voting
@@ -31,6 +39,8 @@ from metasilvae.voting import choose_voting
 MOST_LABELS = 100
 MOST_MISTAKES = 100
 LONGEST_PREDICTION = 60
+# Classes whose metrics a text shows.
+MOST_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -84,16 +94,79 @@ def _cut(prediction: str) -> str:
 
 
 @dataclass(frozen=True)
+class ClassTable:
+    """Metrics of each class; of many classes a text shows the worst ones."""
+
+    evaluation: Evaluation
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.evaluation.per_class.classes) > MOST_CLASSES
+
+    @property
+    def title(self) -> str:
+        evaluation = self.evaluation
+        under = "" if evaluation.perturbation is None else f" under {evaluation.perturbation.describe()}"
+        extent = ""
+        if self.is_large:
+            worst = "recall" if evaluation.counts is None else "robust accuracy"
+            n_classes = len(evaluation.per_class.classes)
+            extent = f": the {MOST_CLASSES} of {n_classes} with the lowest {worst} (--format csv has all)"
+        return f"{evaluation.model.source}{under}: classes{extent}"
+
+    def records(self, *, is_short: bool = False) -> list[Record]:
+        """One for each class; `is_short` leaves out all but the worst of many."""
+        classes = list(self.evaluation.per_class.classes)
+        if is_short and self.is_large:
+            classes = choose_worst(classes, MOST_CLASSES)
+        return [self._record(each) for each in classes]
+
+    def _record(self, found: ClassMetrics) -> Record:
+        names = ["recall", "precision", "f1"]
+        if self.evaluation.counts is not None:
+            names += ["stability", "robust_accuracy"]
+        values = {name: as_float(getattr(found, name)) for name in [*names, "roc_auc"]}
+        return {"label": found.label, "rows": found.rows, "predicted": found.predicted, **values}
+
+    @property
+    def subject(self) -> dict[str, str]:
+        """Columns that say which evaluation it is."""
+        perturbation = self.evaluation.perturbation
+        under = {} if perturbation is None else {"perturbation": perturbation.describe()}
+        return {"model": self.evaluation.model.source, **under}
+
+
+def choose_worst(classes: Sequence[ClassMetrics], most: int) -> list[ClassMetrics]:
+    """Some classes with the lowest robust accuracy, or recall without a perturbation; those without rows come last."""
+
+    def merit(found: ClassMetrics) -> tuple[bool, Fraction, Fraction]:
+        recall, robust = found.recall, found.robust_accuracy
+        return recall is None, Fraction(0) if robust is None else robust, Fraction(0) if recall is None else recall
+
+    return sorted(classes, key=merit)[:most]
+
+
+def as_float(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
 class EvaluationReport:
     """Evaluations in the order of models and perturbations; `n_missing` were left out because of an interrupt.
 
-    `ceilings` holds what no model can exceed under each perturbation, if that was asked for.
+    `ceilings` holds what no model can exceed under each perturbation, if that was asked for; `is_per_class` adds
+    the metrics of each class.
     """
 
     evaluations: list[Evaluation]
     confusions: list[ConfusionTable]
     n_missing: int = 0
     ceilings: Sequence[tuple[Perturbation, Ceiling]] = ()
+    is_per_class: bool = False
+
+    @property
+    def class_tables(self) -> list[ClassTable]:
+        return [ClassTable(each) for each in self.evaluations] if self.is_per_class else []
 
     @property
     def is_partial(self) -> bool:
@@ -104,7 +177,7 @@ class EvaluationReport:
         has_forest = any(each.model.is_forest for each in self.evaluations)
         return [
             {
-                **_record(each, has_forest, self._find_ceiling(each)),
+                **_record(each, has_forest, self._find_ceiling(each), self.is_per_class),
                 **({"complete": not each.is_interrupted} if self.is_partial else {}),
             }
             for each in self.evaluations
@@ -115,7 +188,7 @@ class EvaluationReport:
         return next(found, None)
 
 
-def _record(evaluation: Evaluation, has_forest: bool, ceiling: Ceiling | None) -> Record:
+def _record(evaluation: Evaluation, has_forest: bool, ceiling: Ceiling | None, is_per_class: bool) -> Record:
     model, counts = evaluation.model, evaluation.counts
     record: dict[str, str | int | float | None] = {"model": model.source}
     if evaluation.perturbation is not None:
@@ -126,6 +199,10 @@ def _record(evaluation: Evaluation, has_forest: bool, ceiling: Ceiling | None) -
         if ceiling is not None:
             share = ceiling.share(counts.robust_accuracy)
             record |= {"ceiling": ceiling.robust_accuracy, "share_of_ceiling": share}
+    if is_per_class:
+        means = ["balanced_accuracy", *(["balanced_robust_accuracy"] if counts is not None else []), "roc_auc"]
+        record |= {name: as_float(getattr(evaluation.per_class, name)) for name in means}
+    if counts is not None:
         record |= {name: getattr(counts, name) for name in ("robust", "fragile", "vulnerable", "broken", "no_info")}
     if has_forest:
         record["voting"] = name_voting(model, evaluation.voting)
@@ -143,6 +220,8 @@ def name_voting(model: Model, requested: str | None) -> str:
 
 def _write_tables(report: EvaluationReport, table_format: str) -> str:
     render = TABLE_FORMATS[table_format]
+    if report.is_per_class and table_format == "csv":
+        return render([{**table.subject, **record} for table in report.class_tables for record in table.records()])
     parts = [render(report.records() if table_format == "csv" else in_words(report.records()))]
     if report.is_partial and table_format != "csv":
         parts.append(
@@ -150,6 +229,8 @@ def _write_tables(report: EvaluationReport, table_format: str) -> str:
             + (f"; {report.n_missing} evaluations were not started" if report.n_missing else "")
             + "\n"
         )
+    for classes in report.class_tables:
+        parts.append(f"{classes.title}\n\n{render(in_words(classes.records(is_short=True)))}")
     for table in report.confusions:
         records = table.records()
         parts.append(
@@ -160,6 +241,8 @@ def _write_tables(report: EvaluationReport, table_format: str) -> str:
 
 def _write_json(report: EvaluationReport) -> str:
     document: dict[str, object] = {"evaluations": report.records()}
+    if report.is_per_class:
+        document["classes"] = [{**table.subject, "classes": table.records()} for table in report.class_tables]
     if report.is_partial:
         document["partial"] = {"reason": INTERRUPTED, "evaluations_missing": report.n_missing}
     if report.confusions:
@@ -199,7 +282,7 @@ class CurveReport:
 
     @property
     def axis(self) -> str:
-        return "epsilon" if self.attack is None else "factor"
+        return "epsilon" if self.attack is None or isinstance(self.attack, NormBall) else "factor"
 
     @property
     def subject(self) -> dict[str, str]:
@@ -283,25 +366,49 @@ def write_text(model: Model, dataset: Dataset, predictions: PredictionTable) -> 
     return in_pieces(lines[number] for number in predictions.ids.tolist())
 
 
-def _records(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[dict[str, Any]]:
+Probabilities = NDArray[np.float64] | None
+
+
+def _records(
+    model: Model, dataset: Dataset, predictions: PredictionTable, probabilities: Probabilities
+) -> Iterator[dict[str, Any]]:
     named = _named_sets(model, predictions)
     pairs = zip(dataset.y.tolist(), predictions.ids.tolist(), strict=True)
     for row, (label, number) in enumerate(pairs):
         true_label = {"label": dataset.labels[label]} if dataset.has_labels else {}
         ids = {name: cells[row] for name, cells in dataset.ids}
-        yield {"row": row, **ids, **true_label, "prediction": named[number]}
+        shares = {} if probabilities is None else {"probabilities": probabilities[row].tolist()}
+        yield {"row": row, **ids, **true_label, "prediction": named[number], **shares}
 
 
-def write_csv(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
+def write_csv(
+    model: Model, dataset: Dataset, predictions: PredictionTable, probabilities: Probabilities = None
+) -> Iterator[str]:
     names = ["row", *(name for name, _ in dataset.ids), *(["label"] if dataset.has_labels else []), "prediction"]
-    return stream_csv(names, _records(model, dataset, predictions))
+    records = _records(model, dataset, predictions, probabilities)
+    if probabilities is None:
+        return stream_csv(names, records)
+    columns = [f"probability_{label}" for label in model.labels]
+    lines = ([*_cells(record, names), *record["probabilities"]] for record in records)
+    return stream_lines(itertools.chain([[*names, *columns]], lines))
 
 
-def write_jsonl(model: Model, dataset: Dataset, predictions: PredictionTable) -> Iterator[str]:
-    return stream_jsonl(_records(model, dataset, predictions))
+def _cells(record: dict[str, Any], names: Sequence[str]) -> list[Any]:
+    return [",".join(record[name]) if name == "prediction" else record[name] for name in names]
 
 
-PREDICTION_FORMATS: dict[str, Callable[[Model, Dataset, PredictionTable], Iterator[str]]] = {
+def write_jsonl(
+    model: Model, dataset: Dataset, predictions: PredictionTable, probabilities: Probabilities = None
+) -> Iterator[str]:
+    records = _records(model, dataset, predictions, probabilities)
+    if probabilities is None:
+        return stream_jsonl(records)
+    return stream_jsonl(
+        {**record, "probabilities": dict(zip(model.labels, record["probabilities"], strict=True))} for record in records
+    )
+
+
+PREDICTION_FORMATS: dict[str, Callable[..., Iterator[str]]] = {
     "text": write_text,
     "csv": write_csv,
     "jsonl": write_jsonl,

@@ -17,7 +17,7 @@ from metasilvae.formats.csv_files import NOTE_MARK
 from metasilvae.model import LabelSet, Model
 from metasilvae.output.text.headings import Subject, describe_subject
 from metasilvae.output.text.tables import dump_json, in_pieces, stream_csv, stream_jsonl, stream_lines
-from metasilvae.verification.requirements import Requirement, RequirementResult
+from metasilvae.verification.requirements import CheckedRequirement
 from metasilvae.verification.shards import ShardNote
 from metasilvae.verification.verdicts import Outcome, Verdict
 from metasilvae.verification.verifier import Witness
@@ -34,7 +34,7 @@ class VerificationReport:
     query: Subject
     perturbation: str
     outcome: Outcome
-    requirements: list[tuple[Requirement, RequirementResult]] = field(default_factory=list)
+    requirements: list[CheckedRequirement] = field(default_factory=list)
     print_length: int = DEFAULT_PRINT_LENGTH
     shard: ShardNote | None = None
 
@@ -68,8 +68,8 @@ class VerificationReport:
 
     def explain_requirements(self) -> Iterator[str]:
         """A line for each requirement: whether it is met, and the value of the metric."""
-        for requirement, result in self.requirements:
-            yield f"required {requirement.explain(self.outcome, result)}"
+        for checked in self.requirements:
+            yield f"required {checked.sentence}"
 
     def summary(self) -> dict[str, Any]:
         model, dataset, outcome = self.query.model, self.query.dataset, self.outcome
@@ -89,8 +89,8 @@ class VerificationReport:
             summary["shard"] = asdict(self.shard)
         if self.requirements:
             summary["requirements"] = [
-                {"requirement": requirement.text, "result": result.name.lower()}
-                for requirement, result in self.requirements
+                {"requirement": checked.requirement.text, "result": checked.result.name.lower()}
+                for checked in self.requirements
             ]
         return summary
 
@@ -207,15 +207,15 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
     else:
         names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
     ids = [f"{NOTE_MARK}{name}" for name, _ in dataset.ids]
-    label = dataset.label_name if encoding is not None and dataset.label_name else "label"
-    columns = [label, *names, *ids, "#row", "#prediction", "#perturbed_prediction"]
+    label = [dataset.label_name if encoding is not None and dataset.label_name else "label"]
+    columns = [*(label if dataset.has_labels else []), *names, *ids, "#row", "#prediction", "#perturbed_prediction"]
 
     def lines() -> Iterator[list[object]]:
         yield list(columns)
         for witness in witnesses:
             cells = witness.point.tolist() if encoding is None else encoding.decode(witness.point)
             yield [
-                dataset.labels[dataset.y[witness.row]],
+                *([dataset.labels[dataset.y[witness.row]]] if dataset.has_labels else []),
                 # An empty cell is a missing value.
                 *(cell if isinstance(cell, str) else "" if math.isnan(cell) else repr(cell) for cell in cells),
                 *dataset.ids_of(witness.row).values(),

@@ -25,15 +25,16 @@ from numpy.typing import NDArray
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, shorten
-from metasilvae.model import LeafKind, Model
-from metasilvae.training.population import build_tree
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, LeafKind, Model
+from metasilvae.training.samples import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
-FORMAT = 4
+FORMAT = 5
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
 _LARGEST_WHOLE = 2**53
+DIRECTIONS = (NO_DIRECTION, MISSING_LEFT, MISSING_RIGHT)
 
 
 def pack(content: dict[str, Any]) -> bytes:
@@ -185,6 +186,8 @@ def pack_models(models: Sequence[Model]) -> dict[str, Any]:
     name, kind = ("scores", np.float64) if are_scores else ("counts", np.int64)
     return {
         **_pack_tests([model.nodes["feature"] for model in models], [model.nodes["threshold"] for model in models]),
+        "directions": _join([_find_directions(model) for model in models if model.has_directions], np.int32),
+        "directed": np.array([model.has_directions for model in models], dtype=np.int32),
         name: _join([_leaf_values(model).ravel() for model in models], kind),
     }
 
@@ -201,10 +204,25 @@ def unpack_models(document: Any, dataset: Dataset) -> list[Model]:
     elif not np.isfinite(values).all():
         raise damaged("a score is infinite or no number")
     kind = LeafKind.SCORES if are_scores else LeafKind.COUNTS
+    is_directed = take_array(document, "directed", "<i4")
+    if len(is_directed) != len(tests):
+        raise damaged("directions of missing values are missing")
+    sizes = np.array([len(feature) for feature, *_ in tests], dtype=np.int32) * (is_directed != 0)
+    directions = _split(take_array(document, "directions", "<i4"), sizes, "directions")
+    if any(not np.isin(each, DIRECTIONS).all() for each in directions):
+        raise damaged("a direction of missing values is none")
     return [
-        build_tree(columns, part.reshape(-1, dataset.n_labels).copy(), dataset.n_features, dataset.labels, kind)
-        for columns, part in zip(tests, parts, strict=True)
-    ]
+        build_tree(
+            columns, part.reshape(-1, dataset.n_labels).copy(), dataset.n_features, dataset.labels, kind,
+            pointing if len(pointing) else None,
+        )
+        for columns, part, pointing in zip(tests, parts, directions, strict=True)
+    ]  # fmt: skip
+
+
+def _find_directions(model: Model) -> np.ndarray:
+    """Direction of each node; that of a leaf says nothing."""
+    return np.where(model.nodes["feature"] < 0, NO_DIRECTION, model.nodes["leaf"])
 
 
 def _check_counts(table: np.ndarray) -> None:
