@@ -59,6 +59,8 @@ class BenchSet:
     read: Callable[[], Arrays] | None = None
     n_test: int = TEST_ROWS
     is_ordered: bool = False
+    # Rows to train on of a set that is read, if not most of them: a small set that many rows judge.
+    n_train: int = 0
 
 
 # Made sets: rows to train on come first, `n_test` rows to judge by last.
@@ -217,6 +219,21 @@ SETS: dict[str, BenchSet] = {
             "vehicle": 0.02, "contraceptive": 0.02, "vowel": 0.02, "sonar": 0.03,
         }.items()
     },
+    **{
+        f"{name}-{n_rows}": BenchSet(epsilon, read=read_keel(name), n_train=n_rows)
+        for name, n_rows, epsilon in (
+            ("segment", 150, 0.03), ("texture", 200, 0.03), ("penbased", 300, 0.05), ("satimage", 400, 0.03),
+            ("twonorm", 200, 0.03), ("ring", 300, 0.03), ("phoneme", 400, 0.03), ("banana", 300, 0.05),
+            ("spambase", 400, 0.004), ("magic", 600, 0.02), ("optdigits", 600, 0.1), ("letter", 1500, 0.03),
+        )
+    },
+    **{
+        name: BenchSet(epsilon, read=read_keel(name))
+        for name, epsilon in {
+            "bupa": 0.02, "bands": 0.03, "crx": 0.03, "iris": 0.05, "monk-2": 0.1, "movement_libras": 0.03,
+            "tae": 0.05, "led7digit": 0.3, "tic-tac-toe": 0.2, "hayes-roth": 0.1,
+        }.items()
+    },
 }  # fmt: skip
 
 
@@ -236,7 +253,10 @@ def list_splits(bench: BenchSet, n_splits: int, part: str) -> Iterator[tuple[Dat
     inner, outer = order[:edge], order[edge:]
     for number in range(n_splits):
         rng = np.random.default_rng(number)
-        if part == "development":
+        if bench.n_train:
+            drawn = rng.permutation(inner)
+            train, test = drawn[: bench.n_train], drawn[bench.n_train :] if part == "development" else outer
+        elif part == "development":
             folds = split_into_folds(y[inner], 4, rng)
             train, test = inner[folds != 0], inner[folds == 0]
         else:

@@ -77,12 +77,13 @@ def _explain_empty_part(dataset: Dataset, test_fraction: float) -> str:
 
 # Cross-validation: repeated folds; where there are many samples, the folds of some of them.
 FOLDS = 5
-REPEATS = 3
+REPEATS = 2
 MANY_SAMPLES = 3000
 FOLDS_IF_MANY = 4
-# Of many samples, at most so many and so many values are used.
+# Of many samples, at most so many and so many values are used, but no fewer than this number.
 MOST_SAMPLES = 12000
 MOST_VALUES = 3e6
+FEWEST_SAMPLES = 2000
 # How rows are split for tuning: "blocks" are contiguous, "auto" uses them if rows look ordered in time.
 SPLITS = ("auto", "random", "blocks")
 # Rows look ordered if, in at least half of the features with so many values, neighbouring rows of the same class are
@@ -172,15 +173,22 @@ def is_ordered(dataset: Dataset) -> bool:
     return bool(correlations) and float(np.median(correlations)) > ORDERED_CORRELATION
 
 
-def plan_cross_validation(dataset: Dataset, seed: int, kind: str = "auto") -> CrossValidation:
+def choose_kind(dataset: Dataset, kind: str) -> str:
+    """Replace "auto" by "random" or "blocks"."""
+    return kind if kind != "auto" else "blocks" if is_ordered(dataset) else "random"
+
+
+def plan_cross_validation(
+    dataset: Dataset, seed: int, kind: str = "auto", most_values: float = MOST_VALUES
+) -> CrossValidation:
     """Splits of a data set for tuning: repeated folds, or the folds of some of many samples."""
-    chosen = kind if kind != "auto" else "blocks" if is_ordered(dataset) else "random"
+    chosen = choose_kind(dataset, kind)
     rng = np.random.default_rng([seed, 2])
     y = dataset.y
     rows = np.arange(len(y))
     n_folds, n_repeats = FOLDS, REPEATS
     if len(y) > MANY_SAMPLES:
-        n_most = int(min(MOST_SAMPLES, max(MANY_SAMPLES, MOST_VALUES / dataset.n_features)))
+        n_most = int(min(MOST_SAMPLES, max(FEWEST_SAMPLES, most_values / dataset.n_features)))
         rows = np.sort(rng.permutation(len(y))[:n_most])
         n_folds, n_repeats = FOLDS_IF_MANY, 1
     pairs = _list_pairs(y[rows], n_folds, n_repeats, None if chosen == "blocks" else rng)
@@ -188,17 +196,6 @@ def plan_cross_validation(dataset: Dataset, seed: int, kind: str = "auto") -> Cr
     usable = [_is_usable(y[rows], pair) for pair in pairs]
     kept_pairs = [(rows[kept], rows[held]) for (kept, held), is_usable in zip(pairs, usable, strict=True) if is_usable]
     return CrossValidation(kept_pairs, max(1, sum(usable[:n_first])), chosen, len(rows))
-
-
-def plan_splits(y: NDArray[np.int32], seed: int) -> list[Pair]:
-    """Pairs of rows to train on and rows to test on, at random: repeated folds, or one split of many samples."""
-    rng = np.random.default_rng([seed, 2])
-    if len(y) > MANY_SAMPLES:
-        rows = np.sort(rng.permutation(len(y))[:MOST_SAMPLES])
-        folds = split_into_folds(y[rows], FOLDS_IF_MANY, rng)
-        return [(rows[folds != 0], rows[folds == 0])]
-    pairs = _list_pairs(y, FOLDS, REPEATS, rng)
-    return [pair for pair in pairs if _is_usable(y, pair)]
 
 
 def _list_pairs(y: NDArray[np.int32], n_folds: int, n_repeats: int, rng: np.random.Generator | None) -> list[Pair]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from dataclasses import replace
 from itertools import cycle, islice
 from queue import SimpleQueue
 from typing import Any
@@ -24,7 +25,16 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Boxes, Enlarged, Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_individuals, take, take_array, unpack_individuals
 from metasilvae.training.options import TrainingOptions
-from metasilvae.training.population import HallOfFame, blank, count_again, plan_trees, take_trees
+from metasilvae.training.population import (
+    Grower,
+    Growers,
+    HallOfFame,
+    TreeMaker,
+    blank,
+    count_again,
+    plan_trees,
+    take_trees,
+)
 from metasilvae.training.protocol import BaseTrainer, Clock, Progress, StopReason
 from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.metrics import evaluate
@@ -99,11 +109,14 @@ class TreeTrainer(BaseTrainer):
     forest : Model or None
         Trees to start from, instead of those that the options choose.
     like : TreeTrainer or None
-        Another trainer on the same data set; if it holds out the same rows, its sorted samples are used again.
+        Another trainer on the same data set; if it holds out the same rows, its sorted samples are used again, and if
+        it has the same boxes, the growth of its trees is continued.
     clock : Clock or None
         The clock of the run that this one is a part of.
     deepening : sequence of float
         Criteria by which the first tree of `forest` is continued at its leaves, each giving another tree.
+    keep_growth : bool
+        Keep the growth of trees for another trainer.
     """
 
     def __init__(
@@ -116,6 +129,7 @@ class TreeTrainer(BaseTrainer):
         like: TreeTrainer | None = None,
         clock: Clock | None = None,
         deepening: Sequence[float] = (),
+        keep_growth: bool = False,
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs, clock)
         self._total_weight = self.learned.total_weight
@@ -125,8 +139,12 @@ class TreeTrainer(BaseTrainer):
         self._workspaces: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self._jobs):
             self._workspaces.put(kernel.Workspace(self._samples))
-        parts = self._samples, self._objective, options
-        self._makers = plan_trees(*parts) if forest is None else take_trees(forest, dataset, *parts, deepening)
+        self._growers = self._make_growers(like) if forest is None and options.greedy else {}
+        self._makers: list[TreeMaker] = [blank(self._samples)]
+        if forest is not None:
+            self._makers = take_trees(forest, dataset, self._samples, self._objective, options, deepening)
+        elif options.greedy:
+            self._makers = plan_trees(self._growers, self._objective, options, keep_growth)
         self._best = self._with_workspace(blank(self._samples))
         self._hall_of_fame = HallOfFame(self._score, None if self.held_out is None else self._score_held_out)
         self._hall_of_fame.offer(self._best)
@@ -142,8 +160,26 @@ class TreeTrainer(BaseTrainer):
 
     def _prepare(self, boxes: Boxes, like: TreeTrainer | None) -> kernel.TrainingSet:
         """The training samples as ranks; those of another trainer are used again if only the radii differ."""
-        is_alike = like is not None and like.options.validation == self.options.validation
-        return make_samples(self.learned, boxes, like._samples if like is not None and is_alike else None)
+        if like is None or like.options.validation != self.options.validation:
+            return make_samples(self.learned, boxes)
+        is_same = like.options.training_epsilon_factor == self.options.training_epsilon_factor
+        if is_same and boxes.low_center is boxes.high_center:
+            return like._samples
+        return make_samples(self.learned, boxes, like._samples)
+
+    def _make_growers(self, like: TreeTrainer | None) -> Growers:
+        """A grower for each criterion. Growth is the same whatever the regularization, and can be taken over."""
+        known = {} if like is None else dict(like._growers)
+        if like is not None:
+            like._growers.clear()
+        usable = {criterion: grower for criterion, grower in known.items() if grower.samples is self._samples}
+        objective = make_objective(
+            replace(self.options, robust_weight=0.0, leaf_penalty=0.0), self.learned, self._samples
+        )
+        return {
+            criterion: usable.get(criterion) or Grower(self._samples, objective, *criterion)
+            for criterion in self.options.growth_criteria
+        }
 
     @property
     def n_steps(self) -> int:
@@ -240,7 +276,9 @@ class TreeTrainer(BaseTrainer):
             if self._phase == "local search" and not self._is_over():
                 yield from self._search_locally(pool)
         finally:
-            self._stop_work()
+            # After the end no work is under way, and another trainer may continue the growth.
+            if self._phase != "end":
+                self._stop_work()
             pool.shutdown(cancel_futures=True)
         if self.stop_reason is None and not self._is_patient:
             self.stop_reason = StopReason.PATIENCE
@@ -321,7 +359,10 @@ class TreeTrainer(BaseTrainer):
             self._wait(task)
 
     def _search_locally(self, pool: futures.Executor) -> Iterator[Progress]:
-        """Move the thresholds of the best trees until no single move is an improvement, or all passes are done."""
+        """Move the thresholds of the best trees until no single move is an improvement, or all passes are done.
+
+        The better half of the trees takes part in the next pass. If rows are held out, all of them do.
+        """
 
         def improve(tree: Any) -> Callable[[Any], Any]:
             def work(workspace: Any) -> Any:
@@ -344,6 +385,8 @@ class TreeTrainer(BaseTrainer):
             is_last = [self._score(tree) for tree in self._trees] == before
             self._step = self.options.polish if is_last else step + 1
             self._note(self._trees, offer_all=True)
+            if self.held_out is None:
+                self._trees = self._ranked(self._trees)[: (len(self._trees) + 1) // 2]
             yield self._report(step)
             if self._is_over():
                 return
@@ -358,6 +401,8 @@ class TreeTrainer(BaseTrainer):
 
     def _stop_work(self) -> None:
         self._objective.stop()
+        for grower in list(self._growers.values()):
+            grower.stop()
 
     def _is_over(self) -> bool:
         if not super()._is_over() and self._fitness(self._best) >= self.options.target:

@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import plan_splits
+from metasilvae.datasets.splitting import (
+    FOLDS_IF_MANY,
+    CrossValidation,
+    choose_kind,
+    plan_cross_validation,
+    split_into_blocks,
+)
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import Model, join_trees
@@ -199,6 +205,8 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
 CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
+    # For noisy labels.
+    {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 3.0, "method": "independent"},
 )
 # One tree, for data on which a forest is no better. The forest must not be clearly worse than it.
 SINGLE_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
@@ -207,6 +215,8 @@ SINGLE_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
 )
 # By how much one tree must be better than a forest; the forest of a trial is smaller than the one to come.
 SMALLEST_GAIN = 0.005
+# On so many splits or more, one tree that is nowhere worse is enough: the trees of the forest are much the same.
+MANY_SPLITS = 5
 # Many samples are split once into so many to grow on and so many to test on, which is cheap; more trees or samples
 # would not separate the candidates better. Few samples are split repeatedly.
 GROWN_SAMPLES = 2400
@@ -233,18 +243,40 @@ def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[fl
     return list(kept.values())
 
 
-def plan_tuning_splits(
-    y: NDArray[np.int32], rows: NDArray[np.intp], seed: int
-) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of rows to grow on and rows to test on, all among the given ones."""
+def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind: str) -> CrossValidation:
+    """Pairs of rows to grow on and rows to test on, all among the given ones.
+
+    Parameters
+    ----------
+    learned : Dataset
+        The samples of the given rows.
+    kind : str
+        One of `metasilvae.datasets.splitting.SPLITS`.
+    """
     if len(rows) <= FEW_SAMPLES:
-        return [(rows[kept], rows[held]) for kept, held in plan_splits(y[rows], seed)]
-    drawn = np.random.default_rng([seed, 4]).permutation(rows)[: GROWN_SAMPLES + TESTED_SAMPLES]
-    return [(np.sort(drawn[:GROWN_SAMPLES]), np.sort(drawn[GROWN_SAMPLES:]))]
+        planned = plan_cross_validation(learned, seed, kind)
+        return replace(planned, pairs=[(rows[kept], rows[held]) for kept, held in planned.pairs])
+    chosen = choose_kind(learned, kind)
+    rng = np.random.default_rng([seed, 4])
+    if chosen == "random":
+        drawn = rng.permutation(rows)[: GROWN_SAMPLES + TESTED_SAMPLES]
+        pairs = [(np.sort(drawn[:GROWN_SAMPLES]), np.sort(drawn[GROWN_SAMPLES:]))]
+        return CrossValidation(pairs, 1, chosen, len(drawn))
+    folds = split_into_blocks(learned.y, FOLDS_IF_MANY)
+    pairs = [
+        (
+            np.sort(rng.permutation(rows[folds != fold])[:GROWN_SAMPLES]),
+            np.sort(rng.permutation(rows[folds == fold])[:TESTED_SAMPLES]),
+        )
+        for fold in range(FOLDS_IF_MANY)
+    ]
+    return CrossValidation(pairs, len(pairs), chosen, len(np.unique(np.concatenate([*map(np.concatenate, pairs)]))))
 
 
 def choose_method(candidates: Sequence[dict[str, Any]], scores: NDArray[np.float64]) -> int:
     """Number of the candidate to train with; a single tree must be clearly better than the best forest.
+
+    If a forest is better than a single tree on none of many splits, its trees are a waste of time.
 
     Parameters
     ----------
@@ -255,9 +287,12 @@ def choose_method(candidates: Sequence[dict[str, Any]], scores: NDArray[np.float
     forest = choose_candidate(scores[:n_forests])
     if len(scores) <= n_forests:
         return forest
-    gain, error = compare(scores[n_forests:] - scores[forest])
+    gains = scores[n_forests:] - scores[forest]
+    gain, error = compare(gains)
     best = int(np.argmax(gain))
-    return n_forests + best if gain[best] > max(CLEAR_ERRORS * error[best], SMALLEST_GAIN) else forest
+    is_clear = gain[best] > max(CLEAR_ERRORS * error[best], SMALLEST_GAIN)
+    is_nowhere_worse = gains.shape[1] >= MANY_SPLITS and bool((gains[best] >= 0).all())
+    return n_forests + best if is_clear or is_nowhere_worse else forest
 
 
 def score_candidate(
@@ -344,9 +379,10 @@ class ForestTrainer(BaseTrainer):
         is_tuned = options.tree.tune and options.tree.greedy
         factors = list_factors(self.learned, perturbation) if is_tuned else FACTORS
         self._candidates = list_candidates(self.forest_options, len(self._rows), factors) if is_tuned else []
-        if len(self._candidates) == 1:
-            self._apply(self._candidates.pop())
-        self._splits = plan_tuning_splits(dataset.y, self._rows, options.tree.seed) if self._candidates else []
+        self._validation = CrossValidation([], 1, "random", 0)
+        if self._candidates:
+            self._validation = plan_tuning_splits(self.learned, self._rows, options.tree.seed, options.tree.split)
+        self._splits = self._validation.pairs
         self._scores: list[float] = []
 
     def observe(self, observer: Observer) -> NoReturn:
@@ -385,7 +421,7 @@ class ForestTrainer(BaseTrainer):
         ]
         return {
             "chosen": self.candidate, "score": compared[position]["score"], "error": compared[position]["error"],
-            "splits": len(self._splits), "split": "random", "rows": len(np.unique(np.concatenate(self._splits[0]))),
+            "splits": len(self._splits), "split": self._validation.kind, "rows": self._validation.n_rows,
             "finalists": compared,
         }  # fmt: skip
 

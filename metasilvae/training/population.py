@@ -142,67 +142,81 @@ def plan_sizes(n_samples: int, options: TrainingOptions) -> list[tuple[tuple[str
     return list(dict.fromkeys([*plan, *((each, small) for each in others)]))
 
 
-def plan_trees(samples: Any, objective: Any, options: TrainingOptions) -> list[TreeMaker]:
-    """Makers of the initial population that the options ask for."""
-    if not options.greedy:
-        return [blank(samples)]
-    plan = plan_sizes(samples.n_samples, options)
-    last = {criterion: number for number, (criterion, _) in enumerate(plan)}
-    grower = {criterion: Grower(samples, objective, *criterion) for criterion in last}
-    return [
-        partial(grower[chosen].make, size, size > MEDIUM_SPLITS and not options.seed_leaves, number == last[chosen])
-        for number, (chosen, size) in enumerate(plan)
-    ]
-
-
 class Grower:
     """Grows trees of several sizes by one criterion; a larger tree continues the growth of a smaller one.
 
     Parameters
     ----------
     samples, objective
-        Of the kernels.
+        Of the kernels. The objective decides between equal splits.
     impurity : str
     blend : float
         Weight of the impurity of reach sets.
     """
 
     def __init__(self, samples: Any, objective: Any, impurity: str, blend: float) -> None:
-        self._samples = samples
+        self.samples = samples
         self._objective = objective
         self._impurity = impurity
         self._blend = blend
         self._growth: Any = None
         self._lock = threading.Lock()
 
-    def make(self, n_splits: int, may_stop: bool, is_last: bool, workspace: Any) -> Any:
-        """A trimmed tree of up to n_splits splits.
+    def stop(self) -> None:
+        """End the work under way; the grower is not to be used again."""
+        self._objective.stop()
 
-        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree. `is_last` says that
-        no tree is taken later.
+    def forget(self) -> None:
+        """Free the memory of the growth; it begins anew if another tree is wanted."""
+        self._growth = None
+
+    def make(self, n_splits: int, may_stop: bool, objective: Any, workspace: Any) -> Any:
+        """A tree of up to n_splits splits, trimmed for an objective.
+
+        With `may_stop`, growth ends when STAGE_FACTOR times the splits do not make a better tree.
         """
         with self._lock:
             if self._growth is None:
                 self._growth = kernel.GreedyGrowth(
-                    self._samples, self._objective, workspace, reach=self._blend, impurity=self._impurity
+                    self.samples, self._objective, workspace, reach=self._blend, impurity=self._impurity
                 )
             size = min(n_splits, MEDIUM_SPLITS) if may_stop else n_splits
-            best = self._take(size, workspace)
+            best = self._take(size, objective, workspace)
             while size < n_splits:
                 size = min(STAGE_FACTOR * size, n_splits)
-                larger = self._take(size, workspace)
-                if larger.fitness(self._objective) <= best.fitness(self._objective):
+                larger = self._take(size, objective, workspace)
+                if larger.fitness(objective) <= best.fitness(objective):
                     break
                 best = larger
-            if is_last:
-                self._growth = None
             return best
 
-    def _take(self, n_splits: int, workspace: Any) -> Any:
+    def _take(self, n_splits: int, objective: Any, workspace: Any) -> Any:
         self._growth.extend(n_splits, workspace)
         tree = self._growth.take(n_splits, workspace)
-        tree.trim(self._objective, workspace)
+        tree.trim(objective, workspace)
         return tree
+
+
+Growers = dict[tuple[str, float], Grower]
+
+
+def plan_trees(growers: Growers, objective: Any, options: TrainingOptions, keep_growth: bool) -> list[TreeMaker]:
+    """Makers of the initial population that the options ask for, with a grower for each criterion.
+
+    Unless growth is kept for another trainer, it is forgotten after the last tree of a criterion.
+    """
+    n_samples = next(iter(growers.values())).samples.n_samples
+    plan = plan_sizes(n_samples, options)
+    last = {criterion: number for number, (criterion, _) in enumerate(plan)}
+
+    def make(number: int, criterion: tuple[str, float], size: int, workspace: Any) -> Any:
+        grower = growers[criterion]
+        tree = grower.make(size, size > MEDIUM_SPLITS and not options.seed_leaves, objective, workspace)
+        if number == last[criterion] and not keep_growth:
+            grower.forget()
+        return tree
+
+    return [partial(make, number, criterion, size) for number, (criterion, size) in enumerate(plan)]
 
 
 def take_trees(

@@ -2,13 +2,15 @@
 
 A candidate is a combination of training-epsilon factor, robust weight and leaf penalty. Trees are grown once for each
 split of the rows and each factor; all candidates with this factor prune and improve copies of them. Candidates are
-dropped as soon as they are behind, and the last ones are tried on all splits.
+dropped as soon as they are behind, and the last ones are tried on all splits. Each of the three options is then chosen
+by scores that are averaged over candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,17 +38,17 @@ MORE_PENALTIES = (16.0,)
 MOST_CLOSED = 0.1
 # Rows that are looked at for this, about.
 GAP_ROWS = 4000
-# Candidates that are tried with other factors, and those that are tried on all splits.
-N_LEADERS = 2
-N_FINALISTS = 6
-# Of the candidates that are behind the best one by no more than so many standard errors, the most regularized is taken.
-# With many samples the scores are less noisy, and so is the choice.
-ERRORS = 1.0
-ERRORS_IF_MANY = 0.5
+# How many steps of the leaf penalty around the best one are tried on all splits.
+NEIGHBOURS = 1
+# By how many standard errors a robust weight of 0, or a larger factor, must be better than the usual value.
+WEIGHT_ERRORS = 1.0
+FACTOR_ERRORS = 0.5
+# By how many standard errors a tree must be better than a single leaf, which is a candidate if there are many samples.
+TREE_ERRORS = 0.5
 # A gain over the first candidate of a forest is clear if it exceeds so many standard errors.
 CLEAR_ERRORS = 2.0
 # A chosen penalty from here on grows with the square root of the rows, because it is due to noise.
-NOISE_PENALTY = 2.0
+NOISE_PENALTY = 8.0
 # Criteria by which the trees of a trial are grown.
 TRIAL_BLENDS = (0.3, 0.1, 0.0, 1.0)
 # Splits of these trees, if there are enough samples.
@@ -177,18 +179,28 @@ class Trial:
     candidates: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Positions of the chosen values of the three options."""
+
+    factor: int
+    weight: int
+    penalty: int
+
+
 class Race:
     """The candidates, their scores so far, and which trials come next.
 
-    All candidates with the factor 1 are tried on the first splits. The best of them are tried there with other
-    factors. The best of all are tried on the other splits. What comes next depends on the scores alone, so that a race
-    can be stored and continued between two trials.
+    All candidates are tried on the first splits. Those with leaf penalties next to the best one are tried on the other
+    splits, with larger factors only if these are ahead. What comes next depends on the scores alone, so that a race can
+    be stored and continued between two trials.
 
     Parameters
     ----------
     factors : sequence of float
         Training-epsilon factors, 1 first.
     robust_weights : sequence of float
+        Increasing.
     n_samples : int
         Number of samples of the run that is tuned. If they are many, a leaf penalty of this size, which leaves a
         single leaf, is a candidate.
@@ -198,8 +210,7 @@ class Race:
     Attributes
     ----------
     candidates : list of dict
-        Values of the three options for each candidate. The preferred ones come last: factor 1, and then those that
-        regularize more.
+        Values of the three options for each candidate.
     scores : float64 array, shape (n_candidates, n_splits)
         Fitness on the samples left out; NaN where a candidate was not tried.
     """
@@ -207,37 +218,32 @@ class Race:
     def __init__(
         self, factors: Sequence[float], robust_weights: Sequence[float], n_samples: int, n_splits: int, n_first: int
     ) -> None:
-        has_many = n_samples > MANY_SAMPLES
-        penalties = (*LEAF_PENALTIES, *MORE_PENALTIES) if has_many else LEAF_PENALTIES
+        self._has_single_leaf = n_samples > MANY_SAMPLES
+        penalties: tuple[float, ...] = LEAF_PENALTIES
+        if self._has_single_leaf:
+            penalties = (*LEAF_PENALTIES, *MORE_PENALTIES, float(n_samples))
         self.candidates: list[dict[str, float]] = [
             {"training_epsilon_factor": factor, "robust_weight": weight, "leaf_penalty": penalty}
-            for factor in sorted(factors, reverse=True)
-            for penalty in penalties
+            for factor in factors
             for weight in robust_weights
+            for penalty in penalties
         ]
-        self._errors = ERRORS_IF_MANY if has_many else ERRORS
-        if has_many:
-            self.candidates.append({**self.candidates[-1], "leaf_penalty": float(n_samples)})
+        self._shape = len(factors), len(robust_weights), len(penalties)
         self.scores: Scores = np.full((len(self.candidates), n_splits), np.nan)
         self._n_first = n_first
-        self._plain = [number for number, each in enumerate(self.candidates) if each["training_epsilon_factor"] == 1]
 
     @property
     def n_most_trials(self) -> int:
         """Number of trials, at most."""
-        n_factors = len({each["training_epsilon_factor"] for each in self.candidates})
-        return n_factors * int(self.scores.shape[1])
+        return self._shape[0] * int(self.scores.shape[1])
 
     def plan(self) -> list[Trial]:
         """The trials that come next, all independent of each other; none if the race is over."""
-        first = range(self._n_first)
-        if not self.scores.shape[1]:
+        n_splits = self.scores.shape[1]
+        if not n_splits:
             return []
-        return (
-            self._list_missing(self._plain, first)
-            or self._list_missing(self._with_other_factors(), first)
-            or self._list_missing(self._list_finalists(), range(self.scores.shape[1]))
-        )
+        missing = self._list_missing(range(len(self.candidates)), range(self._n_first))
+        return missing or self._list_missing(self._list_finalists(), range(n_splits))
 
     def record(self, trial: Trial, scores: Sequence[float]) -> None:
         self.scores[list(trial.candidates), trial.split] = scores
@@ -246,15 +252,15 @@ class Race:
     def choice(self) -> int:
         """The number of the candidate to train with, by the finalists' scores on all splits.
 
-        The best of several is mostly the luckiest one. Of those that are not clearly behind it, the preferred one is
-        taken.
+        The best of many candidates is mostly the luckiest one, so that it is not simply taken. Each of the three
+        options has an effect of its own, which is measured with a smaller error by scores that are averaged over the
+        others.
         """
-        finalists = self._list_finalists()
-        scores = self.scores[finalists]
-        best = int(np.argmax(scores.mean(axis=1)))
-        behind, error = compare(scores[best] - scores)
-        close = [number for place, number in enumerate(finalists) if behind[place] <= self._errors * error[place]]
-        return int(max([finalists[best], *close]))
+        axes = self._shortlist()
+        scores = self.scores[self._list_finalists()].reshape(*map(len, axes), -1)
+        found = choose_values(scores, self._has_single_leaf and axes[2][-1] == self._shape[2] - 1)
+        places = axes[0][found.factor], axes[1][found.weight], axes[2][found.penalty]
+        return int(np.ravel_multi_index(places, self._shape))
 
     def describe(self) -> list[dict[str, Any]]:
         """Each finalist with its mean score, the standard error of that, and its mean difference from the choice."""
@@ -274,36 +280,73 @@ class Race:
         mean, error = compare(self.scores[[self.choice]])
         return {"score": round(float(mean[0]), 6), "error": round(float(error[0]), 6), "splits": self.scores.shape[1]}
 
-    def _with_other_factors(self) -> list[int]:
-        return [
-            number
-            for number, each in enumerate(self.candidates)
-            for leader in self._rank(self._plain)[:N_LEADERS]
-            if {**each, "training_epsilon_factor": 1.0} == self.candidates[leader]
-        ]
+    def _shortlist(self) -> tuple[list[int], list[int], list[int]]:
+        """Positions of the values that are tried on all splits.
+
+        By the first splits: the penalties next to the best one, all weights, and the factors that are not behind.
+        """
+        n_factors, n_weights, n_penalties = self._shape
+        scores = self.scores[:, : self._n_first].reshape(*self._shape, -1)
+        found = choose_values(scores, self._has_single_leaf)
+        penalties = list(range(max(0, found.penalty - NEIGHBOURS), min(n_penalties, found.penalty + NEIGHBOURS + 1)))
+        means = scores[:, found.weight, penalties].mean(axis=(1, 2))
+        factors = [factor for factor in range(n_factors) if factor == 0 or means[factor] > means[0]]
+        return factors, list(range(n_weights)), penalties
 
     def _list_finalists(self) -> list[int]:
-        return sorted(self._rank(self._with_other_factors() + self._plain)[:N_FINALISTS])
-
-    def _rank(self, numbers: Sequence[int]) -> list[int]:
-        """Without doubles, best first by the first splits; of equal ones, the more regularized first."""
-        means = self.scores[:, : self._n_first].mean(axis=1)
-        return sorted(set(numbers), key=lambda number: (-means[number], -number))
+        return [int(np.ravel_multi_index(places, self._shape)) for places in product(*self._shortlist())]
 
     def _list_missing(self, numbers: Sequence[int], splits: Sequence[int]) -> list[Trial]:
-        factors = dict.fromkeys(self.candidates[number]["training_epsilon_factor"] for number in numbers)
         trials = []
         for split in splits:
-            for factor in factors:
+            for factor in range(self._shape[0]):
                 missing = [
                     number
-                    for number in dict.fromkeys(numbers)
-                    if self.candidates[number]["training_epsilon_factor"] == factor
-                    and np.isnan(self.scores[number, split])
+                    for number in numbers
+                    if np.unravel_index(number, self._shape)[0] == factor and np.isnan(self.scores[number, split])
                 ]
                 if missing:
                     trials.append(Trial(split, tuple(missing)))
         return trials
+
+
+def choose_values(scores: Scores, has_single_leaf: bool) -> Choice:
+    """Choose factor, robust weight and leaf penalty one by one, from scores by these three and split.
+
+    The last weight and the first factor are the usual values.
+
+    Parameters
+    ----------
+    has_single_leaf : bool
+        Whether the last penalty leaves a single leaf.
+    """
+    by_weight = scores.mean(axis=0)
+    best = [_find_best(each) for each in by_weight]
+    usual = scores.shape[1] - 1
+    gains = np.array([each[penalty] for each, penalty in zip(by_weight, best, strict=True)])
+    weight = _choose_if_better(gains, usual, WEIGHT_ERRORS)
+    penalty = best[weight]
+    if has_single_leaf:
+        leaf = scores.shape[2] - 1
+        gain, error = compare(by_weight[weight, [penalty]] - by_weight[weight, leaf])
+        if gain[0] <= TREE_ERRORS * error[0]:
+            penalty = leaf
+    near = slice(max(0, penalty - 1), penalty + 2)
+    factor = _choose_if_better(scores[:, weight, near].mean(axis=1), 0, FACTOR_ERRORS)
+    return Choice(factor, weight, penalty)
+
+
+def _find_best(scores: Scores) -> int:
+    """Position of the best mean of the rows; of equal ones, the last."""
+    means = scores.mean(axis=1)
+    return len(means) - 1 - int(np.argmax(means[::-1]))
+
+
+def _choose_if_better(scores: Scores, usual: int, n_errors: float) -> int:
+    """Position of the row that is ahead of the usual one by most, if by more than so many standard errors."""
+    mean, error = compare(scores - scores[usual])
+    gains = np.where(mean > n_errors * error, mean, 0.0)
+    return int(np.argmax(gains)) if gains.any() else usual
 
 
 def choose_candidate(scores: Scores) -> int:

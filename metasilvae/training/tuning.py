@@ -26,6 +26,8 @@ from metasilvae.training.trials import NOISE_PENALTY, QuickTrees, Race, Trial, l
 
 # What is trained with if there are too few samples to choose by.
 USUAL: dict[str, float] = {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 1.0}
+# Values of many samples that tuning looks at.
+MOST_VALUES = 2e6
 # Options of a run whose tree will be a single leaf.
 SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), "loss_blends": (), "seed_leaves": 2}
 # Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
@@ -55,7 +57,7 @@ class TunedTrainer(BaseTrainer):
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
         self.candidate: dict[str, float] | None = None
-        self._validation = plan_cross_validation(self.learned, options.seed, options.split)
+        self._validation = plan_cross_validation(self.learned, options.seed, options.split, MOST_VALUES)
         self._race = Race(
             list_factors(self.learned, perturbation), list_robust_weights(options), self.learned.n_samples,
             len(self._validation.pairs), self._validation.n_first,
@@ -65,7 +67,7 @@ class TunedTrainer(BaseTrainer):
         n_samples = self.learned.n_samples
         n_generations = min(INITIAL_GENERATIONS, options.generations) if n_samples <= MANY_SAMPLES else 0
         first = replace(options, **{**INITIAL_TREE, "generations": n_generations})
-        self._initial = TreeTrainer(dataset, perturbation, first, self._jobs, clock=self._clock)
+        self._initial = TreeTrainer(dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True)
         self._group.add(self._initial)
         if self.held_out is None:
             self._initial._observers = self._observers

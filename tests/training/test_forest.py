@@ -234,7 +234,7 @@ def test_a_tuning_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPat
     trainer = ForestTrainer(iris, EPSILON, quick(5, tune=True, time_limit=1e6), 2)
     phases = [record.phase for record in trainer.run()]
     assert phases.count("tuning") < len(CANDIDATES_IF_FEW) * len(
-        plan_tuning_splits(iris.y, np.arange(iris.n_samples), 0)
+        plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto").pairs
     )
     assert trainer.candidate == CANDIDATES_IF_FEW[0]
     assert trainer.stop_reason is StopReason.ITERATIONS
@@ -366,6 +366,16 @@ def test_one_tree_is_chosen_if_it_is_clearly_better_than_the_best_forest() -> No
     assert choose_method(candidates, np.array([[0.0]])) == 0, "there was no time"
 
 
+def test_one_tree_is_chosen_if_a_forest_is_better_on_no_split() -> None:
+    candidates = [{"focus": 1.0}, {"method": "single", "leaf_penalty": 1.0}, {"method": "single"}]
+    forest_scores = np.array([0.8, 0.9, 0.85, 1.0, 0.95])
+    same = np.array([forest_scores, forest_scores, forest_scores - 0.01])
+    assert choose_method(candidates, same) == 1
+    assert choose_method(candidates, same[:, :4]) == 0, "too few splits"
+    same[0, 3] += 0.001
+    assert choose_method(candidates, same) == 0, "the forest is better on one of them"
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_forest_can_be_one_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     monkeypatch.setattr(forest, "choose_method", lambda candidates, scores: len(candidates) - 2)
@@ -388,10 +398,13 @@ def test_a_forest_can_be_one_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch
     assert format_model(again.model) == format_model(trainer.model)
 
 
-def test_nothing_is_tuned_where_there_is_nothing_to_choose(iris: Dataset) -> None:
+def test_with_a_fixed_method_the_leaf_penalty_is_chosen(iris: Dataset) -> None:
+    noisy = CANDIDATES_IF_FEW[2]
+    assert list_candidates(quick(3, method="reweighted"), FEW_SAMPLES) == [CANDIDATES_IF_FEW[0], noisy]
     trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", tune=True))
-    assert [record.phase for record in trainer.run()] == ["tree"] * 3
-    assert trainer.candidate == CANDIDATES_IF_FEW[0]
+    phases = [record.phase for record in trainer.run()]
+    assert phases.count("tuning") == 2 * len(plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto").pairs)
+    assert trainer.candidate in (CANDIDATES_IF_FEW[0], noisy)
     assert trainer.forest_options.is_reweighted
 
 
@@ -403,7 +416,7 @@ def test_a_fixed_method_stays() -> None:
 
 def test_a_tuning_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
     rows = np.arange(20, iris.n_samples)
-    splits = plan_tuning_splits(iris.y, rows, 0)
+    splits = plan_tuning_splits(iris.subset(rows), rows, 0, "auto").pairs
     for kept, held in splits:
         assert not set(kept.tolist()) & set(held.tolist())
         assert set(kept.tolist()) | set(held.tolist()) == set(rows.tolist())
@@ -412,11 +425,34 @@ def test_a_tuning_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
 
 def test_many_rows_are_split_once() -> None:
     rows = np.arange(7, 50_000)
-    ((kept, held),) = plan_tuning_splits(np.zeros(50_000, np.int32), rows, 0)
+    zeros = Dataset(np.zeros((len(rows), 1)), np.zeros(len(rows), np.int32), ("a",))
+    ((kept, held),) = plan_tuning_splits(zeros, rows, 0, "auto").pairs
     assert (len(kept), len(held)) == (forest.GROWN_SAMPLES, forest.TESTED_SAMPLES)
     assert not set(kept.tolist()) & set(held.tolist())
     assert (np.diff(kept) > 0).all()
     assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
+
+
+def test_rows_in_the_order_of_time_are_split_into_blocks() -> None:
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(size=(4000, 3)), axis=0)
+    in_time = Dataset(walk, (walk[:, 0] > np.median(walk[:, 0])).astype(np.int32), ("a", "b"))
+    rows = np.arange(10, 4010)
+    found = plan_tuning_splits(in_time, rows, 0, "auto")
+    assert (found.kind, len(found.pairs)) == ("blocks", 4)
+    for kept, held in found.pairs:
+        assert not set(kept.tolist()) & set(held.tolist())
+        assert len(kept) == forest.GROWN_SAMPLES
+        for label in range(2):
+            of_class = rows[in_time.y == label]
+            places = np.searchsorted(of_class, held[in_time.y[held - 10] == label])
+            assert (np.diff(places) == 1).all(), "rows of a class that follow each other"
+    assert plan_tuning_splits(in_time, rows, 0, "random").kind == "random"
+    trainer = ForestTrainer(in_time.subset(np.arange(500)), EPSILON, quick(2, tune=True), 2)
+    for _ in trainer.run():
+        pass
+    assert trainer.tuning is not None
+    assert trainer.tuning["split"] == "blocks"
 
 
 # Options
