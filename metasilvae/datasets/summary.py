@@ -210,8 +210,8 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
     share = class_counts[majority] / n_samples
     if len(class_counts) > 1 and share >= IMBALANCED:
         oddities.append(
-            f"predicting {shorten(majority)} for every row is correct in {share:.1%} of them and always stable; train with "
-            "--class-weight balanced if the other classes matter"
+            f"predicting {shorten(majority)} for every row is correct in {share:.1%} of them and always stable; train "
+            "with --class-weight balanced if the other classes matter"
         )
     return oddities
 
