@@ -44,6 +44,7 @@ from metasilvae.training.protocol import Progress, finish
 from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
+from metasilvae.training.weights import ClassWeight, weigh
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import Ceiling
 from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
@@ -222,6 +223,8 @@ def train(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     start: Model | None = None,
     report: Callable[[Progress], object] | None = None,
     jobs: int | None = None,
@@ -237,6 +240,11 @@ def train(
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
+    class_weight : "balanced", dict or None
+        Weights of classes by label, or the same total weight for all of them. Accuracy, stability and all that training
+        maximizes are weighted, and so are the class counts in leaves.
+    sample_weight : array-like of shape (n_samples,) or None
+        Weights of rows; rows of weight 0 are left out.
     start : Model or None
         Trees from which the search for one tree starts.
     report : function or None
@@ -245,6 +253,7 @@ def train(
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
+    dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     if start is not None and not chosen.is_observable:
         raise RequestError("'start' is for the search for one tree")
@@ -272,6 +281,8 @@ def train_pareto(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> list[tuple[TreeMetrics, Model]]:
@@ -281,6 +292,7 @@ def train_pareto(
     `validation` holds out if it does, otherwise on the training samples.
     """
     _expect(dataset=dataset)
+    dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     collector = TreeCollector(dataset, perturbation, chosen.tree_options)
     trainer = make_trainer(dataset, perturbation, chosen, jobs)
@@ -309,6 +321,8 @@ def run_training(
     shard: str | Shard | None = None,
     jobs: int | None = None,
     reading: dict[str, Any] | None = None,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     monitor: TrainingMonitor | None = None,
     **choices: Any,
 ) -> TrainingOutcome:
@@ -350,6 +364,8 @@ def run_training(
         Threads; None means all available cores. The model does not depend on it.
     reading : dict or None
         Options of `read_dataset` for sources of data.
+    class_weight, sample_weight
+        As for `train`. The metrics of the outcome are weighted; test rows have the weights of their classes.
     monitor : TrainingMonitor or None
         Follows the run and can stop it.
 
@@ -371,6 +387,7 @@ def run_training(
         data, withstood, _options_of(options, choices), named(output), seeds, start, test, named(log),
         named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
         Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {}, plain,
+        class_weight=class_weight, sample_weight=sample_weight,
     )  # fmt: skip
     return _run_training(request, monitor)
 
@@ -413,7 +430,7 @@ def _rows_for(model: Model, X: ArrayLike) -> NDArray[np.float64]:
     _expect(model=model)
     if model.encoding is not None:
         if model.encoding.has_sets:
-            return _predict(model, encode_rows(X, "X", model.encoding, model.source).X, voting, jobs)
+            return encode_rows(X, "X", model.encoding, model.source).X
         if not is_frame(X):
             raise DataError(f"X is no DataFrame; {model.source} needs the columns of a table by name")
         return encode_frame(X, "X", encoding=model.encoding).X

@@ -19,7 +19,7 @@ from metasilvae._core.verification import pair_search
 from metasilvae.analysis.difference import choose_points
 from metasilvae.analysis.spaces import InputSpace
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import OneHotGroups
+from metasilvae.perturbations.groups import TableGroups
 from metasilvae.prediction import find_leaves
 from metasilvae.verification.budget import RemainingBudget
 from metasilvae.voting import VOTINGS, Scores
@@ -99,13 +99,11 @@ class JointInputs:
         return np.array(pairs, dtype=np.int32).reshape(-1, 2)
 
     @property
-    def groups(self) -> OneHotGroups:
+    def groups(self) -> TableGroups:
         copies = self.copies
         own = set(self.own)
         lists = self.space.groups.lists
-        return OneHotGroups.of_lists(
-            [*lists, *([int(copies[f]) for f in group] for group in lists if own & set(group))]
-        )
+        return TableGroups.of_lists([*lists, *([int(copies[f]) for f in group] for group in lists if own & set(group))])
 
     def choose(self, box: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Two inputs inside bounds of joint features, shape (2, n_joint), that a search has found."""

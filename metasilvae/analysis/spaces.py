@@ -20,8 +20,8 @@ from metasilvae.errors import DataError, ModelError
 from metasilvae.model import Model
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules
-from metasilvae.perturbations.boxes import OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import TableGroups
 
 FloatArray = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class InputSpace:
         Finite and possible values; the largest float64 numbers stand for no bound.
     may_be_missing : bool array, shape (n_features,)
         Whether inputs without a value belong to the space.
-    groups : OneHotGroups
+    groups : TableGroups
         Their members are 0 or 1 and never missing.
     domains : FeatureDomains
     description : str
@@ -46,7 +46,7 @@ class InputSpace:
     upper: FloatArray
     may_be_missing: NDArray[np.bool_]
     description: str
-    groups: OneHotGroups = field(default_factory=OneHotGroups.none)
+    groups: TableGroups = field(default_factory=TableGroups)
     domains: FeatureDomains = field(default_factory=FeatureDomains)
 
     @classmethod
@@ -94,6 +94,11 @@ class InputSpace:
     def _make(
         cls, model: Model, box: InputBox, groups: Sequence[Sequence[int]] = (), domains: FeatureDomains | None = None
     ) -> InputSpace:
+        if model.encoding is not None and model.encoding.has_sets:
+            raise ModelError(
+                f"{model.source} splits categories by sets, which proofs for all inputs do not know; verify, radii "
+                "and diff do"
+            )
         box = box.for_models(model)
         assert box.may_be_missing is not None
         lower, upper, may_be_missing = box.lower.copy(), box.upper.copy(), box.may_be_missing.copy()
@@ -121,7 +126,7 @@ class InputSpace:
         if is_empty.any():
             name = model.names.names[int(np.argmax(is_empty))]
             raise DataError(f"{box.description}: no value of {name} is possible there; widen the limits")
-        return cls(lower, upper, may_be_missing, box.description, OneHotGroups.of_lists(all_groups), possible)
+        return cls(lower, upper, may_be_missing, box.description, TableGroups.of_lists(all_groups), possible)
 
     def restrict(self, model: Model) -> Model:
         """The model as kernels search it in this space, with thresholds on possible values; leaves keep their numbers.

@@ -214,7 +214,7 @@ class TrainingOptions:
         criteria = [(self.impurity, blend) for blend in self.blends] + [(LOSS, blend) for blend in self.loss_blends]
         return list(dict.fromkeys(criteria))
 
-    def price_of_leaf(self, n_samples: int) -> float:
+    def price_of_leaf(self, n_samples: float) -> float:
         """What a leaf subtracts from the fitness."""
         correct, stable, robust = self.fitness.weights
         return self.leaf_penalty * max(correct + robust, stable, 0.0) / n_samples

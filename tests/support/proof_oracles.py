@@ -14,8 +14,8 @@ import numpy as np
 from metasilvae.analysis.difference import LARGEST
 from metasilvae.analysis.spaces import InputSpace
 from metasilvae.model import LeafKind, Model
-from metasilvae.perturbations.boxes import OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import TableGroups
 from support.oracles import leaf_of, make_model, prediction_of, with_directions
 
 Point = tuple[float, ...]
@@ -117,7 +117,7 @@ def random_space(rng: random.Random, model: Model) -> InputSpace:
         if rng.random() < 0.2:
             listed[feature] = tuple(sorted(rng.sample([-2.0, -0.5, 0.0, 0.25, 1.0, 2.0], 3)))
             lower[feature], upper[feature] = listed[feature][0], listed[feature][-1]
-    return InputSpace(lower, upper, missing, "a space", OneHotGroups.of_lists(groups), FeatureDomains(whole, listed))
+    return InputSpace(lower, upper, missing, "a space", TableGroups.of_lists(groups), FeatureDomains(whole, listed))
 
 
 def random_forest(rng: random.Random, max_trees: int = 4, max_splits: int = 5, n_features: int = 3) -> Model:
