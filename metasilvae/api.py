@@ -5,7 +5,7 @@ They combine what the modules below them offer, and check their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -15,6 +15,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metasilvae.analysis.proofs import Proof
+from metasilvae.analysis.proofs import prove_constant as _prove_constant
+from metasilvae.analysis.proofs import prove_insensitive as _prove_insensitive
+from metasilvae.analysis.proofs import prove_monotone as _prove_monotone
+from metasilvae.analysis.spaces import InputSpace, describe_columns
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
@@ -23,7 +28,7 @@ from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, w
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
-from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack import ColumnFinder, fit_attack
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import align, check_missing
@@ -51,10 +56,12 @@ from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
-from metasilvae.verification.query import make_query
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.radius import find_radii as _find_radii
 from metasilvae.verification.shards import Shard
+from metasilvae.verification.targets import TargetResults, find_changes, find_label
+from metasilvae.verification.targets import find_targets as _find_targets
 from metasilvae.verification.verdicts import Outcome
 from metasilvae.verification.verifier import Witness
 from metasilvae.verification.verifier import find_witnesses as _find_witnesses
@@ -524,3 +531,146 @@ def find_radii(
     _expect(model=model, dataset=dataset, budget=budget)
     unit = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
     return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)
+
+
+def find_targets(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None = None,
+    *,
+    nearest: bool = False,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> TargetResults:
+    """Decide for each sample whether an allowed change gives it a label.
+
+    Parameters
+    ----------
+    target : str
+        The label; a sample gets it if it is the only label of its prediction.
+    perturbation : float, Perturbation, AttackRules or None
+        Allowed changes; ``NormBall("l1", 0.3)`` limits their sum. None means balls in the maximum norm, for `nearest`.
+    nearest : bool
+        Whether to find the nearest such change at any distance.
+    """
+    return _search_targets(model, dataset, target, perturbation, nearest, voting, jobs, budget)[1]
+
+
+def find_counterfactuals(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None = None,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> Iterator[Witness]:
+    """For each sample that can get a label, the nearest change that gives it; `find_targets` describes the rest."""
+    query, results = _search_targets(model, dataset, target, perturbation, True, voting, jobs, budget)
+    return find_changes(query, results)
+
+
+def _search_targets(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None,
+    nearest: bool,
+    voting: str | None,
+    jobs: int | None,
+    budget: Budget | None,
+) -> tuple[VerificationQuery, TargetResults]:
+    _expect(model=model, dataset=dataset, budget=budget)
+    if perturbation is None and not nearest:
+        raise RequestError("find_targets needs a perturbation, the allowed changes, or nearest=True")
+    allowed = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
+    query = make_query(model, dataset, allowed, voting=voting)
+    return query, _find_targets(query, find_label(model, target), jobs, is_nearest=nearest, budget=budget)
+
+
+def prove_insensitive(
+    model: Model,
+    columns: Sequence[str | int],
+    domain: Dataset | AttackRules | None = None,
+    *,
+    margin: float = 0.0,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Prove that inputs which differ only in some columns get the same prediction, or find two that do not.
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+        Names or numbers of columns; a category is one column.
+    domain : Dataset, AttackRules or None
+        Only inputs within the ranges of a data set, or within the limits of the rules that `read_attack` gives; None
+        means all inputs.
+    margin : float
+        Only pairs count in which the label of each input is ahead of all others by this margin: a fraction of the
+        votes, or for leaves with scores a difference of sums.
+    voting : str or None
+        One of ``max``, ``average``, ``softargmax``; None chooses by the model.
+    budget : Budget or None
+        Work allowed for the proof; None means no limit.
+    """
+    features = [feature for features in _find_columns(model, columns).values() for feature in features]
+    space = _make_space(model, domain)
+    return _prove_insensitive(model, features, space, margin=margin, voting=voting, budget=budget)
+
+
+def prove_monotone(
+    model: Model,
+    directions: Mapping[str | int, str],
+    domain: Dataset | AttackRules | None = None,
+    *,
+    target: str | None = None,
+    of: str = "prediction",
+    margin: float = 0.0,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Prove that raising or lowering some columns never harms a label, or find two inputs where it does.
+
+    Parameters
+    ----------
+    directions : mapping from str or int to str
+        ``up`` or ``down`` for names or numbers of columns.
+    target : str or None
+        The label; None means 1, if the labels are 0 and 1, or -1 and 1.
+    of : str
+        ``prediction`` or ``score``.
+
+    The other parameters are those of `prove_insensitive`.
+    """
+    found = _find_columns(model, list(directions))
+    by_feature = {feature: directions[column] for column, features in found.items() for feature in features}
+    space = _make_space(model, domain)
+    return _prove_monotone(model, by_feature, space, target=target, of=of, margin=margin, voting=voting, budget=budget)
+
+
+def prove_constant(
+    model: Model, domain: Dataset | AttackRules, *, voting: str | None = None, budget: Budget | None = None
+) -> Proof:
+    """Prove that all inputs of a domain get the same prediction, or find two that do not."""
+    return _prove_constant(model, _make_space(model, domain), voting=voting, budget=budget)
+
+
+def _find_columns(model: Model, columns: Sequence[str | int]) -> dict[str | int, list[int]]:
+    """The features of each column."""
+    finder = ColumnFinder(describe_columns(model))
+    return {
+        column: list(finder.encoding.features_of(finder.find(str(column), "columns")))
+        for column in dict.fromkeys(columns)
+    }
+
+
+def _make_space(model: Model, domain: Dataset | AttackRules | None) -> InputSpace:
+    if domain is None:
+        return InputSpace.of_model(model)
+    if isinstance(domain, AttackRules):
+        return InputSpace.of_rules(model, domain)
+    return InputSpace.around(model, align(model, domain))

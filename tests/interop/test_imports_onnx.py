@@ -309,7 +309,9 @@ def test_exported_directions_come_back(form: str, n_trees: int, tmp_path: Path) 
     rng = random.Random(n_trees)
     model = with_directions(random_model(rng, n_trees, n_features=3), rng)
     path = tmp_path / "model.onnx"
-    run("export", write(tmp_path, "model.silva", format_model(model)), "--to", form, "--voting", "max", "--output", path)
+    run(
+        "export", write(tmp_path, "model.silva", format_model(model)), "--to", form, "--voting", "max", "--output", path
+    )
     imported = import_file(str(path))
     X = np.random.default_rng(1).normal(size=(1000, 3)).astype(np.float32).astype(np.float64)
     X[np.random.default_rng(2).random(X.shape) < 0.4] = np.nan
