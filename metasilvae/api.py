@@ -5,7 +5,7 @@ They combine what the modules below them offer, and check their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -15,6 +15,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metasilvae.analysis.proofs import Proof
+from metasilvae.analysis.proofs import prove_constant as _prove_constant
+from metasilvae.analysis.proofs import prove_insensitive as _prove_insensitive
+from metasilvae.analysis.proofs import prove_monotone as _prove_monotone
+from metasilvae.analysis.spaces import InputSpace, describe_columns
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
@@ -23,7 +28,7 @@ from metasilvae.formats.tables import DEFAULT_TABLE, TableOptions, read_typed, w
 from metasilvae.formats.text import Problems
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
-from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack import ColumnFinder, fit_attack
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.prediction import align, check_missing
@@ -44,6 +49,7 @@ from metasilvae.training.protocol import Progress, finish
 from metasilvae.training.provenance import describe_run, describe_trained
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, TrainingRequest, make_trainer
 from metasilvae.training.runs import run_training as _run_training
+from metasilvae.training.weights import ClassWeight, weigh
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import Ceiling
 from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
@@ -224,6 +230,8 @@ def train(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     start: Model | None = None,
     report: Callable[[Progress], object] | None = None,
     jobs: int | None = None,
@@ -239,6 +247,11 @@ def train(
         The perturbation that the model should withstand; rules of `read_attack` are bound to column names.
     options : TrainingOptions, ForestOptions, BoostingOptions or None
         None makes them by `choose_options` from the other keywords.
+    class_weight : "balanced", dict or None
+        Weights of classes by label, or the same total weight for all of them. Accuracy, stability and all that training
+        maximizes are weighted, and so are the class counts in leaves.
+    sample_weight : array-like of shape (n_samples,) or None
+        Weights of rows; rows of weight 0 are left out.
     start : Model or None
         Trees from which the search for one tree starts.
     report : function or None
@@ -247,6 +260,7 @@ def train(
         Threads; None means all available cores. The model does not depend on it.
     """
     _expect(dataset=dataset)
+    dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     if start is not None and not chosen.is_observable:
         raise RequestError("'start' is for the search for one tree")
@@ -274,6 +288,8 @@ def train_pareto(
     epsilon: float | Perturbation | AttackRules,
     options: Options | None = None,
     *,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     jobs: int | None = None,
     **choices: Any,
 ) -> list[tuple[TreeMetrics, Model]]:
@@ -283,6 +299,7 @@ def train_pareto(
     `validation` holds out if it does, otherwise on the training samples.
     """
     _expect(dataset=dataset)
+    dataset = weigh(dataset, class_weight, sample_weight)
     chosen, perturbation = _options_of(options, choices), as_perturbation(epsilon, dataset)
     collector = TreeCollector(dataset, perturbation, chosen.tree_options)
     trainer = make_trainer(dataset, perturbation, chosen, jobs)
@@ -311,6 +328,8 @@ def run_training(
     shard: str | Shard | None = None,
     jobs: int | None = None,
     reading: dict[str, Any] | None = None,
+    class_weight: ClassWeight | None = None,
+    sample_weight: ArrayLike | None = None,
     monitor: TrainingMonitor | None = None,
     **choices: Any,
 ) -> TrainingOutcome:
@@ -352,6 +371,8 @@ def run_training(
         Threads; None means all available cores. The model does not depend on it.
     reading : dict or None
         Options of `read_dataset` for sources of data.
+    class_weight, sample_weight
+        As for `train`. The metrics of the outcome are weighted; test rows have the weights of their classes.
     monitor : TrainingMonitor or None
         Follows the run and can stop it.
 
@@ -373,6 +394,7 @@ def run_training(
         data, withstood, _options_of(options, choices), named(output), seeds, start, test, named(log),
         named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
         Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {}, plain,
+        class_weight=class_weight, sample_weight=sample_weight,
     )  # fmt: skip
     return _run_training(request, monitor)
 
@@ -567,3 +589,88 @@ def _search_targets(
     allowed = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
     query = make_query(model, dataset, allowed, voting=voting)
     return query, _find_targets(query, find_label(model, target), jobs, is_nearest=nearest, budget=budget)
+
+
+def prove_insensitive(
+    model: Model,
+    columns: Sequence[str | int],
+    domain: Dataset | AttackRules | None = None,
+    *,
+    margin: float = 0.0,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Prove that inputs which differ only in some columns get the same prediction, or find two that do not.
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+        Names or numbers of columns; a category is one column.
+    domain : Dataset, AttackRules or None
+        Only inputs within the ranges of a data set, or within the limits of the rules that `read_attack` gives; None
+        means all inputs.
+    margin : float
+        Only pairs count in which the label of each input is ahead of all others by this margin: a fraction of the
+        votes, or for leaves with scores a difference of sums.
+    voting : str or None
+        One of ``max``, ``average``, ``softargmax``; None chooses by the model.
+    budget : Budget or None
+        Work allowed for the proof; None means no limit.
+    """
+    features = [feature for features in _find_columns(model, columns).values() for feature in features]
+    space = _make_space(model, domain)
+    return _prove_insensitive(model, features, space, margin=margin, voting=voting, budget=budget)
+
+
+def prove_monotone(
+    model: Model,
+    directions: Mapping[str | int, str],
+    domain: Dataset | AttackRules | None = None,
+    *,
+    target: str | None = None,
+    of: str = "prediction",
+    margin: float = 0.0,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Prove that raising or lowering some columns never harms a label, or find two inputs where it does.
+
+    Parameters
+    ----------
+    directions : mapping from str or int to str
+        ``up`` or ``down`` for names or numbers of columns.
+    target : str or None
+        The label; None means 1, if the labels are 0 and 1, or -1 and 1.
+    of : str
+        ``prediction`` or ``score``.
+
+    The other parameters are those of `prove_insensitive`.
+    """
+    found = _find_columns(model, list(directions))
+    by_feature = {feature: directions[column] for column, features in found.items() for feature in features}
+    space = _make_space(model, domain)
+    return _prove_monotone(model, by_feature, space, target=target, of=of, margin=margin, voting=voting, budget=budget)
+
+
+def prove_constant(
+    model: Model, domain: Dataset | AttackRules, *, voting: str | None = None, budget: Budget | None = None
+) -> Proof:
+    """Prove that all inputs of a domain get the same prediction, or find two that do not."""
+    return _prove_constant(model, _make_space(model, domain), voting=voting, budget=budget)
+
+
+def _find_columns(model: Model, columns: Sequence[str | int]) -> dict[str | int, list[int]]:
+    """The features of each column."""
+    finder = ColumnFinder(describe_columns(model))
+    return {
+        column: list(finder.encoding.features_of(finder.find(str(column), "columns")))
+        for column in dict.fromkeys(columns)
+    }
+
+
+def _make_space(model: Model, domain: Dataset | AttackRules | None) -> InputSpace:
+    if domain is None:
+        return InputSpace.of_model(model)
+    if isinstance(domain, AttackRules):
+        return InputSpace.of_rules(model, domain)
+    return InputSpace.around(model, align(model, domain))

@@ -17,6 +17,41 @@ NO_LABEL = -1
 
 
 @dataclass(frozen=True)
+class RowWeights:
+    """Weights of the rows of a data set in training.
+
+    Attributes
+    ----------
+    numbers : int32 array, shape (n_samples,)
+        Whole numbers from 1 on; all weighted counts are sums of them.
+    unit : float
+        What a row of weight 1 has: the weights are `numbers` divided by it, rounded to whole numbers if necessary.
+    description : str
+        Where they come from, for reports.
+    """
+
+    numbers: NDArray[np.int32]
+    unit: float
+    description: str
+
+    @property
+    def total(self) -> int:
+        return int(self.numbers.sum(dtype=np.int64))
+
+    def fraction(self, is_counted: NDArray[np.bool_]) -> float:
+        """The part of the total weight that some rows have."""
+        return int(self.numbers[is_counted].sum(dtype=np.int64)) / self.total
+
+    @property
+    def by_mean(self) -> NDArray[np.float64]:
+        """The weights, with a mean of 1."""
+        return np.asarray(self.numbers * (len(self.numbers) / self.total))
+
+    def subset(self, rows: NDArray[np.intp]) -> RowWeights:
+        return replace(self, numbers=self.numbers[rows])
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Samples with their labels.
 
@@ -50,6 +85,8 @@ class Dataset:
         Columns that are no features, with their cells: reports show them beside the number of a row.
     missing_columns : bool array, shape (n_features,), or None
         Features with missing values in the data set that the samples were taken from; None if this is not known.
+    weights : RowWeights or None
+        Weights of the samples in training and in its metrics; None if all count the same.
     """
 
     X: NDArray[np.float64]
@@ -66,6 +103,7 @@ class Dataset:
     indicators: NDArray[np.bool_] | None = None
     ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
     missing_columns: NDArray[np.bool_] | None = None
+    weights: RowWeights | None = None
 
     @property
     def n_samples(self) -> int:
@@ -89,6 +127,22 @@ class Dataset:
         # The sum of finite numbers may be infinite, and that of infinite numbers NaN; it costs no memory.
         with np.errstate(over="ignore", invalid="ignore"):
             return bool(np.isnan(self.X.sum()) and np.isnan(self.X).any())
+
+    @property
+    def total_weight(self) -> int:
+        """The sum of the weights, as whole numbers; the number of samples without weights."""
+        return self.n_samples if self.weights is None else self.weights.total
+
+    @property
+    def weighted_rows(self) -> float:
+        """How many rows of weight 1 the samples count as."""
+        return self.n_samples if self.weights is None else self.weights.total / self.weights.unit
+
+    def count(self, is_counted: NDArray[np.bool_]) -> int:
+        """The sum of the weights of some samples; their number without weights."""
+        if self.weights is None:
+            return int(np.count_nonzero(is_counted))
+        return int(self.weights.numbers[is_counted].sum(dtype=np.int64))
 
     @cached_property
     def columns_with_missing(self) -> NDArray[np.bool_]:
@@ -152,6 +206,7 @@ class Dataset:
             line_of_row=None if self.line_of_row is None else self.line_of_row[rows],
             row_numbers=np.asarray(rows, dtype=np.int64) if self.row_numbers is None else self.row_numbers[rows],
             ids=tuple((name, cells[rows]) for name, cells in self.ids),
+            weights=None if self.weights is None else self.weights.subset(rows),
         )
 
 

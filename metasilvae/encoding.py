@@ -5,13 +5,14 @@ each of its values, of which exactly one is 1. Everything that people read names
 and its value (``workclass = State-gov``): `Encoding.describe_test` and `Encoding.describe_changes` have the words.
 
 Models of other libraries split by sets of categories. There a category becomes one feature for each set that some split
-asks for, 1 for the categories of the set, and a last feature that holds the position of the category, its code. No split
-tests the code; it tells categories apart that are in the same sets. Missing and unknown categories are members of sets
-like the others, so that they go wherever the library sends them.
+asks for, 1 for the categories of the set, and a last feature that holds the position of the category, its code. No
+split tests the code; it tells categories apart that are in the same sets. Missing and unknown categories are members of
+sets like the others, so that they go wherever the library sends them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +34,8 @@ JSON_FORMAT_OF_SETS = 2
 _MOST_SHOWN = 8
 _LONGEST_NAME = 60
 NOT_EQUAL, EQUAL = "!=", "="
+# The threshold of a split between values and missing values.
+LARGEST_NUMBER = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -396,6 +399,8 @@ class FeatureNames:
         self, feature: int, threshold: float, shown: str | None = None, signs: tuple[str, str] = ("<=", ">")
     ) -> tuple[str, str]:
         """What it says about a row that ``x <= threshold`` holds, and that it does not."""
+        if threshold == LARGEST_NUMBER and self.can_be_missing(feature):
+            return f"{self.names[feature]} has a value", f"{self.names[feature]} is missing"
         if self.encoding is not None and feature < self.encoding.n_features:
             holds, fails = self.encoding.describe_test(feature, threshold, shown, signs)
             return printable(holds), printable(fails)

@@ -10,6 +10,7 @@ trees of scikit-learn and other libraries that `metasilvae.interop.imports` can 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -94,6 +95,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
     verbose: int
     categorical_features: Any
+    class_weight: Any
 
     model_: Model
     perturbation_: Perturbation
@@ -105,7 +107,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> RobustClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> RobustClassifier:
         """Train the model.
 
         Parameters
@@ -114,6 +116,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             Training samples.
         y : array-like of shape (n_samples,)
             Labels of at least two classes.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the samples in the objective; those of weight 0 are left out.
 
         Returns
         -------
@@ -147,8 +151,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             self.perturbation_ = perturbation
             jobs = effective_n_jobs(self.n_jobs)
             report = _Reporter(type(self).__name__, self.verbose)
-            start = self._find_start(dataset)
-            self.model_ = train(dataset, perturbation, self._choose_options(), start=start, report=report, jobs=jobs)
+            self.model_ = train(
+                dataset, perturbation, self._choose_options(), start=self._find_start(dataset), report=report,
+                class_weight=self._name_class_weight(labels), sample_weight=sample_weight, jobs=jobs,
+            )  # fmt: skip
         except (RequestError, DataError, PerturbationError) as error:
             raise ValueError(self._in_own_words(str(error))) from None
         self.n_iter_ = max(report.n_iterations, 1)
@@ -361,6 +367,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         write_model(self.model_, str(path))
 
+    def _name_class_weight(self, labels: tuple[str, ...]) -> Any:
+        """The parameter `class_weight` by the names of labels in the model."""
+        if not isinstance(self.class_weight, Mapping):
+            return self.class_weight
+        named = dict(zip(self.classes_[self._class_of_label].tolist(), labels, strict=True))
+        unknown = [label for label in self.class_weight if label not in named]
+        if unknown:
+            raise ValueError(f"class_weight has a weight for {unknown[0]!r}, which is not among the classes of y")
+        return {named[label]: weight for label, weight in self.class_weight.items()}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -570,6 +586,9 @@ class MetaSilvaeClassifier(RobustClassifier):
     categorical_features : "from_dtype", list of columns or None, default="from_dtype"
         Columns that are categories, by name, position or mask. "from_dtype" takes columns of a DataFrame with
         categories, texts or booleans. None reads all columns as numbers.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of classes in the objective, in accuracy and stability alike. "balanced" gives all classes the same
+        total weight.
 
     Attributes
     ----------
@@ -615,6 +634,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         verbose: int = 0,
         warm_start: bool = False,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
@@ -671,6 +691,7 @@ class RobustForestClassifier(RobustClassifier):
         random_state: Any = 0,
         verbose: int = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 
@@ -694,7 +715,7 @@ class RobustBoostingClassifier(RobustClassifier):
     learning_rate : float or None, default=None
         Factor of the scores of each tree. A lower rate generalizes better and needs more rounds.
     subsample : float or None, default=None
-        Fraction of the samples drawn for each tree.
+        Fraction of the samples drawn for each tree to grow on, those that the loss depends on most.
     max_features : float or None, default=None
         Fraction of the features drawn for each level of a tree. Decrease it to save time on data with many features.
     max_depth : int or None, default=None
@@ -735,6 +756,7 @@ class RobustBoostingClassifier(RobustClassifier):
         random_state: Any = 0,
         verbose: int = 0,
         categorical_features: Any = "from_dtype",
+        class_weight: Any = None,
     ) -> None:
         self._keep(locals())
 

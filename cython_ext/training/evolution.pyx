@@ -44,6 +44,8 @@ IMPURITIES = {"gini": GINI, "entropy": ENTROPY, "exponential": EXPONENTIAL}
 # The threshold of a test whether a value is missing, and the largest value of columns with missing values.
 IS_MISSING = IS_MISSING_THRESHOLD
 MOST_VALUE = LARGEST_VALUE
+# The largest sum of weights: counts are numbers of 32 bits.
+MOST_WEIGHT = 2**30
 
 
 def _double(matrix, doubled, double low, double high):
@@ -78,6 +80,8 @@ cdef class TrainingSet:
         MOST_VALUE in size.
     droppable : bool array, shape (n_features,), or None
         Columns whose values an attacker may drop; they must be among `doubled`.
+    weights : int32 array, shape (n_samples,), or None
+        Weights from 1 on, of at most MOST_WEIGHT in all; None if all are 1.
 
     Attributes
     ----------
@@ -88,10 +92,11 @@ cdef class TrainingSet:
 
     cdef Samples samples
     cdef readonly object codes, labels, values, value_starts, origins
-    cdef object _ends, _doubled, _copies
+    cdef object _ends, _doubled, _copies, _weights
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
-                 maximum, doubled=(), droppable=None):
+                 maximum, doubled=(), droppable=None, weights=None):
+        self._set_weights(weights)
         self._set_columns(X.shape[1], doubled, droppable)
         matrix = np.asarray(X)
         if len(self._doubled):
@@ -102,12 +107,13 @@ cdef class TrainingSet:
 
     @staticmethod
     def of_boxes(const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, lower, upper, doubled=(),
-                 droppable=None):
+                 droppable=None, weights=None):
         """Samples each with its own box, given by two arrays of the shape of X.
 
         In every feature, larger values must have larger or equal ends; None if this is not so.
         """
         cdef TrainingSet made = TrainingSet.__new__(TrainingSet)
+        made._set_weights(weights)
         made._set_columns(X.shape[1], doubled, droppable)
         matrices = [np.asarray(each) for each in (X, lower, upper)]
         if len(made._doubled):
@@ -120,6 +126,15 @@ cdef class TrainingSet:
         made.labels = np.array(y, dtype=np.int32)
         made._finish(n_labels, lower_ends, upper_ends)
         return made
+
+    def _set_weights(self, weights):
+        self._weights = None
+        if weights is not None:
+            weights = np.array(weights, dtype=np.int32)
+            distinct, numbers = np.unique(weights, return_inverse=True)
+            if distinct[0] < 1 or weights.sum(dtype=np.int64) > MOST_WEIGHT:
+                raise ValueError("weights must be from 1 on, and their sum at most MOST_WEIGHT")
+            self._weights = [weights, numbers.reshape(-1).astype(np.int32), len(distinct)]
 
     def _set_columns(self, int32_t n_columns, doubled, droppable):
         self._doubled = np.array(doubled, dtype=np.int32)
@@ -145,6 +160,7 @@ cdef class TrainingSet:
         other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
         other.labels = self.labels
         other.origins, other._doubled, other._copies = self.origins, self._doubled, self._copies
+        other._weights = self._weights
         other._finish(self.samples.n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
         return other
 
@@ -192,6 +208,15 @@ cdef class TrainingSet:
         self.samples.lower_ends = &part_view[0]
         part_view = self._ends[1]
         self.samples.upper_ends = &part_view[0]
+        self.samples.n_weights = 1
+        self.samples.samples_per_weight = 1.0
+        if self._weights is not None:
+            twins_view = self._weights[0]
+            self.samples.weights = &twins_view[0]
+            twins_view = self._weights[1]
+            self.samples.weight_numbers = &twins_view[0]
+            self.samples.n_weights = self._weights[2]
+            self.samples.samples_per_weight = len(self.labels) / <double> self._weights[0].sum(dtype=np.int64)
         if self._copies is not None:
             twins_view = self._copies[0]
             self.samples.twins = &twins_view[0]
@@ -340,7 +365,7 @@ cdef class Individual:
 
     @property
     def counts(self):
-        """Numbers of correct, stable and robust training samples."""
+        """Numbers of correct, stable and robust training samples; sums of their weights if they have some."""
         return self.tree.n_correct, self.tree.n_stable, self.tree.n_robust
 
     def fitness(self, Objective objective):

@@ -12,7 +12,7 @@ from training.scratch cimport Scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport Criterion, Split, Weights, find_split, score_of
 from training.threshold_move cimport find_threshold_move
-from training.tree cimport MIXED, NONE, RankCut, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut
+from training.tree cimport MIXED, NONE, RankCut, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut, weight_of
 
 cdef struct TreeLimits:
     int32_t min_leaf        # samples in a leaf, at least
@@ -271,7 +271,7 @@ cdef inline int32_t leaves_below(const Tree* tree, int32_t node) noexcept nogil:
 cdef inline double score_if_pruned(const Samples* samples, const Tree* tree, int32_t node, const Weights* weights,
                                    const Scratch* scratch) noexcept nogil:
     """Score of the tree with a collected subtree replaced by a leaf."""
-    cdef int32_t position, entry, sample, label, outside
+    cdef int32_t position, entry, sample, label, outside, weight
     cdef int32_t prediction = known_prediction(tree, &tree.counts[<size_t> node * tree.n_labels])
     cdef int64_t correct = tree.n_correct, stable = tree.n_stable, robust = tree.n_robust
     cdef bint is_correct, is_stable
@@ -279,18 +279,19 @@ cdef inline double score_if_pruned(const Samples* samples, const Tree* tree, int
         entry = scratch.entries[position]
         sample = entry >> 1
         label = samples.labels[sample]
+        weight = weight_of(samples, sample)
         is_correct = tree.own[sample] == label
         is_stable = tree.joint[sample] != MIXED
-        correct -= is_correct
-        stable -= is_stable
-        robust -= is_correct and is_stable
+        correct -= weight * is_correct
+        stable -= weight * is_stable
+        robust -= weight * (is_correct and is_stable)
         if entry & 1:
             is_correct = prediction == label
         outside = scratch.outside[sample]
         is_stable = outside == NONE or (outside == prediction and outside >= 0)
-        correct += is_correct
-        stable += is_stable
-        robust += is_correct and is_stable
+        correct += weight * is_correct
+        stable += weight * is_stable
+        robust += weight * (is_correct and is_stable)
     return score_of(weights, correct, stable, robust)
 
 

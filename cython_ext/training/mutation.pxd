@@ -170,12 +170,13 @@ cdef inline int32_t _affordable(const ReproductionOptions* options, int32_t n_al
     return <int32_t> min(n_features, ceil(options.aggressiveness * n_allowed))
 
 
-cdef inline double _size_of(const Tree* tree, int32_t node) noexcept nogil:
+cdef inline double _size_of(const Samples* samples, const Tree* tree, int32_t node) noexcept nogil:
+    """About how many samples fall into a node."""
     cdef int32_t label
     cdef double size = 0
     for label in range(tree.n_labels):
         size += tree.counts[<size_t> node * tree.n_labels + label]
-    return size
+    return size * samples.samples_per_weight
 
 
 cdef inline int trim(const Samples* samples, Tree* tree, int32_t first, int32_t last, const Weights* weights,
@@ -211,7 +212,7 @@ cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const Reprodu
     if mark < 0:
         node = _pick_inner(tree, random)
         if node >= 0:
-            n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(tree, node)), drawn,
+            n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(samples, tree, node)), drawn,
                                     random)
             move_threshold(samples, tree, node, drawn, n_drawn, weights, limits, scratch)
             return 0
@@ -236,7 +237,7 @@ cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const Reprodu
             n_splits = leaves_below(tree, node) - 1 + next_below(random, options.max_burst)
             if n_splits <= 8 * options.max_burst:
                 n_drawn = draw_features(
-                    allowed, n_allowed, _affordable(options, n_allowed, 4 * _size_of(tree, node)), drawn, random)
+                    allowed, n_allowed, _affordable(options, n_allowed, 4 * _size_of(samples, tree, node)), drawn, random)
                 prune(samples, tree, node, scratch)
                 n_splits = grow_subtree(samples, tree, node, n_splits, drawn, n_drawn, &criterion, weights, limits,
                                         scratch)
@@ -244,7 +245,7 @@ cdef inline int mixed_mutation(const Samples* samples, Tree* tree, const Reprodu
     node = _pick_leaf(tree, random)
     if node < 0:
         return 0
-    n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(tree, node)), drawn, random)
+    n_drawn = draw_features(allowed, n_allowed, _affordable(options, n_allowed, _size_of(samples, tree, node)), drawn, random)
     if next_fraction(random) < options.by_score_probability:
         criterion.by_score = True
         grow_leaf(samples, tree, node, drawn, n_drawn, &criterion, weights, limits, scratch)

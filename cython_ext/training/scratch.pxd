@@ -53,6 +53,7 @@ cdef struct Scratch:
     int32_t* key_label
     int32_t* key_own
     int32_t* key_counts     # listed samples with each key
+    int32_t* key_weight     # of each of these samples
     int32_t n_keys
     uint64_t* keys
     uint64_t* spare_keys
@@ -101,7 +102,7 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     memset(scratch, 0, sizeof(Scratch))
     scratch.n_samples = n_samples
     scratch.n_labels = n_labels
-    scratch.int_block = <int32_t*> malloc((13 * n + 2 * MANY_SWEPT) * sizeof(int32_t))
+    scratch.int_block = <int32_t*> malloc((14 * n + 2 * MANY_SWEPT) * sizeof(int32_t))
     scratch.key_block = <uint64_t*> malloc(2 * n * sizeof(uint64_t))
     scratch.double_block = <double*> malloc(3 * n * sizeof(double))
     if scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL:
@@ -115,7 +116,8 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     scratch.key_label, scratch.key_own = ints + 8 * n, ints + 9 * n
     scratch.run_keys, scratch.run_counts = ints + 10 * n, ints + 11 * n
     scratch.key_counts = ints + 12 * n
-    scratch.part, scratch.part_keys = ints + 13 * n, ints + 13 * n + MANY_SWEPT
+    scratch.key_weight = ints + 13 * n
+    scratch.part, scratch.part_keys = ints + 14 * n, ints + 14 * n + MANY_SWEPT
     scratch.keys, scratch.spare_keys = scratch.key_block, scratch.key_block + n
     scratch.lows, scratch.mids = scratch.double_block, scratch.double_block + n
     scratch.highs = scratch.double_block + 2 * n

@@ -12,6 +12,7 @@ from training.missing cimport Region, codes_at, is_copy, narrow_region, settle_s
 from training.scratch cimport Level, PendingNode, Scratch, reserve_levels, reserve_lists, reserve_path, reserve_pending
 from training.tree cimport (
     MIXED, NONE, Samples, TrainNode, Tree, add_node, merge_predictions, number_prediction, rank_cut, reserve_nodes,
+    weight_of,
 )
 
 
@@ -170,15 +171,16 @@ cdef inline int collect(const Samples* samples, const Tree* tree, int32_t node, 
 
 cdef inline void _add_to_counts(const Samples* samples, Tree* tree, const Scratch* scratch,
                                 int32_t sign) noexcept nogil:
-    cdef int32_t position, sample
+    cdef int32_t position, sample, weight
     cdef bint correct, stable
     for position in range(scratch.n_entries):
         sample = scratch.entries[position] >> 1
+        weight = sign * weight_of(samples, sample)
         correct = tree.own[sample] == samples.labels[sample]
         stable = tree.joint[sample] != MIXED
-        tree.n_correct += sign * correct
-        tree.n_stable += sign * stable
-        tree.n_robust += sign * (correct and stable)
+        tree.n_correct += weight * correct
+        tree.n_stable += weight * stable
+        tree.n_robust += weight * (correct and stable)
 
 
 cdef inline int renumber(Tree* tree, Scratch* scratch) except -1 nogil:
@@ -288,7 +290,7 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
             for position in range(pending.length):
                 entry = scratch.lists[pending.start + position]
                 if entry & 1:
-                    tree.counts[<size_t> new * m + samples.labels[entry >> 1]] += 1
+                    tree.counts[<size_t> new * m + samples.labels[entry >> 1]] += weight_of(samples, entry >> 1)
             tree.nodes[new].prediction = number_prediction(tree, &tree.counts[<size_t> new * m])
             for position in range(pending.length):
                 entry = scratch.lists[pending.start + position]

@@ -12,7 +12,7 @@ from libc.math cimport log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie
+from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie, weight_of
 from training.missing cimport Region, codes_at, find_codes, fit_events, is_copy, present_region
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
@@ -183,15 +183,20 @@ cdef enum:
     MOST_KEY_CELLS = 65536
 
 
+cdef inline bint is_few(const Samples* samples, int64_t n_cells, const Scratch* scratch) noexcept nogil:
+    """Whether keys are numbered by a table of so many cells; with several weights, only if it is small."""
+    return n_cells <= MOST_KEY_CELLS and (samples.n_weights == 1 or n_cells <= 4 * <int64_t> scratch.n_entries + 256)
+
+
 cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* scratch,
                             int32_t n_categories) except -1 nogil:
-    """Number the combinations of category, label and membership that occur among the listed samples.
+    """Number the combinations of category, label, membership and weight that occur among the listed samples.
 
-    With very many labels each sample has a number of its own.
+    With very many labels or weights each sample has a number of its own.
     """
     cdef int32_t m = samples.n_labels, position, entry, label, prediction, category, n_keys = 0
-    cdef int64_t n_cells = <int64_t> n_categories * 2 * m, cell
-    cdef bint is_dense = n_cells <= MOST_KEY_CELLS
+    cdef int64_t n_cells = <int64_t> n_categories * 2 * m * samples.n_weights, cell
+    cdef bint is_dense = is_few(samples, n_cells, scratch)
     if is_dense:
         reserve_cells(scratch, n_cells)
         for cell in range(n_cells):
@@ -202,6 +207,8 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
         prediction = scratch.outside[entry >> 1]
         category = FREE if prediction == NONE else LOST if prediction == MIXED else FIRST_PREDICTION + prediction
         cell = (<int64_t> category * m + label) * 2 + (entry & 1)
+        if samples.weights != NULL:
+            cell = cell * samples.n_weights + samples.weight_numbers[entry >> 1]
         if is_dense and scratch.cells[cell] >= 0:
             scratch.key_of[position] = scratch.cells[cell]
             scratch.key_counts[scratch.cells[cell]] += 1
@@ -213,6 +220,7 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
         scratch.key_category[n_keys] = category
         scratch.key_label[n_keys] = label
         scratch.key_own[n_keys] = entry & 1
+        scratch.key_weight[n_keys] = weight_of(samples, entry >> 1)
         n_keys += 1
     scratch.n_keys = n_keys
     return 0
@@ -394,7 +402,11 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     """
     cdef int32_t m = samples.n_labels, n = scratch.n_entries
     cdef int32_t n_categories = FIRST_PREDICTION + m + tree.n_ties
-    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count
+    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count, rows, weight
+    # Weighted, as all counts here, except for numbers of rows.
+    cdef int32_t n_reached = 0
+    cdef int32_t own_rows = 0, left_rows, right_rows
+    cdef bint is_weighted = samples.weights != NULL
     cdef int32_t low, mid, high, category
     cdef int32_t* own_total
     cdef int32_t* reach_total
@@ -442,16 +454,19 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         entry = scratch.entries[position]
         sample = entry >> 1
         label = samples.labels[sample]
-        reach_total[label] += 1
+        weight = weight_of(samples, sample)
+        reach_total[label] += weight
+        n_reached += weight
         if entry & 1:
-            own_total[label] += 1
-            n_own += 1
+            own_total[label] += weight
+            n_own += weight
+            own_rows += 1
         # Subtract the listed samples from the counts; the sweep adds them again.
         if entry & 1:
-            base_correct -= tree.own[sample] == label
-        base_stable -= tree.joint[sample] != MIXED
-        base_robust -= tree.joint[sample] != MIXED and tree.own[sample] == label
-    if n_own < 2 * min_leaf:
+            base_correct -= weight * (tree.own[sample] == label)
+        base_stable -= weight * (tree.joint[sample] != MIXED)
+        base_robust -= weight * (tree.joint[sample] != MIXED and tree.own[sample] == label)
+    if own_rows < 2 * min_leaf:
         return 0
     assign_keys(samples, tree, scratch, n_categories)
     total_mass = 0
@@ -460,10 +475,10 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         total_mass += mass_of(impurity, own_total[label])
         reach_total_mass += mass_of(impurity, reach_total[label])
     if impurity == EXPONENTIAL:
-        before = exponential_loss(criterion.reach, own_total, reach_total, n_own, n, m)
+        before = exponential_loss(criterion.reach, own_total, reach_total, n_own, n_reached, m)
     else:
         before = blend(criterion, impurity_of(impurity, n_own, total_mass, unit),
-                       impurity_of(impurity, n, reach_total_mass, unit))
+                       impurity_of(impurity, n_reached, reach_total_mass, unit))
     for item in range(n_features):
         feature = features[item]
         n_runs = list_events(samples, feature, scratch)
@@ -482,12 +497,16 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
             key = scratch.run_keys[run]
             label = scratch.key_label[key]
             category = scratch.key_category[key]
-            only_right[category] += scratch.run_counts[run]
+            count = scratch.run_counts[run]
+            if is_weighted:
+                count *= scratch.key_weight[key]
+            only_right[category] += count
             if category == FREE or category == FIRST_PREDICTION + label:
-                sure_right[label] += scratch.run_counts[run]
+                sure_right[label] += count
         left_mass, reach_left_mass = 0, 0
         right_mass, reach_right_mass = total_mass, reach_total_mass
-        left_size, right_size, left_reach, right_reach = 0, n_own, 0, n
+        left_size, right_size, left_reach, right_reach = 0, n_own, 0, n_reached
+        left_rows, right_rows = 0, own_rows
         left_max, left_ties, left_label = 0, 0, 0
         right_max, right_ties, right_label = -1, 0, 0
         low, mid, high = 0, 0, 0
@@ -498,6 +517,8 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
             while low < n_runs and scratch.lows[low] <= event:
                 key = scratch.run_keys[low]
                 count = scratch.run_counts[low]
+                if is_weighted:
+                    count *= scratch.key_weight[key]
                 label = scratch.key_label[key]
                 category = scratch.key_category[key]
                 only_right[category] -= count
@@ -511,10 +532,13 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 low += 1
             while mid < n_runs and scratch.mids[mid] <= event:
                 key = scratch.run_keys[mid]
-                count = scratch.run_counts[mid]
+                rows = scratch.run_counts[mid]
                 mid += 1
                 if not scratch.key_own[key]:
                     continue
+                left_rows += rows
+                right_rows -= rows
+                count = rows * scratch.key_weight[key] if is_weighted else rows
                 label = scratch.key_label[key]
                 left_mass += mass_change(impurity, own_left[label], count)
                 right_mass += mass_change(impurity, own_right[label], -count)
@@ -535,6 +559,8 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
             while high < n_runs and scratch.highs[high] <= event:
                 key = scratch.run_keys[high]
                 count = scratch.run_counts[high]
+                if is_weighted:
+                    count *= scratch.key_weight[key]
                 label = scratch.key_label[key]
                 category = scratch.key_category[key]
                 both[category] -= count
@@ -546,9 +572,9 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 reach_right[label] -= count
                 right_reach -= count
                 high += 1
-            if right_size < min_leaf or high == n_runs:
+            if right_rows < min_leaf or high == n_runs:
                 break
-            if left_size < min_leaf:
+            if left_rows < min_leaf:
                 continue
             event_after = next_event(scratch, low, mid, high, n_runs)
             if right_max < 0:
@@ -595,7 +621,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
             if impurity == EXPONENTIAL:
                 candidate.gain = before - worst_side_loss(
                     criterion.reach, own_left, own_right, reach_left, reach_right, own_total, reach_total, left_size,
-                    right_size, left_reach, right_reach, n_own, n, m)
+                    right_size, left_reach, right_reach, n_own, n_reached, m)
             else:
                 candidate.gain = before - blend(
                     criterion,

@@ -4,13 +4,13 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from training.scratch cimport FEW_SWEPT, Scratch, reserve_lists
+from training.scratch cimport FEW_SWEPT, Scratch, reserve_cells, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
-    COARSE_THRESHOLDS, FEW_FEATURES, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, list_events,
-    next_event, part_size, range_of, score_of, take_part, threshold_between,
+    COARSE_THRESHOLDS, FEW_FEATURES, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, is_few,
+    list_events, next_event, part_size, range_of, score_of, take_part, threshold_between,
 )
-from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions
+from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions, weight_of
 
 cdef enum:
     MAX_THRESHOLDS = 1 << 30
@@ -38,7 +38,8 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
 
     The counts are those at a threshold below all values. Looks at about `n_thresholds` thresholds of each feature.
     """
-    cdef int32_t item, feature, left_size, n_own = 0, low, mid, high, key, n_runs, change, stride
+    cdef int32_t item, feature, left_size, n_own = 0, low, mid, high, key, n_runs, change, stride, run_key
+    cdef bint is_weighted = samples.weights != NULL
     cdef int64_t correct, stable, robust
     cdef double event, event_after
     cdef Criterion by_score = Criterion(True, 0, GINI)
@@ -65,22 +66,31 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
             if stride > 1:
                 event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
             while low < n_runs and scratch.lows[low] <= event:
-                key = scratch.key_category[scratch.run_keys[low]]
+                run_key = scratch.run_keys[low]
+                key = scratch.key_category[run_key]
                 change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_counts[low]
+                if is_weighted:
+                    change *= scratch.key_weight[run_key]
                 stable += change
                 robust += ((key >> 4) & 1) * change
                 low += 1
             while mid < n_runs and scratch.mids[mid] <= event:
-                key = scratch.key_category[scratch.run_keys[mid]]
+                run_key = scratch.run_keys[mid]
+                key = scratch.key_category[run_key]
                 if key & 32:
                     change = (((key >> 3) & 1) - ((key >> 4) & 1)) * scratch.run_counts[mid]
+                    if is_weighted:
+                        change *= scratch.key_weight[run_key]
                     correct += change
                     robust += ((key >> 1) & 1) * change
                     left_size += scratch.run_counts[mid]
                 mid += 1
             while high < n_runs and scratch.highs[high] <= event:
-                key = scratch.key_category[scratch.run_keys[high]]
+                run_key = scratch.run_keys[high]
+                key = scratch.key_category[run_key]
                 change = ((key & 1) - ((key >> 1) & 1)) * scratch.run_counts[high]
+                if is_weighted:
+                    change *= scratch.key_weight[run_key]
                 stable += change
                 robust += ((key >> 3) & 1) * change
                 high += 1
@@ -115,9 +125,9 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     """
     cdef int32_t n = scratch.n_entries, position, entry, sample, before, joint, after, key, n_promising = 1
     cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
-    cdef int32_t label
-    cdef int32_t[64] numbers
-    cdef bint is_correct
+    cdef int32_t label, weight, number, cell, n_cells = 64 * samples.n_weights
+    cdef int32_t* numbers
+    cdef bint is_correct, is_dense
     cdef int32_t* entries = scratch.entries
     cdef int32_t* key_of = scratch.key_of
     cdef int32_t[FINALISTS + 1] promising
@@ -141,35 +151,44 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left
     # only, on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
     scratch.n_keys = 0
-    for key in range(64):
-        numbers[key] = -1
+    is_dense = is_few(samples, n_cells, scratch)
+    reserve_cells(scratch, n_cells if is_dense else 1)
+    numbers = scratch.cells
+    for cell in range(n_cells if is_dense else 0):
+        numbers[cell] = -1
     for position in range(n):
         entry = scratch.entries[position]
         sample = entry >> 1
         label = samples.labels[sample]
+        weight = weight_of(samples, sample)
         is_correct = tree.own[sample] == label
-        start_stable -= tree.joint[sample] != MIXED
-        start_robust -= is_correct and tree.joint[sample] != MIXED
+        start_stable -= weight * (tree.joint[sample] != MIXED)
+        start_robust -= weight * (is_correct and tree.joint[sample] != MIXED)
         before = merge_predictions(scratch.outside[sample], scratch.left_merged[sample])
         after = merge_predictions(scratch.outside[sample], scratch.right_merged[sample])
         joint = merge_predictions(before, scratch.right_merged[sample])
         key = (before != MIXED) | ((joint != MIXED) << 1) | ((after != MIXED) << 2)
         if entry & 1:
-            start_correct -= is_correct
+            start_correct -= weight * is_correct
             is_correct = scratch.own_right[sample] == label
-            start_correct += is_correct
+            start_correct += weight * is_correct
             key |= ((scratch.own_left[sample] == label) << 3) | (is_correct << 4) | 32
         else:
             key |= (is_correct << 3) | (is_correct << 4)
-        if numbers[key] < 0:
-            numbers[key] = scratch.n_keys
-            scratch.key_category[scratch.n_keys] = key
-            scratch.key_counts[scratch.n_keys] = 0
+        cell = key if samples.weights == NULL else key * samples.n_weights + samples.weight_numbers[sample]
+        number = numbers[cell] if is_dense else -1
+        if number < 0:
+            number = scratch.n_keys
+            if is_dense:
+                numbers[cell] = number
+            scratch.key_category[number] = key
+            scratch.key_weight[number] = weight
+            scratch.key_counts[number] = 0
             scratch.n_keys += 1
-        scratch.key_of[position] = numbers[key]
-        scratch.key_counts[numbers[key]] += 1
-        start_stable += after != MIXED
-        start_robust += is_correct and after != MIXED
+        scratch.key_of[position] = number
+        scratch.key_counts[number] += 1
+        start_stable += weight * (after != MIXED)
+        start_robust += weight * (is_correct and after != MIXED)
     if n <= FEW_SWEPT or n_features <= FEW_FEATURES:
         return _sweep_moves(samples, scratch, features, n_features, start_correct, start_stable, start_robust, weights,
                             min_leaf, MAX_THRESHOLDS, best, 1)

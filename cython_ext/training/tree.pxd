@@ -30,6 +30,12 @@ cdef struct Samples:
     const int32_t* twins            # of each feature, the other copy of the same column; -1 if there is none
     const uint8_t* places           # of each feature, a MissingPlace
     const uint8_t* droppable        # of each feature, whether an attacker may drop its values
+    # Weights of the samples, whole numbers; both NULL if all are 1. Class counts, and the numbers of correct, stable and
+    # robust samples, are then sums of weights. Equal weights have equal numbers, from 0 to n_weights - 1.
+    const int32_t* weights
+    const int32_t* weight_numbers
+    int32_t n_weights
+    double samples_per_weight       # number of samples by their total weight
 
 
 cdef enum MissingPlace:
@@ -82,6 +88,10 @@ cdef inline RankCut rank_cut(const Samples* samples, int32_t feature, double thr
         last_left_rank(samples, feature, threshold, LOWER_END),
         last_left_rank(samples, feature, threshold, UPPER_END),
     )
+
+
+cdef inline int32_t weight_of(const Samples* samples, int32_t sample) noexcept nogil:
+    return 1 if samples.weights == NULL else samples.weights[sample]
 
 
 cdef enum:

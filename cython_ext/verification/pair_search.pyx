@@ -13,8 +13,8 @@ leaves is at least so large. It is a depth-first search that can be paused:
 - diving: a box is narrowed to the best leaf of one tree after the other. Where the constraints hold there: found.
 - cutting: tests that the box does not decide are tried, and the one that lowers the bounds most on both sides is made.
 
-Some features of the second input may be bounded by those of the first (`orders`), and one-hot groups have exactly one
-member that is 1. Both narrow the box after each cut. Scores are whole numbers: exact, or within an error of the exact
+Some features of the second input may be bounded by those of the first (`orders`), and the features of a table group take
+one of its options together. Both narrow the box after each cut. Scores are whole numbers: exact, or within an error of the exact
 ones. In the latter case a box in which all tests are decided is a CANDIDATE, which the caller checks. Labels, votings and
 limits are left to metasilvae.analysis.proofs.
 
@@ -26,7 +26,7 @@ import numpy as np
 
 cimport cython
 from libc.math cimport NAN
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from common.box cimport (
@@ -37,6 +37,7 @@ from common.buffer cimport reserve
 from common.descent cimport next_leaf, take_step
 from common.node cimport Node, is_missing, reaches_left, reaches_right
 from common.status cimport ABSENT, CANDIDATE, FOUND, UNDECIDED
+from common.table cimport Tables, allowed_of, can_be, fill_options, make_tables
 
 cdef enum:
     # Tests that are tried before one of them is made.
@@ -205,7 +206,9 @@ cdef class PairSearch:
     lower, upper, may_be_missing : the box, by joint feature; not empty
     orders : shape (n_orders, 2), pairs of joint features of which the first one is at most the second one; neither may
         be missing
-    members, group_starts : one-hot groups of joint features, of which none may be missing; their tests are `x <= 0`
+    members, group_starts, codes, n_options, ones : table groups of joint features (table.pxd), of which none may be
+        missing; their tests are `x <= 0`
+    allowed : the options of groups that belong to the box, one row; no rows if all of them do
     """
 
     cdef const Node[::1] nodes
@@ -213,7 +216,12 @@ cdef class PairSearch:
     cdef const int64_t[:, ::1] leaf_values
     cdef const int64_t[::1] least
     cdef const int32_t[:, ::1] orders
-    cdef const int32_t[::1] members, group_starts
+    # Kept alive for the tables, which point into them.
+    cdef const int32_t[::1] members, group_starts, codes, n_options
+    cdef const uint64_t[:, ::1] ones
+    cdef const uint64_t[:, :, ::1] allowed
+    cdef Tables tables
+    cdef uint64_t[::1] options
     cdef int32_t n_trees, n_joint, n_constraints
     cdef bint is_exact
     cdef double[::1] low, high, values
@@ -250,11 +258,16 @@ cdef class PairSearch:
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t max_depth,
                   const int64_t[:, ::1] leaf_values, const int64_t[::1] least, bint is_exact,
                   const double[::1] lower, const double[::1] upper, const uint8_t[::1] may_be_missing,
-                  const int32_t[:, ::1] orders, const int32_t[::1] members, const int32_t[::1] group_starts):
+                  const int32_t[:, ::1] orders, const int32_t[::1] members, const int32_t[::1] group_starts,
+                  const int32_t[::1] codes, const int32_t[::1] n_options, const uint64_t[:, ::1] ones,
+                  const uint64_t[:, :, ::1] allowed):
         cdef Py_ssize_t i, tree
         self.nodes, self.roots, self.leaf_values, self.least = nodes, roots, leaf_values, least
         self.is_exact, self.orders = is_exact, orders
-        self.members, self.group_starts = members, group_starts
+        self.members, self.group_starts, self.codes, self.n_options = members, group_starts, codes, n_options
+        self.ones, self.allowed = ones, allowed
+        self.tables = make_tables(members, group_starts, codes, n_options, ones)
+        self.options = np.zeros(self.tables.n_words + 1, dtype=np.uint64)
         self.n_trees = <int32_t> roots.shape[0]
         self.n_joint = <int32_t> lower.shape[0]
         self.n_constraints = <int32_t> least.shape[0]
@@ -442,35 +455,27 @@ cdef class PairSearch:
                     is_new = True
                     if not self._set_side(BoxVisit(-1, other, self.low[one], self.high[other], 0.0)):
                         return False
-            for i in range(self.group_starts.shape[0] - 1):
-                if not self._propagate_group(self.group_starts[i], self.group_starts[i + 1], &is_new):
+            for i in range(self.tables.n_groups):
+                if not self._propagate_group(<int32_t> i, &is_new):
                     return False
         return True
 
-    cdef int _propagate_group(self, int32_t start, int32_t stop, bint* is_new) except -1 nogil:
-        """Exactly one member is 1, the others are 0; one that is above 0 is 1."""
-        cdef int32_t i, f, n_possible = 0, chosen = -1
-        for i in range(start, stop):
-            f = self.members[i]
-            if self.high[f] > 0.0:
-                n_possible += 1
-                if chosen < 0 or self.low[f] > 0.0:
-                    chosen = f
-        if n_possible == 0:
+    cdef int _propagate_group(self, int32_t group, bint* is_new) except -1 nogil:
+        """Narrow the members of a group to the options that are left; a member that is above 0 is 1."""
+        cdef int32_t place, f
+        cdef uint64_t* options = &self.options[0]
+        if not fill_options(&self.tables, group, allowed_of(self.allowed, 0), &self.low[0], &self.high[0], options):
             return False
-        if n_possible > 1 and not self.low[chosen] > 0.0:
-            return True
-        if not self.low[chosen] > 0.0:
-            is_new[0] = True
-            if not self._set_side(BoxVisit(-1, chosen, just_above(0.0), self.high[chosen], 0.0)):
-                return False
-        for i in range(start, stop):
-            f = self.members[i]
-            if f == chosen or not self.high[f] > 0.0:
-                continue
-            is_new[0] = True
-            if not self._set_side(BoxVisit(-1, f, self.low[f], 0.0, 0.0)):
-                return False
+        for place in range(self.group_starts[group], self.group_starts[group + 1]):
+            f = self.members[place]
+            if self.high[f] > 0.0 and not can_be(&self.tables, place, True, options):
+                is_new[0] = True
+                if not self._set_side(BoxVisit(-1, f, self.low[f], 0.0, 0.0)):
+                    return False
+            if not self.low[f] > 0.0 and not can_be(&self.tables, place, False, options):
+                is_new[0] = True
+                if not self._set_side(BoxVisit(-1, f, just_above(0.0), self.high[f], 0.0)):
+                    return False
         return True
 
     cdef void _undo(self, Mark mark) noexcept nogil:

@@ -10,16 +10,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.common.status import SearchStatus
 from metasilvae._core.verification import pair_search
-from metasilvae.analysis.difference import choose_points
+from metasilvae.analysis.difference import LARGEST
 from metasilvae.analysis.spaces import InputSpace
 from metasilvae.model import Model
-from metasilvae.perturbations.boxes import OneHotGroups
+from metasilvae.perturbations.groups import TableGroups
 from metasilvae.prediction import find_leaves
 from metasilvae.verification.budget import RemainingBudget
 from metasilvae.voting import VOTINGS, Scores
@@ -98,33 +100,71 @@ class JointInputs:
         pairs = [(f, self.copies[f]) for f in self.rising] + [(self.copies[f], f) for f in self.falling]
         return np.array(pairs, dtype=np.int32).reshape(-1, 2)
 
-    @property
-    def groups(self) -> OneHotGroups:
-        copies = self.copies
+    @cached_property
+    def _own_groups(self) -> list[int]:
+        """Numbers of the groups of which the second input has a copy."""
         own = set(self.own)
-        lists = self.space.groups.lists
-        return OneHotGroups.of_lists(
-            [*lists, *([int(copies[f]) for f in group] for group in lists if own & set(group))]
-        )
+        return [number for number, group in enumerate(self.space.groups.groups) if own & set(group.features)]
+
+    @cached_property
+    def groups(self) -> TableGroups:
+        """Groups of joint features: those of the space, then copies."""
+        groups = self.space.groups.groups
+        new = dict(enumerate(self.copies.tolist()))
+        return TableGroups((*groups, *(groups[number].renumber(new) for number in self._own_groups)))
+
+    @property
+    def tables(self) -> tuple[NDArray[Any], ...]:
+        """The groups and their allowed options, in the form that kernels take."""
+        allowed = self.space.allowed
+        if allowed is None:
+            return *self.groups.arrays, np.zeros((0, 0, 0), dtype=np.uint64)
+        numbers = [*range(self.space.groups.n_groups), *self._own_groups]
+        return *self.groups.arrays, np.ascontiguousarray(allowed[:, numbers])
 
     def choose(self, box: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Two inputs inside bounds of joint features, shape (2, n_joint), that a search has found."""
         lower, upper = box
-        point = choose_points(lower[np.newaxis], upper[np.newaxis])[0]
+        point = np.array([choose_number(*ends) for ends in zip(lower.tolist(), upper.tolist(), strict=True)])
         copies, space = self.copies, self.space
         for feature in space.domains.features:
             for joint in {feature, int(copies[feature])}:
                 if not np.isnan(point[joint]):
                     value = space.domains.up_to(feature, point[joint : joint + 1])[0]
                     point[joint] = value if value >= lower[joint] else upper[joint]
-        for group in self.groups.lists:
-            possible = [f for f in group if upper[f] > 0]
-            chosen = max(possible, key=lambda f: lower[f] > 0)
-            point[group] = 0.0
-            point[chosen] = 1.0
+        numbers = [*range(space.groups.n_groups), *self._own_groups]
+        for number, group in zip(numbers, self.groups.groups, strict=True):
+            members = list(group.members)
+            fits = ((lower[members] <= group.table) & (group.table <= upper[members])).all(axis=1)
+            if group.code >= 0:
+                options = np.arange(len(group.table))
+                fits &= (lower[group.code] <= options) & (options <= upper[group.code])
+            option = int(np.argmax(fits & space.list_options(number)))
+            point[members] = group.table[option]
+            if group.code >= 0:
+                point[group.code] = option
         for one, other in self.orders.tolist():
             point[other] = max(point[one], point[other])
         return point[: len(copies)].copy(), point[copies].copy()
+
+
+def choose_number(lower: float, upper: float) -> float:
+    """A number of few digits between two bounds, well inside; NaN bounds stand for a missing value."""
+    if math.isnan(lower):
+        return lower
+    if lower > -LARGEST and upper < LARGEST:
+        inside = 0.5 * lower + 0.5 * upper
+    elif lower > -LARGEST:
+        inside = min(lower + max(1.0, abs(lower)), upper)
+    elif upper < LARGEST:
+        inside = max(upper - max(1.0, abs(upper)), lower)
+    else:
+        inside = 0.0
+    for digits in range(1, 17):
+        shorter = float(f"{inside:.{digits}g}")
+        if lower <= shorter <= upper:
+            return shorter
+    return min(max(inside, lower), upper)
 
 
 @dataclass(frozen=True)
@@ -221,10 +261,9 @@ class PairFinder:
         forest, scores, inputs = self._forest, self._scores, self._inputs
         values = np.stack([forest.value(each, scores.units) for each in constraints], axis=1)
         least = np.array([self._least(each) for each in constraints], dtype=np.int64)
-        groups = inputs.groups
         search = pair_search.PairSearch(
             forest.nodes, forest.roots, forest.max_depth, np.ascontiguousarray(values), least, scores.error == 0,
-            *inputs.box, inputs.orders, groups.members, groups.starts,
+            *inputs.box, inputs.orders, *inputs.tables,
         )  # fmt: skip
         while True:
             status, reason = self._remaining.run(search, lambda: on_fraction(search.done))

@@ -59,7 +59,7 @@ class InputPair:
     predictions : two tuples of str
         Labels that the model predicts.
     leads : two floats, or None
-        For questions about margins or scores: how far the label in question is ahead, or its score.
+        For questions about margins or scores: the lead of the best label, or the score that `Proof.lead_name` names.
     """
 
     first: FloatArray
@@ -88,6 +88,8 @@ class Proof:
         Why the result is undecided, if it is.
     n_steps : int
         Boxes that were searched.
+    lead_name : str
+        What the leads of the pair are.
     """
 
     model: Model
@@ -99,6 +101,7 @@ class Proof:
     reason: str | None = None
     n_steps: int = 0
     seconds: float = 0.0
+    lead_name: str = "margin"
 
 
 def _name_predictions(model: Model, X: FloatArray, voting: str) -> tuple[Labels, Labels]:
@@ -122,7 +125,8 @@ class _Question:
     claim: str
     searches: list[list[Constraint]]
     refutes: Callable[[Labels, Labels], bool]
-    shown: Sequence[Callable[[Sequence[Fraction]], Fraction]] | None = None
+    shown: Callable[[Sequence[Fraction]], Fraction] | None = None
+    lead_name: str = "margin"
 
 
 def _answer(
@@ -149,7 +153,7 @@ def _answer(
             break
     result = Proof(
         model, inputs.space, voting, question.claim, ProofStatus.PROVED if reason is None else ProofStatus.UNDECIDED,
-        reason=reason, n_steps=finder.n_steps,
+        reason=reason, n_steps=finder.n_steps, lead_name=question.lead_name,
     )  # fmt: skip
     if found is not None:
         X = np.stack(found)
@@ -159,7 +163,7 @@ def _answer(
         leads = None
         if question.shown is not None:
             exact = find_exact_scores(model, X, VOTINGS[voting].score(model))
-            first, second = (_as_float(show(each)) for show, each in zip(question.shown, exact, strict=True))
+            first, second = (_as_float(question.shown(each)) for each in exact)
             leads = first, second
         result = replace(result, status=ProofStatus.REFUTED, pair=InputPair(*found, predictions, leads))
     return replace(result, seconds=time.perf_counter() - start)
@@ -212,7 +216,7 @@ def prove_insensitive(
     claim = f"inputs that differ only in {names} get the same prediction"
     if margin > 0:
         claim = f"no two inputs that differ only in {names} get different predictions with a margin of {margin:g}"
-    shown = None if least == 0 else [lambda scores: _show_lead(model, scores)] * 2
+    shown = None if least == 0 else partial(_show_lead, model)
     question = _Question(claim, searches, lambda one, other: set(one) != set(other), shown)
     return _answer(model, voting, JointInputs(space, own, [], []), question, budget, stop, on_fraction)
 
@@ -255,7 +259,7 @@ def prove_monotone(
         raise RequestError(f"direction {unknown[0] if unknown else ''!r}: choose up or down for one feature or more")
     if of not in OBJECTS:
         raise RequestError(f"monotone {of!r}: choose among {', '.join(OBJECTS)}")
-    grouped = [f for f in directions if any(f in group for group in space.groups.lists)]
+    grouped = [f for f in directions if any(f in group.features for group in space.groups.groups)]
     if grouped:
         raise RequestError(
             f"{model.names.names[grouped[0]]} belongs to a category or one-hot group, which has no direction; "
@@ -292,7 +296,8 @@ def _ask_score(model: Model, voting: str, label: int, least: Fraction) -> _Quest
         claim,
         [[Constraint(before, after, least, is_strict=least == 0)]] if others else [],
         lambda one, other: True,
-        [show, show],
+        show,
+        f"score of {model.labels[label]}",
     )
 
 
@@ -312,7 +317,7 @@ def _ask_prediction(model: Model, voting: str, label: int, least: Fraction) -> _
     def refutes(one: Labels, other: Labels) -> bool:
         return (name in one and name not in other) or (one == (name,) and other != (name,))
 
-    shown = None if least == 0 else [lambda scores: _show_lead(model, scores)] * 2
+    shown = None if least == 0 else partial(_show_lead, model)
     return _Question(f"changes the prediction away from {name}", searches, refutes, shown)
 
 
@@ -335,7 +340,7 @@ def prove_constant(
     low, high = lower[np.newaxis].copy(), upper[np.newaxis].copy()
     nothing, endless = np.zeros(n_features), np.full(n_features, np.inf)
     droppable = missing[np.newaxis].copy() if missing.any() else None
-    boxes = Boxes(low, high, nothing, nothing, -endless, endless, space.groups, space.domains, droppable)
+    boxes = Boxes(low, high, nothing, nothing, -endless, endless, space.groups, space.domains, droppable, space.allowed)
     query = VerificationQuery(model, sample, sample.y, boxes, space.groups, voting)
     outcome = verify(query, 1, budget=budget, stop=stop)
     result = Proof(model, space, voting, "all inputs get the same prediction", ProofStatus.PROVED)
@@ -354,9 +359,9 @@ def prove_constant(
 def _with_groups(space: InputSpace, features: Iterable[int]) -> list[int]:
     """Features, and with a member of a group the whole group."""
     own = set(features)
-    for group in space.groups.lists:
-        if own & set(group):
-            own |= set(group)
+    for group in space.groups.groups:
+        if own & set(group.features):
+            own |= set(group.features)
     if not own:
         raise RequestError("name one feature or more")
     return sorted(own)

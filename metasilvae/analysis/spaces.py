@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.analysis.difference import LARGEST, InputBox
+from metasilvae.analysis.difference import LARGEST, InputBox, list_groups
 from metasilvae.dataset import Dataset
-from metasilvae.encoding import CATEGORY
+from metasilvae.encoding import BOOLEAN
 from metasilvae.errors import DataError, ModelError
 from metasilvae.model import Model
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules
-from metasilvae.perturbations.boxes import OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import Group, TableGroups
 
 FloatArray = NDArray[np.float64]
 
@@ -36,8 +36,10 @@ class InputSpace:
         Finite and possible values; the largest float64 numbers stand for no bound.
     may_be_missing : bool array, shape (n_features,)
         Whether inputs without a value belong to the space.
-    groups : OneHotGroups
-        Their members are 0 or 1 and never missing.
+    groups : TableGroups
+        Features of a category, or of a one-hot group of a file, which take joint values only and are never missing.
+    allowed : uint64 array, shape (1, n_groups, n_words), or None
+        The options of groups that belong to the space; None means all.
     domains : FeatureDomains
     description : str
     """
@@ -46,8 +48,9 @@ class InputSpace:
     upper: FloatArray
     may_be_missing: NDArray[np.bool_]
     description: str
-    groups: OneHotGroups = field(default_factory=OneHotGroups.none)
+    groups: TableGroups = field(default_factory=TableGroups)
     domains: FeatureDomains = field(default_factory=FeatureDomains)
+    allowed: NDArray[np.uint64] | None = None
 
     @classmethod
     def of_model(cls, model: Model) -> InputSpace:
@@ -58,8 +61,8 @@ class InputSpace:
     def between(cls, model: Model, minimum: float, maximum: float) -> InputSpace:
         """Inputs with all numbers in the same range; missing values belong to the space where the model takes them."""
         box = InputBox.between(minimum, maximum, model.n_features)
-        if model.encoding is not None and model.encoding.is_indicator.any():
-            # Indicators are no numbers of the table.
+        if model.encoding is not None:
+            # Booleans are no numbers of the table; features of categories have bounds of their own.
             box.lower[model.encoding.is_indicator] = 0.0
             box.upper[model.encoding.is_indicator] = 1.0
         return cls._make(model, box)
@@ -87,41 +90,48 @@ class InputSpace:
             f"the limits of {rules.source}",
             np.zeros(model.n_features, dtype=np.bool_) if attack.droppable is None else attack.droppable,
         )
-        own = [group for group in attack.groups.lists if not _are_encoded(model, group)]
+        encoded = {feature for group in list_groups(model.encoding).groups for feature in group.features}
+        own = [group for group in attack.groups.groups if encoded.isdisjoint(group.features)]
         return cls._make(model, box, own, attack.domains)
 
     @classmethod
     def _make(
-        cls, model: Model, box: InputBox, groups: Sequence[Sequence[int]] = (), domains: FeatureDomains | None = None
+        cls, model: Model, box: InputBox, own: Sequence[Group] = (), domains: FeatureDomains | None = None
     ) -> InputSpace:
+        """The part of a box that belongs to a model; `own` are one-hot groups of numbers."""
         box = box.for_models(model)
         assert box.may_be_missing is not None
         lower, upper, may_be_missing = box.lower.copy(), box.upper.copy(), box.may_be_missing.copy()
         whole, listed = (frozenset[int](), {}) if domains is None else (domains.whole, dict(domains.listed))
-        all_groups = [list(group) for group in groups]
+        groups = TableGroups((*box.groups.groups, *own))
+        for group in groups.groups:
+            may_be_missing[list(group.features)] = False
+            listed |= dict.fromkeys(group.members, (0.0, 1.0))
         encoding = model.encoding
         if encoding is not None:
-            listed |= {int(f): (0.0, 1.0) for f in np.flatnonzero(encoding.is_indicator)}
-            all_groups += [
-                list(encoding.features_of(place))
-                for place, column in enumerate(encoding.columns)
-                if column.kind == CATEGORY
-            ]
-        for group in all_groups:
-            may_be_missing[group] = False
-            listed |= dict.fromkeys(group, (0.0, 1.0))
+            booleans = [place for place, column in enumerate(encoding.columns) if column.kind == BOOLEAN]
+            listed |= {encoding.starts[place]: (0.0, 1.0) for place in booleans}
         possible = FeatureDomains(whole - listed.keys(), listed)
-        for feature in possible.features:
-            ends = np.array([np.nextafter(lower[feature], -np.inf), upper[feature]])
-            lower[feature] = possible.above(feature, ends[:1])[0]
-            upper[feature] = possible.up_to(feature, ends[1:])[0]
+        with np.errstate(over="ignore"):
+            for feature in possible.features:
+                # At least as large as the lower bound: above the number before it.
+                before = np.nextafter(lower[feature : feature + 1], -np.inf)
+                lower[feature] = possible.above(feature, before)[0]
+                upper[feature] = possible.up_to(feature, upper[feature : feature + 1])[0]
         is_empty = ~(lower <= upper)
-        for group in all_groups:
-            is_empty[group[0]] |= not (upper[group] > 0).any() or (lower[group] > 0).sum() > 1
         if is_empty.any():
             name = model.names.names[int(np.argmax(is_empty))]
             raise DataError(f"{box.description}: no value of {name} is possible there; widen the limits")
-        return cls(lower, upper, may_be_missing, box.description, OneHotGroups.of_lists(all_groups), possible)
+        return cls(lower, upper, may_be_missing, box.description, groups, possible, box.allowed)
+
+    def list_options(self, number: int) -> NDArray[np.bool_]:
+        """Which options of a group belong to the space."""
+        group = self.groups.groups[number]
+        numbers = np.arange(len(group.table))
+        if self.allowed is None:
+            return np.ones(len(numbers), dtype=np.bool_)
+        words = self.allowed[0, number][numbers // 64]
+        return np.asarray((words >> (numbers % 64).astype(np.uint64)) & np.uint64(1) == 1)
 
     def restrict(self, model: Model) -> Model:
         """The model as kernels search it in this space, with thresholds on possible values; leaves keep their numbers.
@@ -137,13 +147,10 @@ class InputSpace:
         for feature in self.domains.features:
             inside[:, feature] &= is_missing[:, feature] | self.domains.holds(feature, X[:, feature])
         is_inside = np.asarray(inside.all(axis=1))
-        for group in self.groups.lists:
-            is_inside &= X[:, group].sum(axis=1) == 1
+        for number, group in enumerate(self.groups.groups):
+            option = group.find_options(X)
+            is_inside &= (option >= 0) & self.list_options(number)[option]
         return is_inside
-
-
-def _are_encoded(model: Model, group: Sequence[int]) -> bool:
-    return model.encoding is not None and bool(model.encoding.is_indicator[list(group)].any())
 
 
 def describe_columns(model: Model) -> Dataset:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "merge": ("verify", "merge", "Merge the results of `verify --shard` into one report."),
         "evaluate": ("evaluate", "evaluate", "Compare accuracy, stability, robust accuracy and size of models."),
         "explain": ("explain", "explain", "Find the features and thresholds that make rows unstable."),
+        "prove": ("prove", "prove", "Prove a property for all inputs, or find two inputs that refute it."),
         "report": ("report", "report", "Write an HTML report about a model."),
         "plot": ("plot", "plot", "Plot models, training runs and studies."),
     },

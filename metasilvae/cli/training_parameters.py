@@ -36,7 +36,7 @@ from metasilvae.cli.parameters import (
     shared_options,
 )
 from metasilvae.datasets.splitting import SPLITS
-from metasilvae.errors import MetasilvaeWarning
+from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
 from metasilvae.training.boosted_trees import MOST_THRESHOLDS
@@ -57,6 +57,7 @@ from metasilvae.training.options import (
     options_for,
 )
 from metasilvae.training.runs import TrainingRequest
+from metasilvae.training.weights import ClassWeight, parse_class_weight
 from metasilvae.verification.objective import LINEAR_WORDS, WEIGHT_NAMES, Fitness, fitness_from_weights, parse_linear
 
 DEFAULTS = TrainingOptions()
@@ -139,6 +140,11 @@ training_options = shared_options(
             help="Weight of accuracy, stability, robust_accuracy or a verdict in phi; repeatable.  "
             "[default: accuracy=0.9 stability=0.1]",
         ),
+        option(
+            "--class-weight",
+            metavar="WEIGHTS",
+            help="Weights of classes in accuracy and stability: balanced, or LABEL=W,LABEL=W; 1 for others.",
+        ),
         _preset_option("--robust-weight", "robust_weight", _FRACTION, "Accuracy weight moved to robust accuracy."),
         _preset_option(
             "--training-epsilon-factor",
@@ -184,7 +190,7 @@ training_options = shared_options(
             "--row-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+            help="Rows drawn for each tree.  [default: 1; independent: 0.7; boosted: 0.3 of many]",
         ),
         option(
             "--feature-sample",
@@ -332,6 +338,7 @@ def read_request(
     perturbation: tuple[str, ...] | None,
     attack: str | None,
     weights: tuple[str, ...],
+    class_weight: str | None,
     fitness: tuple[str, ...] | None,
     preset: str,
     seed: int | None,
@@ -404,7 +411,17 @@ def read_request(
     withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules) else chosen
     start = path[0] if path else None
     others = () if attack is None else (attack,)
-    return TrainingRequest(data, withstood, options, seeds=seeds, start=start, other_inputs=others, **files)
+    parsed = None if class_weight is None else _parse_class_weight(class_weight)
+    return TrainingRequest(
+        data, withstood, options, seeds=seeds, start=start, other_inputs=others, class_weight=parsed, **files
+    )
+
+
+def _parse_class_weight(text: str) -> ClassWeight:
+    try:
+        return parse_class_weight(text)
+    except RequestError as error:
+        raise click.UsageError(f"--class-weight: {error}") from None
 
 
 def _read_goal(

@@ -18,6 +18,8 @@ from metasilvae.formats.silva_models import label_problem
 
 _MOST_LISTED = 5
 _BLOCK_ROWS = 1024
+# From this fraction of rows on, the largest class alone is hard to beat.
+IMBALANCED = 0.8
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,13 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
         oddities.append(
             f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column? "
             "Then use --label-column"
+        )
+    majority = max(class_counts, key=lambda label: class_counts[label])
+    share = class_counts[majority] / n_samples
+    if len(class_counts) > 1 and share >= IMBALANCED:
+        oddities.append(
+            f"predicting {shorten(majority)} for every row is correct in {share:.1%} of them and always stable; train with "
+            "--class-weight balanced if the other classes matter"
         )
     return oddities
 

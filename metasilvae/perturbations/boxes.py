@@ -1,8 +1,8 @@
 """Perturbations: the box in which an attacker may move each sample, and the values that its features can take.
 
 Every perturbation gives `Boxes`: centres, radii and limits for each feature, the form that kernels take. In the usual
-case, a ball around each sample, it needs no memory of its own. Features of table groups take joint values only, and some
-features take whole numbers or listed values only.
+case, a ball around each sample, it needs no memory of its own. Features of table groups take joint values only, and
+some features take whole numbers or listed values only.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ share a logistic loss over the scores of all labels. metasilvae.training.boosted
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, RowWeights
 from metasilvae.datasets.splitting import Pair, plan_cross_validation
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
@@ -39,14 +40,18 @@ from metasilvae.training.boosted_trees import (
     grow_tree,
     one_part,
     pack_trees,
+    polish_tree,
     unpack_trees,
 )
+from metasilvae.training.boosting_samples import draw_samples
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
 
 LARGEST_EXPONENT = 500.0
+# Of a sample in the loss: derivatives are numbers of 32 bits, in units of 2**-24.
+LARGEST_WEIGHT = 64.0
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 
@@ -60,9 +65,10 @@ class Scores:
     own, lowest, highest : float64 arrays, shape (n_columns, n_samples)
     """
 
-    def __init__(self, codes: Codes, y: NDArray[np.int32], base: FloatArray) -> None:
+    def __init__(self, codes: Codes, y: NDArray[np.int32], base: FloatArray, weights: RowWeights | None = None) -> None:
         self.codes = codes
         self.y = y
+        self.weights = weights
         self.own, self.lowest, self.highest = (np.repeat(base[:, None], len(y), axis=1) for _ in range(3))
 
     def add(self, tree: BoostedTree, column: int) -> None:
@@ -85,7 +91,8 @@ class Scores:
         others[best, samples] = highest[best, samples] = -np.inf
         is_correct = (best == self.y) & (own[best, samples] > others.max(axis=0))
         is_stable = lowest[best, samples] > highest.max(axis=0)
-        return float(is_correct.mean()), float(is_stable.mean()), float((is_correct & is_stable).mean())
+        fraction = np.mean if self.weights is None else self.weights.fraction
+        return float(fraction(is_correct)), float(fraction(is_stable)), float(fraction(is_correct & is_stable))
 
 
 def find_derivatives(scores: Scores, weights: tuple[float, float], tolerance: float = 0.0) -> list[Derivatives]:
@@ -102,6 +109,7 @@ def find_derivatives(scores: Scores, weights: tuple[float, float], tolerance: fl
     n_columns = len(scores.own)
     is_own = scores.y == 1 if n_columns == 1 else np.arange(n_columns)[:, None] == scores.y
     worst = np.where(is_own, scores.lowest, scores.highest)
+    row_weights, _ = scale_weights(scores.weights)
     parts = []
     for weight, values, power in zip(weights, (scores.own, worst), (0.0, tolerance), strict=True):
         if n_columns == 1:
@@ -111,18 +119,26 @@ def find_derivatives(scores: Scores, weights: tuple[float, float], tolerance: fl
             powers = np.exp(values - values.max(axis=0))
             share = powers / powers.sum(axis=0)
             of_label = share[scores.y, np.arange(len(scores.y))]
-        factor = weight * of_label**power
+        factor = weight * of_label**power * row_weights
         parts += [_in_units(factor * (share - is_own)), _in_units(factor * share * (1 - share))]
     return [Derivatives(*(part[column] for part in parts)) for column in range(n_columns)]
+
+
+def scale_weights(weights: RowWeights | None) -> tuple[FloatArray | float, float]:
+    """Weights by their mean, divided by a power of two that keeps derivatives in 32 bits; and that number."""
+    if weights is None:
+        return 1.0, 1.0
+    divisor = 2.0 ** max(0, math.ceil(math.log2(weights.by_mean.max() / LARGEST_WEIGHT)))
+    return weights.by_mean / divisor, divisor
 
 
 def _in_units(values: FloatArray) -> IntArray:
     return np.asarray(np.rint(values / UNIT), dtype=np.int32)
 
 
-def find_base(y: NDArray[np.int32], n_labels: int) -> FloatArray:
-    """Scores before the first round: logarithms of the class frequencies."""
-    logs = np.log(np.bincount(y, minlength=n_labels) + 1.0)
+def find_base(y: NDArray[np.int32], n_labels: int, weights: RowWeights | None = None) -> FloatArray:
+    """Scores before the first round: logarithms of the class frequencies, by their weights if there are some."""
+    logs = np.log(np.bincount(y, None if weights is None else weights.by_mean, n_labels) + 1.0)
     base = logs[1:] - logs[0] if n_labels == 2 else logs - logs.mean()
     return np.asarray(np.rint(base / VALUE_UNIT) * VALUE_UNIT)
 
@@ -207,12 +223,15 @@ class Booster:
         self._options = options
         self._coded = coded
         self._pool, self._jobs = pool, jobs
-        self.base = find_base(learned.y, learned.n_labels)
-        self.learned = Scores(coded.learned, learned.y, self.base)
-        self.tested = None if tested is None or coded.tested is None else Scores(coded.tested, tested.y, self.base)
+        self.base = find_base(learned.y, learned.n_labels, learned.weights)
+        self.learned = Scores(coded.learned, learned.y, self.base, learned.weights)
+        self.tested: Scores | None = None
+        if tested is not None and coded.tested is not None:
+            self.tested = Scores(coded.tested, tested.y, self.base, tested.weights)
         self.rounds: list[list[BoostedTree]] = []
         tree = options.tree
-        self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty)
+        _, divisor = scale_weights(learned.weights)
+        self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / divisor)
         # Features without thresholds cannot be tested.
         self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
 
@@ -230,9 +249,11 @@ class Booster:
     ) -> BoostedTree:
         options, scores = self._options, self.learned
         rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number, column)))
-        rows = np.arange(len(scores.y), dtype=np.int32)
-        if options.row_sample < 1:
-            rows = np.sort(rng.permutation(rows)[: max(1, round(options.row_sample * len(rows)))])
+        n_samples, whole = len(scores.y), losses[column]
+        fraction = options.rows_per_tree(n_samples)
+        rows, loss = np.arange(n_samples, dtype=np.int32), whole
+        if fraction < 1:
+            rows, loss = draw_samples(whole, fraction, rng)
         n_drawn = min(len(self._features), options.features_per_level(len(self._features)))
 
         def draw_features(level: int) -> IntArray:
@@ -240,9 +261,10 @@ class Booster:
 
         is_positive = scores.y == (1 if len(losses) == 1 else column)
         divide = self._divide if len(losses) == 1 else one_part
-        tree = grow_tree(
-            self._coded.learned, losses[column], is_positive, rows, draw_features, self._limits, divide, is_stopped
-        )
+        codes = self._coded.learned
+        tree = grow_tree(codes, loss, is_positive, rows, draw_features, self._limits, divide, is_stopped)
+        if not is_stopped():
+            tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
         return tree.scaled(options.learning_rate)
 
     def _divide(self, work: Callable[[int, int], object], n_items: int) -> None:
@@ -278,7 +300,7 @@ def make_model(
             model = build_tree(columns, values, n_features, labels, LeafKind.SCORES, directions)
             if directions is not None:
                 leaves = find_leaves(model, dataset.X)[:, 0]
-                model = give_directions(model, dataset, np.bincount(leaves, minlength=model.n_leaves))
+                model = give_directions(model, np.bincount(leaves, minlength=model.n_leaves))
             models.append(model)
     return join_trees(models)
 
@@ -418,7 +440,8 @@ class BoostingTrainer(BaseTrainer):
     @property
     def model(self) -> Model:
         if self._booster is None or self._coded is None:
-            return make_model([], find_base(self._learned.dataset.y, self.dataset.n_labels), None, self.dataset)
+            rows = self._learned.dataset
+            return make_model([], find_base(rows.y, rows.n_labels, rows.weights), None, self.dataset)
         return make_model(self._booster.rounds[: self._n_kept], self._booster.base, self._coded.tests, self.dataset)
 
     @property

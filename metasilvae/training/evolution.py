@@ -39,6 +39,7 @@ from metasilvae.training.protocol import BaseTrainer, Clock, Progress, StopReaso
 from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.query import make_query
+from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import verify
 
 # Samples times features that one random move may look at.
@@ -49,7 +50,7 @@ N_COUNTS = 4
 
 def make_objective(options: TrainingOptions, dataset: Dataset, samples: kernel.TrainingSet) -> Any:
     """What the search maximizes on the given samples, and its limits."""
-    n = dataset.n_samples
+    n = dataset.total_weight
     features = np.arange(dataset.n_features, dtype=np.int32)
     if options.allowed_features:
         if options.allowed_features > len(features):
@@ -69,7 +70,7 @@ def make_objective(options: TrainingOptions, dataset: Dataset, samples: kernel.T
         min_leaf=options.min_samples_leaf,
         max_leaves=options.max_leaves,
         max_depth=options.max_depth,
-        leaf_penalty=options.price_of_leaf(n),
+        leaf_penalty=options.price_of_leaf(dataset.weighted_rows),
     )
 
 
@@ -131,7 +132,7 @@ class TreeTrainer(BaseTrainer):
         keep_growth: bool = False,
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs, clock)
-        self.n_samples = self.learned.n_samples
+        self._total_weight = self.learned.total_weight
         self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
         self._samples = self._prepare(self._boxes.boxes(self.learned), like)
         self._objective = make_objective(options, self.learned, self._samples)
@@ -417,7 +418,7 @@ class TreeTrainer(BaseTrainer):
     def _fractions(self, tree: Any) -> tuple[float, float, float]:
         """Accuracy, stability and robust accuracy."""
         correct, stable, robust = tree.counts
-        return correct / self.n_samples, stable / self.n_samples, robust / self.n_samples
+        return correct / self._total_weight, stable / self._total_weight, robust / self._total_weight
 
     def _fitness(self, tree: Any) -> float:
         return self.options.fitness.value(*self._fractions(tree))
@@ -443,8 +444,10 @@ class TreeTrainer(BaseTrainer):
     def _check_counts(self) -> None:
         """The verifier, which does not compute by increments, must find the counts that the search relied on."""
         model = as_model(self._best, self.learned)
-        counts = verify(make_query(model, self.learned, self._boxes), self._jobs).counts
-        if (counts.correct, counts.stable, counts.robust) != self._best.counts:
+        outcome = verify(make_query(model, self.learned, self._boxes), self._jobs)
+        is_stable = outcome.stability == Stability.STABLE
+        counted = (outcome.is_correct, is_stable, outcome.is_correct & is_stable)
+        if tuple(self.learned.count(each) for each in counted) != self._best.counts:
             raise AssertionError("the trainer and the verifier disagree about the best tree")
 
     def _report(self, step: int) -> Progress:

@@ -67,13 +67,14 @@ def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, grou
         np.ascontiguousarray(dataset.X[np.ix_(task.rows, task.features)]), dataset.y[task.rows], dataset.labels,
         source=dataset.source, indicators=None if dataset.indicators is None else dataset.indicators[task.features],
         missing_columns=dataset.columns_with_missing[task.features],
+        weights=None if dataset.weights is None else dataset.weights.subset(task.rows),
     )  # fmt: skip
     tree = (group or TrainerGroup()).run(TreeTrainer(part, perturbation.for_features(task.features), task.options, 1))
     nodes = tree.nodes.copy()
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = task.features[nodes["feature"][inner]]
     tree = replace(tree, nodes=nodes, n_features=dataset.n_features)
-    return give_directions(tree, dataset) if dataset.columns_with_missing.any() else tree
+    return give_directions(tree) if dataset.columns_with_missing.any() else tree
 
 
 def plan_tree(

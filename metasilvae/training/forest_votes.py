@@ -79,12 +79,14 @@ class Certainty:
 
     is_correct: NDArray[np.bool_]
     is_stable: NDArray[np.bool_]
+    dataset: Dataset
 
     @property
     def fractions(self) -> tuple[float, float, float]:
-        """Fractions of correct, stable and robust samples."""
-        both = self.is_correct & self.is_stable
-        return float(self.is_correct.mean()), float(self.is_stable.mean()), float(both.mean())
+        """Fractions of correct, stable and robust samples; of their weights if they have some."""
+        total, both = self.dataset.total_weight, self.is_correct & self.is_stable
+        correct, stable, robust = (self.dataset.count(each) for each in (self.is_correct, self.is_stable, both))
+        return correct / total, stable / total, robust / total
 
 
 class GrowingForest:
@@ -136,7 +138,8 @@ class GrowingForest:
     def certainty(self) -> Certainty:
         predictions = self._cast.argmax(axis=1).astype(np.int32)
         # A certain vote is a cast vote, so a positive certain margin makes the prediction unique.
-        return Certainty(self.own_margins > 0, _margins(self._sure, self._possible, predictions) > 0)
+        is_stable = _margins(self._sure, self._possible, predictions) > 0
+        return Certainty(self.own_margins > 0, is_stable, self._dataset)
 
 
 def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> Outcome:

@@ -45,9 +45,11 @@ from metasilvae.training.checkpoint.files import damaged, pack_models, take, tak
 from metasilvae.training.options import TrainingOptions, as_json
 from metasilvae.training.protocol import hold_out
 from metasilvae.training.samples import as_model
-from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
+from metasilvae.verification.query import make_query
 from metasilvae.verification.requirements import Requirement
+from metasilvae.verification.verdicts import Stability
+from metasilvae.verification.verifier import verify
 
 # Most trees of an archive; a user does not compare more.
 CAPACITY = 64
@@ -60,7 +62,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TreeMetrics:
-    """Accuracy, stability and size of a tree; the first four are counts of rows."""
+    """Accuracy, stability and size of a tree; the first four are counts of rows, or sums of their weights."""
 
     rows: int
     correct: int
@@ -103,9 +105,11 @@ class TreeMetrics:
 
 def measure(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None = 1) -> TreeMetrics:
     """Exact metrics of a tree; several threads pay only for large trees and many rows."""
-    counts = evaluate(model, dataset, [perturbation], jobs=jobs)[0].counts
-    assert counts is not None
-    return TreeMetrics(counts.size, counts.correct, counts.stable, counts.robust, model.n_leaves, model.max_depth)
+    outcome = verify(make_query(model, dataset, perturbation), jobs)
+    is_stable = outcome.stability == Stability.STABLE
+    correct, stable = dataset.count(outcome.is_correct), dataset.count(is_stable)
+    robust = dataset.count(outcome.is_correct & is_stable)
+    return TreeMetrics(dataset.total_weight, correct, stable, robust, model.n_leaves, model.max_depth)
 
 
 # Archives

@@ -102,10 +102,12 @@ class HallOfFame:
 
 
 def count_again(model: Model, dataset: Dataset) -> Model:
-    """The same tests with the class counts of other samples, which must reach every leaf."""
+    """The same tests with the class counts, or sums of weights, of other samples, which must reach every leaf."""
     leaves = find_leaves(model, dataset.X)[:, 0].astype(np.int64)
     n_counts = model.n_leaves * model.n_labels
-    counts = np.bincount(leaves * model.n_labels + dataset.y, minlength=n_counts).reshape(-1, model.n_labels)
+    weights = None if dataset.weights is None else dataset.weights.numbers
+    # Sums of whole numbers below 2**53 are exact.
+    counts = np.bincount(leaves * model.n_labels + dataset.y, weights, n_counts).reshape(-1, model.n_labels)
     return replace(model, leaf_values=counts.astype(np.int64))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from metasilvae._version import VERSION
-from metasilvae.dataset import Dataset
+from metasilvae.dataset import Dataset, RowWeights
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.formats.model_trailer import names_problem
 from metasilvae.io.fingerprints import fingerprint
@@ -75,7 +75,13 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
         "features": dataset.n_features,
         "classes": dataset.n_labels,
         "fingerprint": dataset.fingerprint,
+        **({} if dataset.weights is None else {"weights": _describe_weights(dataset.weights)}),
     }
+
+
+def _describe_weights(weights: RowWeights) -> dict[str, Any]:
+    """What metrics, counts of leaves and the choice of the model are weighted by."""
+    return {"weights": weights.description, "unit": weights.unit, "fingerprint": fingerprint(weights.numbers)}
 
 
 def describe_trained(

@@ -92,7 +92,7 @@ class TrainedModel(TrainingResult):
     @property
     def training_merit(self) -> float:
         """Fitness on the training rows minus the leaf penalty; a forest has many leaves and no leaf penalty."""
-        price = 0.0 if self.model.is_forest else self.options.price_of_leaf(self.training.dataset.n_samples)
+        price = 0.0 if self.model.is_forest else self.options.price_of_leaf(self.training.dataset.weighted_rows)
         return self.phi(self.training) - price * self.model.n_leaves
 
     def phi(self, evaluation: Evaluation) -> float:
@@ -108,8 +108,9 @@ def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
     """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long."""
     if not model.is_forest:
         return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
-    counts = bound(model, dataset, perturbation, jobs).counts
-    return Evaluation(model, dataset, counts.correct, perturbation, counts)
+    outcome = bound(model, dataset, perturbation, jobs)
+    results = None if dataset.weights is None else outcome
+    return Evaluation(model, dataset, outcome.counts.correct, perturbation, outcome.counts, results=results)
 
 
 def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
@@ -129,7 +130,9 @@ def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluati
         return evaluation
     stability = proved.stability.copy()
     stability[rows] = verify(make_query(model, dataset, perturbation).subset(rows), jobs, **control).stability
-    return replace(evaluation, counts=replace(proved, stability=stability).counts)
+    decided = replace(proved, stability=stability)
+    results = None if dataset.weights is None else decided
+    return replace(evaluation, counts=decided.counts, results=results)
 
 
 def score_result(

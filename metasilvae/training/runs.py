@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
@@ -53,6 +55,7 @@ from metasilvae.training.results import (
     score_result,
     tabulate,
 )
+from metasilvae.training.weights import ClassWeight, weigh
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.shards import Shard
 
@@ -119,6 +122,8 @@ class TrainingRequest:
         Command line, for the manifest.
     whole_options : Options or None
         Options of the run that a shard is a part of; None if they are `options`.
+    class_weight, sample_weight
+        Weights of classes and rows, see `metasilvae.training.weights.weigh`. Test rows have those of their classes.
     """
 
     data: Dataset | str
@@ -143,6 +148,8 @@ class TrainingRequest:
     other_outputs: Sequence[str] = ()
     command: str | None = None
     whole_options: Options | None = None
+    class_weight: ClassWeight | None = None
+    sample_weight: ArrayLike | None = None
 
     @property
     def all_seeds(self) -> list[int]:
@@ -330,6 +337,9 @@ class _Run:
         self.dataset = _load(request.data, request.reading)
         check_labels(self.dataset.labels, self.dataset.source)
         self.test = None if request.test is None else _load_test(request.test, self.dataset, request.reading)
+        unweighted, self.dataset = self.dataset, weigh(self.dataset, request.class_weight, request.sample_weight)
+        if self.test is not None:
+            self.test = weigh(self.test, request.class_weight, of=unweighted)
         asked = request.perturbation
         self.perturbation = asked(self.dataset) if callable(asked) else asked
         for rows in (self.dataset, *([] if self.test is None else [self.test])):

@@ -8,7 +8,6 @@ value to the side with more training samples.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +16,10 @@ from numpy.typing import NDArray
 
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.encoding import CATEGORY
+from metasilvae.encoding import LARGEST_NUMBER as LARGEST
 from metasilvae.errors import DataError, RequestError
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import UNEQUAL_RADII, Boxes
-
-LARGEST = sys.float_info.max
 
 
 def find_doubled(dataset: Dataset, boxes: Boxes) -> NDArray[np.int32]:
@@ -58,9 +55,10 @@ def make_samples(dataset: Dataset, boxes: Boxes, like: kernel.TrainingSet | None
     doubled = find_doubled(dataset, boxes)
     # An attack lets the values of a column become missing in all rows or in none.
     droppable = None if boxes.droppable is None else (boxes.droppable != 0).any(axis=0)
+    weights = None if dataset.weights is None else dataset.weights.numbers
     if boxes.low_center is boxes.high_center:
-        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable)
-    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable)
+        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable, weights)
+    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable, weights)
     if samples is None:
         raise RequestError(UNEQUAL_RADII)
     return samples
@@ -113,7 +111,10 @@ def build_tree(
 
 
 def as_model(tree: Any, dataset: Dataset) -> Model:
-    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on."""
+    """The model of a tree in training; its leaves hold the class counts of the samples it was trained on.
+
+    With weights, these are sums of weights as whole numbers.
+    """
     feature, threshold, left, right, counts = tree.nodes()
     is_leaf = feature < 0
     directions = None
@@ -126,7 +127,6 @@ def as_model(tree: Any, dataset: Dataset) -> Model:
         goes_left[is_doubled] = True
         goes_left[is_copy] = False
         directions = np.where(goes_left, MISSING_LEFT, MISSING_RIGHT).astype(np.int32)
-        directions[_is_of_category(dataset)[feature.clip(max=dataset.n_features - 1)] & ~is_doubled] = NO_DIRECTION
         # As splits of imported models, a split between missing values and all others is at the largest number.
         threshold = np.where(is_copy & (threshold >= kernel.MOST_VALUE), LARGEST, threshold)
         feature = np.where(is_leaf, feature, origins[feature])
@@ -150,22 +150,12 @@ def as_individual(model: Model, samples: Any, objective: Any, workspace: Any) ->
     return kernel.Individual(samples).take_nodes(feature, threshold, left, right, objective, workspace)
 
 
-def _is_of_category(dataset: Dataset) -> NDArray[np.bool_]:
-    """Which features stand for a category; these are never missing, because a missing category is one of its own."""
-    found = np.zeros(dataset.n_features, dtype=bool)
-    if dataset.encoding is not None:
-        for place, column in enumerate(dataset.encoding.columns):
-            found[list(dataset.encoding.features_of(place))] = column.kind == CATEGORY
-    return found
-
-
-def give_directions(model: Model, dataset: Dataset, leaf_sizes: NDArray[np.int64] | None = None) -> Model:
+def give_directions(model: Model, leaf_sizes: NDArray[np.int64] | None = None) -> Model:
     """The same tree; splits without a direction send missing values to the side with more training samples.
 
     `leaf_sizes` are the training samples of each leaf, by default the sums of its counts.
     """
     nodes = model.nodes.copy()
-    is_never_missing = _is_of_category(dataset)
     sizes = np.zeros(len(nodes), dtype=np.int64)
     is_leaf = nodes["feature"] < 0
     leaf_sizes = model.leaf_values.sum(axis=1) if leaf_sizes is None else leaf_sizes
@@ -174,8 +164,6 @@ def give_directions(model: Model, dataset: Dataset, leaf_sizes: NDArray[np.int64
     for node in np.flatnonzero(~is_leaf)[::-1]:
         left, right = sizes[nodes["left"][node]], sizes[nodes["right"][node]]
         sizes[node] = left + right
-        if is_never_missing[nodes["feature"][node]]:
-            nodes["leaf"][node] = NO_DIRECTION
-        elif nodes["leaf"][node] == NO_DIRECTION:
+        if nodes["leaf"][node] == NO_DIRECTION:
             nodes["leaf"][node] = MISSING_LEFT if left >= right else MISSING_RIGHT
     return replace(model, nodes=nodes)

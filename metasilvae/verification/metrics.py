@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
@@ -17,7 +18,7 @@ from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.class_metrics import ClassReport, measure_classes
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
-from metasilvae.verification.verdicts import RowResults, VerdictCounts
+from metasilvae.verification.verdicts import Outcome, RowResults, Stability, VerdictCounts
 from metasilvae.verification.verifier import verify
 
 
@@ -55,15 +56,35 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        return self.n_correct / self.dataset.n_samples
+        """Weighted, like the other fractions, if the rows of the data set have weights."""
+        if self.dataset.weights is None:
+            return self.n_correct / self.dataset.n_samples
+        return self._weighted_fraction(self._rows.is_correct)
 
     @property
     def stability(self) -> float | None:
-        return None if self.counts is None else float(self.counts.stability)
+        if self.counts is None or self.dataset.weights is None:
+            return None if self.counts is None else float(self.counts.stability)
+        return self._weighted_fraction(self._is_stable)
 
     @property
     def robust_accuracy(self) -> float | None:
-        return None if self.counts is None else float(self.counts.robust_accuracy)
+        if self.counts is None or self.dataset.weights is None:
+            return None if self.counts is None else float(self.counts.robust_accuracy)
+        return self._weighted_fraction(self._is_stable & self._rows.is_correct)
+
+    @property
+    def _rows(self) -> RowResults:
+        assert self.results is not None
+        return self.results
+
+    @property
+    def _is_stable(self) -> NDArray[np.bool_]:
+        assert isinstance(self.results, Outcome)
+        return np.asarray(self.results.stability == Stability.STABLE)
+
+    def _weighted_fraction(self, is_counted: NDArray[np.bool_]) -> float:
+        return self.dataset.count(is_counted) / self.dataset.total_weight
 
     def phi(self, fitness: Fitness) -> float:
         """The objective for these metrics; there must be a perturbation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import elect, make_model, prediction_of
+from support.oracles import LARGEST, elect, make_model, numbers, prediction_of
 from support.proof_oracles import (
     exists,
     inputs_of,
@@ -23,6 +24,7 @@ from support.proof_oracles import (
 )
 
 from metasilvae.analysis import input_pairs
+from metasilvae.analysis.input_pairs import choose_number
 from metasilvae.analysis.proofs import InputPair, Proof, ProofStatus, prove_constant, prove_insensitive, prove_monotone
 from metasilvae.analysis.spaces import InputSpace
 from metasilvae.errors import RequestError
@@ -47,7 +49,7 @@ def check_pair(pair: InputPair | None, proof: Proof, own: set[int]) -> InputPair
 
 
 def with_group(space: InputSpace, own: list[int]) -> set[int]:
-    return set(own).union(*(group for group in space.groups.lists if set(group) & set(own)))
+    return set(own).union(*(group.features for group in space.groups.groups if set(group.features) & set(own)))
 
 
 @settings(max_examples=250)
@@ -76,7 +78,7 @@ def test_monotonicity_is_that_of_all_pairs(seed: int) -> None:
     rng = random.Random(seed)
     model = random_forest(rng)
     space, voting = random_space(rng, model), random_voting(rng, model)
-    grouped = {f for group in space.groups.lists for f in group}
+    grouped = {f for group in space.groups.groups for f in group.features}
     free = [f for f in range(model.n_features) if f not in grouped]
     if not free:
         return
@@ -135,6 +137,30 @@ def test_trees_that_are_too_large_to_be_joined_take_part_twice(seed: int) -> Non
         patch.setattr(input_pairs, "MIN_PAIRS", rng.randint(0, 3))
         patch.setattr(input_pairs, "MAX_PAIRS_PER_LEAF", 0)
         assert prove_insensitive(model, own, space, voting=voting).status is expected
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "chosen"),
+    [
+        (-LARGEST, LARGEST, 0.0),
+        (5e-324, LARGEST, 1.0),
+        (-LARGEST, -3.25, -6.0),
+        (0.49, 0.52, 0.5),
+        (0.4999999, 0.50000001, 0.5),
+        (1.0, 1.0, 1.0),
+        (0.1, math.nextafter(0.1, 1.0), 0.1),
+        (-0.75, 2.0, 0.6),
+        (LARGEST, LARGEST, LARGEST),
+    ],
+)
+def test_a_chosen_number_is_short_and_inside(lower: float, upper: float, chosen: float) -> None:
+    assert choose_number(lower, upper) == chosen
+
+
+@given(numbers, numbers)
+def test_a_chosen_number_is_inside(one: float, other: float) -> None:
+    lower, upper = sorted((one, other))
+    assert lower <= choose_number(lower, upper) <= upper
 
 
 STUMPS = [(0, 0.0, [0.0, 1.0], [0.0, -1.0]), (1, 0.0, [0.0, -0.5], [0.0, 0.5])]

@@ -19,6 +19,7 @@ from metasilvae.training.options import Options, boosting_options_for, forest_op
 from metasilvae.training.protocol import Progress, Trainer
 from metasilvae.training.provenance import describe_run
 from metasilvae.training.runs import make_trainer
+from metasilvae.training.weights import weigh
 
 SHORT: dict[str, Any] = {"generations": 5, "population": 6, "initial_population": 6, "elitism": 2}
 
@@ -50,6 +51,10 @@ CASES: dict[str, Options] = {
     "missing, forest": forest_options_for("fast", 5),
     "dropped": options_for("default", **PLAIN),
     "dropped, forest": forest_options_for("fast", 4),
+    "weighted": options_for("default", **PLAIN, seed=3),
+    "weighted, tuned": options_for("default", **SHORT, polish=1, validation=0.3),
+    "weighted, forest": forest_options_for("fast", 4),
+    "weighted, boosting": boosting_options_for("fast", 5, validation=0.3),
     "missing, boosting": boosting_options_for("fast", 6, max_depth=3, min_samples_leaf=1),
     "dropped, boosting": boosting_options_for("fast", 5, validation=0.3),
 }
@@ -75,6 +80,8 @@ def with_holes() -> Dataset:
 
 def make(case: str, jobs: int = 1) -> Trainer:
     dataset = with_holes() if case.startswith(("missing", "dropped")) else coarse()
+    if case.startswith("weighted"):
+        dataset = weigh(dataset, {"a": 2.5}, np.arange(1, dataset.n_samples + 1))
     perturbation: Perturbation = Ball(0.6)
     if case.startswith("dropped"):
         rules = parse_attack(

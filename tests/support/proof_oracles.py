@@ -14,8 +14,8 @@ import numpy as np
 from metasilvae.analysis.difference import LARGEST
 from metasilvae.analysis.spaces import InputSpace
 from metasilvae.model import LeafKind, Model
-from metasilvae.perturbations.boxes import OneHotGroups
 from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import Group, TableGroups, pack_options
 from support.oracles import leaf_of, make_model, prediction_of, with_directions
 
 Point = tuple[float, ...]
@@ -103,12 +103,27 @@ def random_space(rng: random.Random, model: Model) -> InputSpace:
             lower[feature], upper[feature] = sorted((float(rng.randint(-2, 2)), float(rng.randint(-2, 2))))
     missing = np.array([model.has_directions and rng.random() < 0.4 for _ in range(n)])
     listed: dict[int, tuple[float, ...]] = {}
-    groups: list[list[int]] = []
+    groups = TableGroups()
     if n > 1 and rng.random() < 0.5:
-        groups = [rng.sample(range(n), rng.randint(2, n))]
-        listed = dict.fromkeys(groups[0], (0.0, 1.0))
-        missing[groups[0]] = False
-        lower[groups[0]], upper[groups[0]] = 0.0, 1.0
+        groups = TableGroups.of_lists([rng.sample(range(n), rng.randint(2, n))])
+    if model.nodes["feature"].max(initial=-1) != n - 1 and rng.random() < 0.7:
+        # Sets of categories, and the code of a category, which no tree tests.
+        members = rng.sample(range(n - 1), rng.randint(1, n - 1))
+        table = [[rng.random() < 0.5 for _ in members] for _ in range(rng.randint(1, 4))]
+        groups = TableGroups((Group(tuple(members), np.array(table), n - 1),))
+    allowed = None
+    for group in groups.groups:
+        features = list(group.features)
+        listed |= dict.fromkeys(group.members, (0.0, 1.0))
+        missing[features] = False
+        lower[features], upper[features] = 0.0, 1.0
+        if group.code >= 0:
+            upper[group.code] = len(group.table) - 1.0
+            listed[group.code] = tuple(map(float, range(len(group.table))))
+        if rng.random() < 0.5:
+            some = np.array([[rng.random() < 0.6 for _ in group.table]])
+            some[0, rng.randrange(len(group.table))] = True
+            allowed = pack_options(some, groups.n_words)[np.newaxis]
     free = [f for f in range(n) if f not in listed]
     whole = frozenset(f for f in free if rng.random() < 0.3)
     for feature in whole:
@@ -117,7 +132,7 @@ def random_space(rng: random.Random, model: Model) -> InputSpace:
         if rng.random() < 0.2:
             listed[feature] = tuple(sorted(rng.sample([-2.0, -0.5, 0.0, 0.25, 1.0, 2.0], 3)))
             lower[feature], upper[feature] = listed[feature][0], listed[feature][-1]
-    return InputSpace(lower, upper, missing, "a space", OneHotGroups.of_lists(groups), FeatureDomains(whole, listed))
+    return InputSpace(lower, upper, missing, "a space", groups, FeatureDomains(whole, listed), allowed)
 
 
 def random_forest(rng: random.Random, max_trees: int = 4, max_splits: int = 5, n_features: int = 3) -> Model:
@@ -142,7 +157,7 @@ def random_forest(rng: random.Random, max_trees: int = 4, max_splits: int = 5, n
                 (rng.randrange(n_features), rng.choice(thresholds), parts[place], parts[place + 1])
             ]
         trees.append(parts[0])
-    model = make_model(trees, n_features, "abcd"[:n_labels], kind)
+    model = make_model(trees, n_features + (rng.random() < 0.4), "abcd"[:n_labels], kind)
     return with_directions(model, rng) if rng.random() < 0.4 else replace(model)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,13 +83,21 @@ def full_counts(individual: Individual, problem: Problem) -> tuple[int, int, int
 
 
 def random_operation(
-    rng: np.random.Generator, tree: Individual, donor: Individual, objective: Objective, workspace: Workspace
+    rng: np.random.Generator,
+    tree: Individual,
+    donor: Individual,
+    objective: Objective,
+    workspace: Workspace,
+    names: Sequence[str] = ("gini", "entropy", "exponential"),
 ) -> None:
     feature = tree.nodes()[0]
     leaves, inner = np.flatnonzero(feature < 0), np.flatnonzero(feature >= 0)
     kind = rng.integers(0, 5)
-    names = ("gini", "entropy", "exponential")
-    criterion = {"by_score": bool(rng.integers(2)), "reach": float(rng.random()), "impurity": names[rng.integers(3)]}
+    criterion = {
+        "by_score": bool(rng.integers(2)),
+        "reach": float(rng.random()),
+        "impurity": names[rng.integers(len(names))],
+    }
     if kind == 0 or len(inner) == 0:
         tree.grow(int(rng.choice(leaves)), objective, workspace, **criterion)
     elif kind == 1:

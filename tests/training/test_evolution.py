@@ -369,7 +369,7 @@ def test_held_out_rows_choose_and_are_counted_in_the_end(iris: Dataset) -> None:
     trainer = TreeTrainer(iris, Ball(0.1), options_for("default", validation=0.3, **SHORT))
     assert trainer.held_out is not None
     assert trainer.held_out.n_samples == 36
-    assert trainer.n_samples == 84
+    assert trainer.learned.n_samples == 84
     run(trainer)
     assert trainer.model.leaf_values.sum() == 120
     chosen = [trainer._score_held_out(tree) for tree in trainer._hall_of_fame.trees]

@@ -8,6 +8,7 @@ MUTATIONS: dict[str, int]
 IMPURITIES: dict[str, int]
 IS_MISSING: float
 MOST_VALUE: float
+MOST_WEIGHT: int
 
 class TrainingSet:
     codes: NDArray[np.int32]
@@ -26,6 +27,7 @@ class TrainingSet:
         maximum: ArrayLike,
         doubled: ArrayLike = (),
         droppable: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> None: ...
     @staticmethod
     def of_boxes(
@@ -36,6 +38,7 @@ class TrainingSet:
         upper: NDArray[np.float64],
         doubled: ArrayLike = (),
         droppable: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> TrainingSet | None: ...
     def copies_of(self, columns: ArrayLike) -> NDArray[np.int32]: ...
     def with_boxes(

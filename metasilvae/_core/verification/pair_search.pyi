@@ -28,6 +28,10 @@ class PairSearch:
         orders: NDArray[np.int32],
         members: NDArray[np.int32],
         group_starts: NDArray[np.int32],
+        codes: NDArray[np.int32],
+        n_options: NDArray[np.int32],
+        ones: NDArray[np.uint64],
+        allowed: NDArray[np.uint64],
     ) -> None: ...
     @property
     def box(self) -> NDArray[np.float64]: ...

@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from metasilvae.encoding import FeatureNames
+from metasilvae.encoding import LARGEST_NUMBER, FeatureNames
 from metasilvae.formats.silva_models import format_model
 from metasilvae.formats.text import shortest_decimals
 from metasilvae.interop.exports.leaves import direction_of, name_prediction, name_values
@@ -79,7 +79,8 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
             else:
                 test, _ = names.describe_test(feature, threshold, thresholds[node])
                 lines.append(f'  n{node} [label="{_escape(test)}"];')
-                yes, no = _or_missing("yes", "no", leaf if names.can_be_missing(feature) else NO_DIRECTION)
+                is_told = threshold < LARGEST_NUMBER and names.can_be_missing(feature)
+                yes, no = _or_missing("yes", "no", leaf if is_told else NO_DIRECTION)
                 lines.append(f'  n{node} -> n{left} [label="{yes}"];')
                 lines.append(f'  n{node} -> n{right} [label="{no}"];')
         if model.is_forest:
@@ -117,7 +118,8 @@ def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
                 lines.append(f"{_indent(depth)}-> {name_prediction(model, leaf)}  ({name_values(model, leaf)})")
                 continue
             words = names.describe_test(feature, threshold, thresholds[item])
-            yes, no = _or_missing(*words, leaf if names.can_be_missing(feature) else NO_DIRECTION)
+            is_told = threshold < LARGEST_NUMBER and names.can_be_missing(feature)
+            yes, no = _or_missing(*words, leaf if is_told else NO_DIRECTION)
             todo += [(depth + 1, right), (depth, no), (depth + 1, left), (depth, yes)]
     return "\n".join([*lines, ""])
 

@@ -17,6 +17,7 @@ from metasilvae.output.html.markup import (
     element,
     join,
     make_note,
+    make_stacking_table,
     make_table,
     put_side_by_side,
     show_fraction,
@@ -222,7 +223,7 @@ def _tabulate_classes(number: int, assessment: Assessment) -> Markup:
         ]
         for each in classes
     ]
-    return make_table(f"classes-{number}", caption, columns, rows)
+    return make_stacking_table(f"classes-{number}", caption, columns, rows)
 
 
 def _show_ratio(value: Fraction | None) -> Child:

@@ -82,6 +82,9 @@ def describe_training(run: TrainedModel) -> str:
         f"perturbation  {run.training.perturbation.describe()}",
         f"training      {', '.join(how)}",
     ]
+    weights = run.training.dataset.weights
+    if weights is not None:
+        lines.append(f"weights       {weights.description}; phi and all fractions are weighted")
     if run.tuning is not None:
         lines.append(f"tuning        {describe_tuning(run.tuning)}")
     if run.held_out_fitness is not None:
@@ -92,6 +95,10 @@ def describe_training(run: TrainedModel) -> str:
         for name, part in parts
         if part is not None
     ]
+    majority, fitness = find_majority(run)
+    if fitness >= run.phi(run.training):
+        hint = "" if weights is not None else "; --class-weight balanced counts all classes alike"
+        lines.append(f"majority      predicting {majority} for every row scores as well, phi {fitness:.4g}{hint}")
     n_open = sum(part.counts.no_info for _, part in parts if part is not None and part.counts is not None)
     if n_open:
         lines += [
@@ -100,6 +107,14 @@ def describe_training(run: TrainedModel) -> str:
             "`metasilvae verify` decides them",
         ]
     return "\n".join([*lines, "", as_text(in_words(records))])
+
+
+def find_majority(run: TrainedModel) -> tuple[str, float]:
+    """The class with most training rows, by weight, and the fitness of predicting it for every row."""
+    dataset = run.training.dataset
+    counts = [dataset.count(dataset.y == label) for label in range(dataset.n_labels)]
+    accuracy = max(counts) / dataset.total_weight
+    return dataset.labels[counts.index(max(counts))], run.fitness.value(accuracy, 1.0, accuracy)
 
 
 def describe_tuning(tuning: dict[str, Any]) -> str:
