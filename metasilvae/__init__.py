@@ -13,8 +13,10 @@ if TYPE_CHECKING:
         choose_options,
         evaluate,
         find_ceiling,
+        find_counterfactuals,
         find_radii,
         find_sufficient,
+        find_targets,
         find_witnesses,
         make_dataset,
         predict,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from metasilvae.perturbations.attack import load_attack
     from metasilvae.perturbations.attack_files import read_attack
     from metasilvae.perturbations.boxes import Ball, BoxFile
+    from metasilvae.perturbations.norms import NormBall
     from metasilvae.sklearn import (
         MetaSilvaeClassifier,
         RobustBoostingClassifier,
@@ -60,6 +63,7 @@ _HOMES = {
     "MetaSilvaeClassifier": "sklearn",
     "MetasilvaeError": "errors",
     "Model": "model",
+    "NormBall": "perturbations.norms",
     "RobustBoostingClassifier": "sklearn",
     "RobustForestClassifier": "sklearn",
     "RobustnessCurveDisplay": "displays",
@@ -68,8 +72,10 @@ _HOMES = {
     "choose_options": "api",
     "evaluate": "api",
     "find_ceiling": "api",
+    "find_counterfactuals": "api",
     "find_radii": "api",
     "find_sufficient": "api",
+    "find_targets": "api",
     "find_witnesses": "api",
     "fitness_scorer": "sklearn",
     "import_file": "interop.imports",
@@ -103,6 +109,7 @@ __all__ = [
     "MetaSilvaeClassifier",
     "MetasilvaeError",
     "Model",
+    "NormBall",
     "RobustBoostingClassifier",
     "RobustForestClassifier",
     "RobustnessCurveDisplay",
@@ -112,8 +119,10 @@ __all__ = [
     "choose_options",
     "evaluate",
     "find_ceiling",
+    "find_counterfactuals",
     "find_radii",
     "find_sufficient",
+    "find_targets",
     "find_witnesses",
     "fitness_scorer",
     "import_file",

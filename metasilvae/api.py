@@ -58,10 +58,12 @@ from metasilvae.verification.ceiling import find_ceiling as _find_ceiling
 from metasilvae.verification.metrics import Evaluation
 from metasilvae.verification.metrics import evaluate as _evaluate
 from metasilvae.verification.objective import fitness_from_weights
-from metasilvae.verification.query import make_query
+from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii
 from metasilvae.verification.radius import find_radii as _find_radii
 from metasilvae.verification.shards import Shard
+from metasilvae.verification.targets import TargetResults, find_changes, find_label
+from metasilvae.verification.targets import find_targets as _find_targets
 from metasilvae.verification.verdicts import Outcome
 from metasilvae.verification.verifier import Witness
 from metasilvae.verification.verifier import find_witnesses as _find_witnesses
@@ -531,6 +533,64 @@ def find_radii(
     _expect(model=model, dataset=dataset, budget=budget)
     unit = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
     return _find_radii(make_query(model, dataset, unit, voting=voting), jobs, budget=budget)
+
+
+def find_targets(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None = None,
+    *,
+    nearest: bool = False,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> TargetResults:
+    """Decide for each sample whether an allowed change gives it a label.
+
+    Parameters
+    ----------
+    target : str
+        The label; a sample gets it if it is the only label of its prediction.
+    perturbation : float, Perturbation, AttackRules or None
+        Allowed changes; ``NormBall("l1", 0.3)`` limits their sum. None means balls in the maximum norm, for `nearest`.
+    nearest : bool
+        Whether to find the nearest such change at any distance.
+    """
+    return _search_targets(model, dataset, target, perturbation, nearest, voting, jobs, budget)[1]
+
+
+def find_counterfactuals(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None = None,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> Iterator[Witness]:
+    """For each sample that can get a label, the nearest change that gives it; `find_targets` describes the rest."""
+    query, results = _search_targets(model, dataset, target, perturbation, True, voting, jobs, budget)
+    return find_changes(query, results)
+
+
+def _search_targets(
+    model: Model,
+    dataset: Dataset,
+    target: str,
+    perturbation: float | Perturbation | AttackRules | None,
+    nearest: bool,
+    voting: str | None,
+    jobs: int | None,
+    budget: Budget | None,
+) -> tuple[VerificationQuery, TargetResults]:
+    _expect(model=model, dataset=dataset, budget=budget)
+    if perturbation is None and not nearest:
+        raise RequestError("find_targets needs a perturbation, the allowed changes, or nearest=True")
+    allowed = as_perturbation(1.0 if perturbation is None else perturbation, dataset)
+    query = make_query(model, dataset, allowed, voting=voting)
+    return query, _find_targets(query, find_label(model, target), jobs, is_nearest=nearest, budget=budget)
 
 
 def prove_insensitive(

@@ -5,9 +5,9 @@ each of its values, of which exactly one is 1. Everything that people read names
 and its value (``workclass = State-gov``): `Encoding.describe_test` and `Encoding.describe_changes` have the words.
 
 Models of other libraries split by sets of categories. There a category becomes one feature for each set that some split
-asks for, 1 for the categories of the set, and a last feature that holds the position of the category, its code. No split
-tests the code; it tells categories apart that are in the same sets. Missing and unknown categories are members of sets
-like the others, so that they go wherever the library sends them.
+asks for, 1 for the categories of the set, and a last feature that holds the position of the category, its code. No
+split tests the code; it tells categories apart that are in the same sets. Missing and unknown categories are members of
+sets like the others, so that they go wherever the library sends them.
 """
 
 from __future__ import annotations

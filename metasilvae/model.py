@@ -366,9 +366,7 @@ def _encode_as(model: Model, own: Encoding, joined: Encoding) -> Model:
     nodes = model.nodes.copy()
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = new[nodes["feature"][inner]]
-    description = replace(
-        model.description, feature_names=joined.feature_names, encoding=joined.as_json()
-    )
+    description = replace(model.description, feature_names=joined.feature_names, encoding=joined.as_json())
     return replace(model, nodes=nodes, n_features=joined.n_features, description=description)
 
 

@@ -172,7 +172,9 @@ def check_missing(model: Model, dataset: Dataset) -> None:
 
 
 def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int32]:
-    """True label of each sample as a position in the model's labels, -1 where the model does not know it."""
+    """True label of each sample as a position in the model's labels, -1 where it is not known."""
+    if not dataset.has_labels:
+        return np.full(dataset.n_samples, -1, dtype=np.int32)
     position = {label: number for number, label in enumerate(model.labels)}
     translation = np.array([position.get(label, -1) for label in dataset.labels], dtype=np.int32)
     if dataset.n_labels and (translation < 0).all():

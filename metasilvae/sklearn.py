@@ -35,6 +35,7 @@ from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.perturbations.norms import LINF, NormBall
 from metasilvae.prediction import check_missing, find_leaves, predict, predict_proba
 from metasilvae.training.options import PUBLIC_NAMES
 from metasilvae.training.protocol import Progress
@@ -288,7 +289,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             points[witness.row] = witness.point if encoding is None else encoding.decode(witness.point)
         return is_stable, points
 
-    def radius(self, X: ArrayLike, *, budget: Budget | None = None) -> NDArray[np.float64]:
+    def radius(self, X: ArrayLike, *, norm: str | None = None, budget: Budget | None = None) -> NDArray[np.float64]:
         """Compute the certified radius of each sample: the largest one that cannot change its prediction.
 
         Perturbed samples stay in the range of the perturbation of training, if it has one.
@@ -296,6 +297,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        norm : {"linf", "l1", "l2", "l0"} or None, default=None
+            Norm of the distances. None is the maximum norm, or multiples of the radii of a general perturbation; in the
+            other norms, such a perturbation says what may change at all.
         budget : Budget or None, default=None
             Limit of the search for each sample of a forest; with it, radii may be lower bounds.
 
@@ -304,7 +308,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         radii : ndarray of shape (n_samples,)
             Infinite where no perturbation changes the prediction.
         """
-        return find_radii(self._make_query(X, 1.0), effective_n_jobs(self.n_jobs), budget=budget).lower
+        allowed: Allowed = 1.0
+        if norm is not None and norm != LINF:
+            try:
+                allowed = NormBall(norm, within=None if self.perturbation is None else self._perturbation())
+            except RequestError as error:
+                raise ValueError(str(error)) from None
+        return find_radii(self._make_query(X, allowed), effective_n_jobs(self.n_jobs), budget=budget).lower
 
     def robust_score(
         self,
@@ -705,7 +715,7 @@ class RobustBoostingClassifier(RobustClassifier):
     learning_rate : float or None, default=None
         Factor of the scores of each tree. A lower rate generalizes better and needs more rounds.
     subsample : float or None, default=None
-        Fraction of the samples drawn for each tree.
+        Fraction of the samples drawn for each tree to grow on, those that the loss depends on most.
     max_features : float or None, default=None
         Fraction of the features drawn for each level of a tree. Decrease it to save time on data with many features.
     max_depth : int or None, default=None

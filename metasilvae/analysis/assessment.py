@@ -14,6 +14,7 @@ import numpy as np
 from metasilvae.analysis.explanation import Explanation, UnstableRow, explain_in_batches
 from metasilvae.errors import MetasilvaeError
 from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import Ceiling, bound_boxes
 from metasilvae.verification.curve import Curve
@@ -74,8 +75,8 @@ class Assessment:
         In the unit of `is_over_epsilon`.
     no_curve : str
         Why there is no curve.
-    ceiling : Ceiling
-        What no model can exceed on these rows.
+    ceiling : Ceiling or None
+        What no model can exceed on these rows; None where the total change is limited.
     """
 
     query: VerificationQuery
@@ -84,12 +85,12 @@ class Assessment:
     curve: Curve | None
     no_curve: str
     attribution: Attribution
-    ceiling: Ceiling
+    ceiling: Ceiling | None
 
     @property
     def is_over_epsilon(self) -> bool:
         """Whether radii, also of the curve, are values of epsilon, not multiples of the radii of an attack."""
-        return isinstance(self.perturbation, Ball)
+        return isinstance(self.perturbation, Ball | NormBall)
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -141,7 +142,7 @@ def assess(
         in_unit = in_common_unit(query) if isinstance(perturbation, Ball) else query
         with watch("radii", n_rows) as on_rows:
             radii = find_radii(in_unit, jobs, budget=budget, stop=stop, on_rows=on_rows)
-        size = perturbation.epsilon if isinstance(perturbation, Ball) else 1.0
+        size = perturbation.epsilon if isinstance(perturbation, Ball | NormBall) else 1.0
         proved = np.where(outcome.stability == Stability.STABLE, size, 0.0)
         radii = replace(radii, lower=np.minimum(np.maximum(radii.lower, proved), radii.upper))
     attribution = Attribution()
@@ -149,6 +150,8 @@ def assess(
         for rows in explain_in_batches(query, outcome, jobs, budget=budget, radii=radii, stop=stop, on_rows=on_rows):
             attribution.add(Explanation(query, outcome, rows), n_fragile)
     curve = None if radii is None else Curve(radii)
-    boxes = replace(query.boxes, groups=query.groups)
-    ceiling = bound_boxes(query.dataset, boxes, most_pairs=CEILING_PAIRS)
+    ceiling = None
+    if query.boxes.limit is None:
+        boxes = replace(query.boxes, groups=query.groups)
+        ceiling = bound_boxes(query.dataset, boxes, most_pairs=CEILING_PAIRS)
     return Assessment(query, perturbation, outcome, curve, no_curve, attribution, ceiling)

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.encoding import CATEGORY, Encoding
 from metasilvae.errors import DataError, ModelError, RequestError
 from metasilvae.model import Model, join_trees, match_features, share_encoding
-from metasilvae.perturbations.groups import Group, TableGroups, pack_options
+from metasilvae.perturbations.groups import Group, GroupArrays, TableGroups, pack_options
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.voting import VOTINGS, choose_voting
@@ -87,7 +86,7 @@ class InputBox:
         )  # fmt: skip
 
     @property
-    def tables(self) -> tuple[NDArray[Any], ...]:
+    def tables(self) -> tuple[*GroupArrays, NDArray[np.uint64]]:
         """The groups and their allowed options, in the form that kernels take."""
         return *self.groups.arrays, np.zeros((0, 0, 0), dtype=np.uint64) if self.allowed is None else self.allowed
 

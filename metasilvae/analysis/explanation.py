@@ -19,9 +19,16 @@ from numpy.typing import NDArray
 from metasilvae.model import MISSING_LEFT, Model
 from metasilvae.verification.budget import INTERRUPTED, Budget
 from metasilvae.verification.query import VerificationQuery
-from metasilvae.verification.radius import Radii, boxes_at, find_radii, has_radii, in_common_unit
+from metasilvae.verification.radius import (
+    Radii,
+    boxes_at,
+    find_nearest_witnesses,
+    find_radii,
+    has_radii,
+    in_common_unit,
+)
 from metasilvae.verification.verdicts import Outcome, Stability
-from metasilvae.verification.verifier import Witness, find_witnesses, verify
+from metasilvae.verification.verifier import Witness, find_witnesses, is_allowed, verify
 
 # Rows explained together, so that many features need little memory.
 ROWS_AT_A_TIME = 256
@@ -261,6 +268,10 @@ def _explain_rows(
     """Explain unstable rows; `radii` are theirs."""
     part = query.subset(rows)
     first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
+    if query.boxes.limit is not None and radii is not None:
+        # The nearest ones are known too, if their search was not given up at some farther point.
+        nearest = find_nearest_witnesses(part, radii, verifier.jobs)
+        first |= {witness.row: witness for witness in nearest if is_allowed(part, witness.row, witness.point)}
     boxes = boxes_at(part, np.arange(len(rows)), np.ones(len(rows)))
     part = replace(part, boxes=boxes)
     start = np.clip(part.dataset.X, boxes.low_center, boxes.high_center)

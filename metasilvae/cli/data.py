@@ -62,7 +62,7 @@ def data() -> None:
 
 @data.command(short_help="Summarize a data file and list its problems.")
 @click.argument("file")
-@perturbation_options()
+@perturbation_options(has_norm=False)
 @format_option(CHECK_FORMATS, "Format of the report.")
 @data_options
 @click.pass_context

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from metasilvae.cli.commands import OUTPUT, THREAT_MODEL, Command, option
-from metasilvae.cli.inputs import fit_perturbation, load_model_and_data, load_models_and_data
+from metasilvae.cli.inputs import choose_norm, fit_perturbation, load_model_and_data, load_models_and_data
 from metasilvae.cli.parameters import (
     budget_options,
     check_files,
     format_option,
     jobs_option,
     model_data_options,
+    norm_option,
     output_option,
     refuse_two_pipes,
     repeatable_attack_option,
@@ -33,6 +37,7 @@ from metasilvae.output.text.evaluations import (
 from metasilvae.output.text.terminal import tell
 from metasilvae.perturbations.attack_files import read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
+from metasilvae.perturbations.norms import NORMS, SHARED_NORMS, NormBall
 from metasilvae.prediction import predict_proba
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import find_ceiling
@@ -49,8 +54,9 @@ from metasilvae.verification.metrics import evaluate as evaluate_model
     multiple=True,
     metavar="E",
     group=THREAT_MODEL,
-    help="Maximum change of each feature; repeatable.",
+    help="Maximum change of each feature, or with --norm limit of the total change; repeatable.",
 )
+@norm_option
 @repeatable_attack_option
 @option(
     "--confusion",
@@ -93,6 +99,7 @@ def evaluate(
     models: tuple[str, ...],
     data: str,
     epsilons: tuple[str, ...],
+    norm: str | None,
     attacks: tuple[str, ...],
     wants_confusion: bool,
     wants_classes: bool,
@@ -116,6 +123,7 @@ def evaluate(
     Examples:
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.05 --epsilon 0.1
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.1 --ceiling
+      metasilvae evaluate a.silva b.silva test.csv --norm l2 --epsilon 0.1 --epsilon 0.2
       metasilvae evaluate a.silva b.silva test.csv --epsilon 0.1 --per-class
       metasilvae evaluate a.silva b.silva test.csv --curve --plot curves.png
     """
@@ -135,10 +143,19 @@ def evaluate(
     inputs = [*models, data, *attacks]
     refuse_two_pipes(*inputs)
     rules = [read_attack(attack) for attack in attacks]
-    perturbations: list[Perturbation] = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
+    total = norm if norm in SHARED_NORMS else None
+    if total is not None and not (epsilons or wants_curve):
+        raise click.UsageError(f"--norm {total} needs --epsilon E, the limit of {NORMS[total]}, or --curve")
+    if total is not None and wants_ceiling:
+        raise click.UsageError(f"the ceiling is known for --norm linf, not for {total}; leave --ceiling out")
+    perturbations: list[Perturbation] = []
+    if total is None:
+        perturbations = [parse_perturbation(("l_inf", epsilon)) for epsilon in epsilons]
     check_files(inputs, [output, plot])
     loaded, dataset = load_models_and_data(models, data, data_options)
     fitted = [fit_perturbation(each, dataset) for each in rules]
+    if total is not None:
+        fitted = _limit_total(total, epsilons, fitted)
     if wants_curve:
         curves, exit_code = trace_curves(loaded, dataset, fitted, voting, jobs, budget)
         if plot is not None and plot_format is not None:
@@ -167,6 +184,18 @@ def evaluate(
     report = EvaluationReport(evaluations, tables, n_wanted - len(evaluations), ceilings, wants_classes)
     write_output(output, EVALUATION_FORMATS[output_format](report))
     ctx.exit(work.exit_code)
+
+
+def _limit_total(norm: str, epsilons: Sequence[str], attacks: Sequence[Perturbation]) -> list[Perturbation]:
+    """Each limit of the total change within each attack; without limits, all distances."""
+    found: list[Perturbation] = []
+    sizes: Sequence[str | None] = epsilons or [None]
+    allowed: Sequence[Perturbation | None] = attacks or [None]
+    for epsilon, attack in itertools.product(sizes, allowed):
+        ball = choose_norm(norm, epsilon, None) or NormBall(norm)
+        assert isinstance(ball, NormBall)
+        found.append(replace(ball, within=attack))
+    return found
 
 
 @click.command(cls=Command)

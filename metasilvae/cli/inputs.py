@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, ModelError
+from metasilvae.errors import MetasilvaeWarning, ModelError, RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.interop.models import load_model
 from metasilvae.model import Model, place_features, share_encoding, unify_features
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import AttackRules, read_attack
 from metasilvae.perturbations.boxes import Perturbation, parse_perturbation
+from metasilvae.perturbations.norms import LINF, NormBall
 from metasilvae.prediction import align, align_names, find_columns
 
 
@@ -80,10 +84,30 @@ def load_feature_names(model: Model, data: str | None, data_options: dict[str, A
     return model.description.feature_names or (None if dataset is None else dataset.feature_names)
 
 
+@dataclass(frozen=True)
+class NormChoice:
+    """A limit of the total change within the rules of an attack, which are fitted to data later."""
+
+    norm: str
+    epsilon: float
+    rules: AttackRules
+
+
+# What may be perturbed; rules have to be fitted to data.
+Chosen = Perturbation | AttackRules | NormChoice
+
+
 def choose_perturbation(
-    epsilon: str | None, perturbation: tuple[str, ...] | None, attack: str | None
-) -> Perturbation | AttackRules | None:
+    epsilon: str | None, perturbation: tuple[str, ...] | None, attack: str | None, norm: str | None = None
+) -> Chosen | None:
     """The perturbation that an option gives, None without one; the rules of an attack are fitted to data later."""
+    if norm is not None and norm != LINF:
+        if perturbation is not None:
+            raise click.UsageError(
+                f"--norm {norm} limits the total change to --epsilon, within what --attack allows; leave "
+                "--perturbation out"
+            )
+        return choose_norm(norm, epsilon, None if attack is None else read_attack(attack))
     if epsilon is not None and perturbation is not None:
         raise click.UsageError("--epsilon and --perturbation exclude each other; give one of them")
     if attack is not None:
@@ -96,8 +120,24 @@ def choose_perturbation(
     return None if perturbation is None else parse_perturbation(perturbation)
 
 
-def fit_perturbation(chosen: Perturbation | AttackRules, dataset: Dataset) -> Perturbation:
+def choose_norm(norm: str, epsilon: str | None, rules: AttackRules | None) -> Chosen | None:
+    """A limit of the total change; no epsilon is no limit, and None if nothing else is said."""
+    size = math.inf
+    if epsilon is not None:
+        number = parse_number(epsilon.encode(errors="surrogateescape"))
+        if number is None:
+            raise RequestError(f"--epsilon {epsilon}: is not a number")
+        size = number
+    if rules is not None:
+        NormBall(norm, size)
+        return NormChoice(norm, size, rules)
+    return None if epsilon is None else NormBall(norm, size)
+
+
+def fit_perturbation(chosen: Chosen, dataset: Dataset) -> Perturbation:
     """A perturbation for a data set, and for every other one with the same columns."""
+    if isinstance(chosen, NormChoice):
+        return NormBall(chosen.norm, chosen.epsilon, fit_perturbation(chosen.rules, dataset))
     if not isinstance(chosen, AttackRules):
         return chosen
     attack = fit_attack(chosen, dataset)

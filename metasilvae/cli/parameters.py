@@ -24,7 +24,7 @@ from metasilvae.cli.commands import (
     option,
     option_group,
 )
-from metasilvae.cli.inputs import choose_perturbation, load_data_for
+from metasilvae.cli.inputs import Chosen, choose_perturbation, load_data_for
 from metasilvae.errors import RequestError
 from metasilvae.formats.datasets import INPUT_FORMATS
 from metasilvae.formats.schema_files import read_schema
@@ -32,8 +32,8 @@ from metasilvae.formats.tables import DEFAULT_TABLE, UNKNOWN_CHOICES, TableOptio
 from metasilvae.io.storage import STANDARD_STREAM
 from metasilvae.io.storage import check_outputs as check_outputs
 from metasilvae.model import Model
-from metasilvae.perturbations.attack_files import AttackRules
-from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile, Perturbation
+from metasilvae.perturbations.boxes import PERTURBATION_ALIASES, PERTURBATIONS, BoxFile
+from metasilvae.perturbations.norms import NORMS, SHARED_NORMS
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.shards import Shard
 from metasilvae.voting import VOTINGS
@@ -190,18 +190,30 @@ class ThreatModel:
     epsilon: str | None = None
     perturbation: tuple[str, ...] | None = None
     attack: str | None = None
+    norm: str | None = None
 
-    def choose(self, *inputs: str | None) -> Perturbation | AttackRules | None:
+    @property
+    def has_total(self) -> bool:
+        """Whether the total change is limited, in a norm other than the maximum norm."""
+        return self.norm in SHARED_NORMS
+
+    def choose(self, *inputs: str | None) -> Chosen | None:
         """What the options mean, None if none is given; `inputs` are the other files that the command reads."""
         refuse_two_pipes(*inputs, self.attack)
-        return choose_perturbation(self.epsilon, self.perturbation, self.attack)
+        return choose_perturbation(self.epsilon, self.perturbation, self.attack, self.norm)
 
-    def require(self, *inputs: str | None) -> Perturbation | AttackRules:
+    def require(self, *inputs: str | None) -> Chosen:
         """The same; that nothing may be perturbed is refused."""
+        self.require_epsilon()
         chosen = self.choose(*inputs)
         if chosen is None:
             raise click.UsageError("say what may be perturbed: --epsilon E, --perturbation or --attack FILE")
         return chosen
+
+    def require_epsilon(self) -> None:
+        """Refuse a norm of the total change without its limit."""
+        if self.has_total and self.epsilon is None:
+            raise click.UsageError(f"--norm {self.norm} needs --epsilon E, the limit of {NORMS[self.norm or '']}")
 
 
 epsilon_option = option("--epsilon", metavar="E", group=THREAT_MODEL, help="Maximum change of each feature.")
@@ -214,18 +226,30 @@ repeatable_attack_option = option(
 )  # fmt: skip
 
 
-def perturbation_options(default: str = "") -> Callable[[Any], Any]:
+norm_option = option(
+    "--norm",
+    type=click.Choice(list(NORMS)),
+    group=THREAT_MODEL,
+    help="What --epsilon limits: linf, the change of each feature; l1, the sum of all changes; l2, the Euclidean "
+    "distance; l0, the number of changed features. An --attack says what may change within that limit.  "
+    "[default: linf]",
+)
+
+
+def perturbation_options(default: str = "", *, has_norm: bool = True) -> Callable[[Any], Any]:
     """The ways to say what may be perturbed, as `threat`; `default` stands in the help."""
     return bundle_options(
         "threat",
         ThreatModel,
-        ("epsilon", "perturbation", "attack"),
+        ("epsilon", "perturbation", "attack", *(["norm"] if has_norm else [])),
         option(
             "--epsilon",
             metavar="E",
             group=THREAT_MODEL,
-            help="Maximum change of each feature; the same as --perturbation l_inf E.",
+            help="Maximum change of each feature; the same as --perturbation l_inf E."
+            + (" With --norm, the limit of the total change." if has_norm else ""),
         ),
+        *([norm_option] if has_norm else []),
         option(
             "--perturbation",
             type=Phrase(PERTURBATIONS, PERTURBATION_ALIASES),
@@ -412,9 +436,7 @@ def refuse_two_pipes(*sources: str | None) -> None:
         raise click.UsageError("standard input (-) can be used for one of the files only")
 
 
-def check_files(
-    inputs: Sequence[str | None], outputs: Sequence[str | None], chosen: Perturbation | AttackRules | None = None
-) -> None:
+def check_files(inputs: Sequence[str | None], outputs: Sequence[str | None], chosen: Chosen | None = None) -> None:
     """Refuse what cannot be read or written together; None is no file, a perturbation may come from one."""
     found = [name for name in inputs if name is not None]
     if isinstance(chosen, BoxFile):

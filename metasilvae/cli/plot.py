@@ -112,7 +112,12 @@ table_options = shared_options(
 @click.argument("data", required=False)
 @option("--epsilon", metavar="E", help="With DATA, count the rows within E of each threshold.")
 @option("--tree", "position", type=click.IntRange(min=0), metavar="N", help="Tree of a forest, counted from 0.")
-@option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Fold nodes below this depth.  [default: none]")
+@option(
+    "--max-depth",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Fold nodes below this depth.  [default: as much as fits on a page]",
+)
 @option(
     "--direction",
     type=click.Choice(DIRECTIONS),
@@ -134,7 +139,8 @@ def tree(
 
     Leaves have the colour of their prediction, bars show the classes of the training rows, and leaves their counts in
     the order of the legend. With DATA, features have names, and each box shows the number of rows that reach it and
-    the margin: the distance of the nearest of them from the threshold. Thresholds are rounded to 6 digits.
+    the margin: the distance of the nearest of them from the threshold. Thresholds are rounded to 6 digits. Of a tree
+    with many leaves the branches with the most rows are shown, and the others folded; --max-depth decides otherwise.
 
     \b
     Examples:
@@ -167,9 +173,15 @@ def tree(
     "wanted",
     nargs=2,
     metavar="I J",
-    help="The two features, by name or number from 0.  [default: the only two that are tested]",
+    help="The two features, by name or number from 0.  [default: the most important ones that may change]",
 )
-@option("--row", type=int, metavar="N", help="Row whose values the other features have.  [default: medians]")
+@option(
+    "--row",
+    type=int,
+    metavar="N",
+    help="Row whose values the other features have.  [default: medians and most frequent categories; a row, if the "
+    "prediction is the same everywhere there]",
+)
 @option("--max-rows", type=click.IntRange(min=1), default=1000, metavar="N", help="Maximum number of rows to draw.")
 @voting_option
 @picture_options
@@ -193,8 +205,9 @@ def regions(
 
     Regions and verdicts are exact: a cross marks a row with a wrong prediction, a thick box (where boxes are crowded,
     a black edge) an unstable one. If a model tests other features too, the picture is a slice: these are fixed at the
-    values of a row or at the medians. Rows are verified with all their own values. Accuracy and stability are those
-    of all rows; for a forest, of the rows that are drawn, and the picture says so.
+    values of a row or at typical ones. Rows are verified with all their own values. Accuracy and stability are those
+    of all rows; for a forest, of the rows that are drawn, and the picture says so. Rows far away from all others, or
+    with a missing value of one of the two features, are not drawn.
 
     \b
     Examples:
@@ -205,17 +218,17 @@ def regions(
     picture.check(*models, data, threat.attack)
     chosen = threat.choose(*models, data)
     loaded, dataset = load_models_and_data(models, data, data_options)
-    features = choose_features(loaded, dataset, wanted)
     allowed = None if chosen is None else fit_perturbation(chosen, dataset)
-    plane = choose_plane(dataset, features, row, allowed or Ball(0.0))
+    features = choose_features(loaded, dataset, wanted, allowed)
+    plane = choose_plane(dataset, features, row, allowed or Ball(0.0), loaded, voting)
     drawn = None
     if dataset.n_samples > max_rows:
         rows = np.linspace(0, dataset.n_samples - 1, max_rows).round().astype(np.intp)
-        drawn = np.unique([*rows, *([] if row is None else [row])])
+        drawn = np.unique([*rows, *([] if plane.row is None else [plane.row])])
     panels = [
         survey(model, dataset, plane, allowed, drawn=drawn, voting=voting, jobs=jobs, budget=budget) for model in loaded
     ]
-    picture.write(draw_regions(panels, row, picture.title))
+    picture.write(draw_regions(panels, picture.title))
 
 
 @plot.command(short_help="Plot stability and robust accuracy over epsilon.")

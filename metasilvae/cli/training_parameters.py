@@ -22,7 +22,7 @@ from metasilvae.cli.commands import (
     option,
     option_group,
 )
-from metasilvae.cli.inputs import choose_perturbation, fit_perturbation
+from metasilvae.cli.inputs import NormChoice, choose_perturbation, fit_perturbation
 from metasilvae.cli.parameters import (
     Phrase,
     PositiveNumber,
@@ -190,7 +190,7 @@ training_options = shared_options(
             "--row-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Rows drawn for each tree.  [default: 1; independent: 0.7]",
+            help="Rows drawn for each tree.  [default: 1; independent: 0.7; boosted: 0.3 of many]",
         ),
         option(
             "--feature-sample",
@@ -441,6 +441,7 @@ def _read_goal(
         radius, goal = parse_linear(fitness[1:])
         return Ball(radius), goal
     chosen = choose_perturbation(epsilon, perturbation, attack)
+    assert not isinstance(chosen, NormChoice)
     if chosen is None:
         warnings.warn(
             f"no --epsilon is given: the {kind} is trained for accuracy alone, as if every value were exact",

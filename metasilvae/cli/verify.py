@@ -28,7 +28,8 @@ from metasilvae.cli.parameters import (
 )
 from metasilvae.cli.progress import RowWork, follow_rows
 from metasilvae.io.storage import STANDARD_STREAM, display_name, strip_compression, write_output
-from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport
+from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport, describe_distance
+from metasilvae.output.text.targets import TARGET_FORMATS, TargetReport
 from metasilvae.output.text.terminal import Verbosity, get_verbosity, tell
 from metasilvae.output.text.verdicts import (
     COUNTEREXAMPLE_FORMATS,
@@ -37,11 +38,13 @@ from metasilvae.output.text.verdicts import (
     VerificationReport,
 )
 from metasilvae.perturbations.boxes import Ball, Weighted, read_weights
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
 from metasilvae.verification.requirements import CheckedRequirement, Requirement, check_requirements, combine
 from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
+from metasilvae.verification.targets import find_changes, find_label, find_targets
 from metasilvae.verification.verdicts import Outcome
 from metasilvae.verification.verifier import Witness, find_witnesses
 from metasilvae.verification.verifier import verify as verify_rows
@@ -51,6 +54,13 @@ REFUSED_WITH_RADIUS = {
     "epsilon": "radii cover every epsilon; leave --epsilon out",
     "requirements": "requirements are about verdicts; leave --radius or --require out",
     "scheduler": "radii are computed in this process; leave --scheduler out, or divide the rows by --shard I/N",
+}
+
+# The same for --target.
+REFUSED_WITH_TARGET = {
+    "requirements": "requirements are about verdicts; leave --target or --require out",
+    "scheduler": "targets are searched in this process; leave --scheduler out",
+    "shard": "targets are searched in one process; leave --shard out",
 }
 
 report_options = shared_options(
@@ -95,7 +105,13 @@ report_options = shared_options(
     "wants_radius",
     is_flag=True,
     help="Compute the exact certified radius of each row (the largest one that cannot change its prediction) instead "
-    "of verdicts; with --perturbation or --attack, in multiples of its radii.",
+    "of verdicts; with --perturbation or --attack, in multiples of its radii, unless --norm makes it a distance.",
+)
+@option(
+    "--target",
+    metavar="LABEL",
+    help="Decide for each row whether an allowed change gives it this label, instead of verdicts; with --radius, find "
+    "the nearest such change (a counterfactual explanation).",
 )
 @voting_option
 @option(
@@ -103,7 +119,7 @@ report_options = shared_options(
     metavar="FILE",
     group=OUTPUT,
     help="Write an adversarial example (a perturbed row with another prediction) for each unstable row; with --radius, "
-    "the nearest one of each row.",
+    "the nearest one of each row; with --target, the changed row that gets the label.",
 )
 @option(
     "--counterexamples-format",
@@ -143,6 +159,7 @@ def verify(
     tiers: tuple[int, ...] | None,
     feature_weights: str | None,
     wants_radius: bool,
+    target: str | None,
     voting: str | None,
     report_format: str | None,
     output: str | None,
@@ -168,20 +185,30 @@ def verify(
     Examples:
       metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
       metasilvae verify model.silva test.csv --radius --counterexamples nearest.csv
+      metasilvae verify model.silva test.csv --norm l1 --epsilon 0.3
+      metasilvae verify model.silva test.csv --target good --norm l0 --radius
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """
     if threat.attack is not None and tiers is not None:
         raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
+    if threat.has_total and feature_weights is not None:
+        raise click.UsageError(
+            "--feature-weights multiplies radii; with --norm write cost = .. for columns into an --attack file"
+        )
     if threat.attack is not None and feature_weights is not None:
         raise click.UsageError("--attack gives each column its own radius; leave --feature-weights out")
     if counterexamples_format is not None and counterexamples is None:
         raise click.UsageError("--counterexamples-format needs --counterexamples FILE")
+    if target is not None:
+        _refuse_options(ctx.params, REFUSED_WITH_TARGET)
     required = [Requirement.parse(text) for text in requirements]
     inputs = [model, data, feature_weights]
     refuse_two_pipes(*inputs, threat.attack)
     if wants_radius:
         _refuse_options(ctx.params)
+    else:
+        threat.require_epsilon()
     chosen = threat.choose(*inputs)
     if chosen is None and any(requirement.needs_perturbation for requirement in required):
         raise click.UsageError(
@@ -190,21 +217,38 @@ def verify(
         )
     path = STANDARD_STREAM if output is None else output
     check_files([*inputs, threat.attack], [path, counterexamples], chosen)
-    report_format = _choose_format(report_format, path, shard, RADIUS_FORMATS if wants_radius else VERDICT_FORMATS)
+    formats: Mapping[str, object] = RADIUS_FORMATS if wants_radius else VERDICT_FORMATS
+    report_format = _choose_format(report_format, path, shard, formats if target is None else TARGET_FORMATS)
 
-    loaded, dataset = load_model_and_data(model, data, data_options)
-    allowed = fit_perturbation(chosen or Ball(1 if wants_radius else 0), dataset)
+    loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=target is None)
+    if chosen is None:
+        chosen = NormBall(threat.norm) if threat.has_total and threat.norm else Ball(1 if wants_radius else 0)
+    allowed = fit_perturbation(chosen, dataset)
     if feature_weights is not None:
         allowed = Weighted(allowed, read_weights(feature_weights), display_name(feature_weights))
     query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
+    if target is not None:
+        wanted = find_label(loaded, target)
+        with follow_rows(dataset.n_samples, budget, phase="searching") as work:
+            results = find_targets(
+                query, wanted, jobs, is_nearest=wants_radius, budget=budget, stop=work.stop, on_rows=work.advance
+            )
+        if work.is_interrupted:
+            tell(f"interrupted; {results.n_samples - len(results.reasons)} of {results.n_samples} rows are decided")
+        if counterexamples is not None:
+            write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
+            write_output(counterexamples, write(loaded, dataset, find_changes(query, results)))
+        unit = describe_distance(described) if wants_radius else described
+        _write_report(TargetReport(query, unit, results), report_format, path, counterexamples == STANDARD_STREAM)
+        ctx.exit(work.exit_code)
     note = None
     if shard is not None:
         note = ShardNote.of(query, shard, budget.as_dict(), *([RADII] if wants_radius else []))
         query = query.subset(shard.take_rows(dataset.n_samples))
         dataset = query.dataset
-    # A tree is decided at once; there is nothing to keep when it is interrupted.
-    is_long = loaded.n_trees > 1 or scheduler is not None
+    # A tree is decided at once in the maximum norm; there is nothing to keep when it is interrupted.
+    is_long = loaded.n_trees > 1 or scheduler is not None or threat.has_total
     phase = "computing radii" if wants_radius else "verifying"
     report: VerificationReport | RadiusReport
     witnesses: Iterable[Witness]
@@ -232,9 +276,9 @@ def verify(
     ctx.exit(work.exit_code or combine(each.result for each in checked))
 
 
-def _refuse_options(params: Mapping[str, Any]) -> None:
-    """Refuse options that make no sense with radii."""
-    for name, reason in REFUSED_WITH_RADIUS.items():
+def _refuse_options(params: Mapping[str, Any], reasons: Mapping[str, str] = REFUSED_WITH_RADIUS) -> None:
+    """Refuse options that make no sense with radii, or with a target."""
+    for name, reason in reasons.items():
         if params.get(name):
             raise click.UsageError(reason)
 
@@ -245,7 +289,7 @@ def _choose_format(wanted: str | None, path: str, shard: Shard | None, formats: 
     known = tuple(formats) if shard is None else MERGEABLE_FORMATS
     if shard is not None:
         usual = MERGEABLE_FORMATS[0]
-    elif formats is RADIUS_FORMATS:
+    elif formats is not VERDICT_FORMATS:
         usual = "text"
     else:
         usual = "text" if path == STANDARD_STREAM and sys.stdout.isatty() else "silva"
@@ -253,7 +297,8 @@ def _choose_format(wanted: str | None, path: str, shard: Shard | None, formats: 
     if found in known:
         return found
     if shard is None:
-        raise click.UsageError(f"radii are written as {', '.join(known)}, not {found}")
+        what = "targets" if formats is TARGET_FORMATS else "radii"
+        raise click.UsageError(f"{what} are written as {', '.join(known)}, not {found}")
     raise click.UsageError(f"--shard writes {' or '.join(known)} for `merge` to read, not {found}")
 
 
@@ -273,10 +318,15 @@ def _verify_rows(
 
 
 def _write_report(
-    report: VerificationReport | RadiusReport, report_format: str, path: str, is_stdout_taken: bool = False
+    report: VerificationReport | RadiusReport | TargetReport,
+    report_format: str,
+    path: str,
+    is_stdout_taken: bool = False,
 ) -> None:
     """Write a report; if it goes to a file, print a summary, or at least which requirements are met."""
-    formats: Mapping[str, Any] = RADIUS_FORMATS if isinstance(report, RadiusReport) else VERDICT_FORMATS
+    formats: Mapping[str, Any] = VERDICT_FORMATS
+    if not isinstance(report, VerificationReport):
+        formats = RADIUS_FORMATS if isinstance(report, RadiusReport) else TARGET_FORMATS
     write_output(path, formats[report_format](report))
     is_file = path != STANDARD_STREAM
     if is_file and not is_stdout_taken:

@@ -62,7 +62,7 @@ def choose_axis(curves: Sequence[Curve], marked: float | None = None) -> Axis:
     if is_far or not len(positive) or reach <= LONG_TAIL * usual:
         return Axis(0.0, end)
     first = min([choose_quantile(positive, 5), *([known / 4] if known else [])])
-    start = _round_down(max(first, end / 10**MOST_DECADES))
+    start = _round_down(max(first / 1.5, end / 10**MOST_DECADES))
     return Axis(start, end, True) if start < end / 10 else Axis(0.0, end)
 
 

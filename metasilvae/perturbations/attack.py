@@ -56,6 +56,8 @@ class Attack:
         Names of the features; data with names are matched to them.
     droppable : bool array, shape (n_features,), or None
         Columns whose values may become missing; None if there are none.
+    costs : float64 array, shape (n_features,), or None
+        Costs of changes, for distances in the norms l0, l1 and l2; None if all are 1.
     """
 
     source: str
@@ -72,6 +74,7 @@ class Attack:
     feature_names: tuple[str, ...] | None = None
     droppable: NDArray[np.bool_] | None = None
     moves: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+    costs: FloatArray | None = None
 
     @property
     def n_features(self) -> int:
@@ -133,7 +136,7 @@ class Attack:
         if self.droppable is not None:
             droppable = np.broadcast_to(self.droppable.astype(np.uint8), dataset.X.shape)
         allowed = self._allow_options(dataset.X) if self.moves else None
-        return Boxes(low, high, *radii_and_limits, self.groups, self.domains, droppable, allowed)
+        return Boxes(low, high, *radii_and_limits, self.groups, self.domains, droppable, allowed, self.costs)
 
     def _allow_options(self, X: FloatArray) -> NDArray[np.uint64]:
         """The options of groups that each sample may take."""
@@ -193,6 +196,7 @@ class Attack:
             None if self.feature_names is None else tuple(self.feature_names[old] for old in new),
             self.droppable[features] if self.droppable is not None and self.droppable[features].any() else None,
             {kept.index(number): move for number, move in self.moves.items() if number in kept},
+            None if self.costs is None else self.costs[features],
         )
 
     def _follow(self, names: tuple[str, ...], source: str) -> Attack:
@@ -301,7 +305,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
         resting = Rule(rule.place, minimum=0.0, maximum=1.0)
         is_dropped = column.kind == BOOLEAN and rule.may_be_dropped
         for feature in features:
-            by_feature[feature] = replace(moving if is_one else resting, may_be_dropped=is_dropped)
+            by_feature[feature] = replace(moving if is_one else resting, may_be_dropped=is_dropped, cost=rule.cost)
         if column.kind == CATEGORY and len(set(numbers)) < len(numbers):
             groups.append(Group.one_hot(features))
             if not is_one:
@@ -314,7 +318,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
                     f"{group.place}: {encoding.columns[place].name} is a {encoding.columns[place].kind}; write "
                     "any = true or swap for it"
                 )
-            by_feature[feature] = Rule(group.place, math.inf, math.inf, 0.0, 1.0)
+            by_feature[feature] = Rule(group.place, math.inf, math.inf, 0.0, 1.0, cost=group.cost)
         groups.append(Group.one_hot(features))
     _warn_of_missing_ranges(rules, by_feature, dataset)
     ends = [_resolve(rule, dataset.X[:, feature]) for feature, rule in enumerate(by_feature)]
@@ -326,10 +330,12 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     relative = [tuple(_relative(getattr(rule, side)) for rule in by_feature) for side in ("down", "up")]
     relative_down, relative_up = (each if any(each) else None for each in relative)
     droppable = np.array([rule.may_be_dropped for rule in by_feature])
+    costs = np.array([rule.cost for rule in by_feature])
     written = tuple(rule.place for rule in by_feature)
     return Attack(
         rules.source, down, up, minimum, maximum, domains, TableGroups(tuple(groups)), written, relative_down,
         relative_up, swaps, dataset.feature_names, droppable if droppable.any() else None, moves,
+        costs if (costs != 1).any() else None,
     )  # fmt: skip
 
 

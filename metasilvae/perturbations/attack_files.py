@@ -27,10 +27,10 @@ LIMITS = ("min", "max", "integer", "range")
 FLAGS = ("immutable", "integer", "any")
 # Moves that leave nothing to inherit.
 COMPLETE_MOVES = frozenset({"immutable", "values", "any", "swap"})
-DEFAULT_KEYS = ("radius", "up", "down", "immutable", "missing", *LIMITS)
+DEFAULT_KEYS = ("radius", "up", "down", "immutable", "missing", "cost", *LIMITS)
 # What may become of a value besides: it stays, or an attacker may drop it.
 MISSING = {"stays": False, "may appear": True}
-GROUP_KEYS = ("columns",)
+GROUP_KEYS = ("columns", "cost")
 LONGEST_KEY = 100  # in messages
 _ADVICE = "`metasilvae attack template DATA` writes a file to start from"
 # A key with a value; a parser would take most of the time for files with a line for each of a million columns.
@@ -82,6 +82,8 @@ class Rule:
         The rule says that values stay, whatever the type of the column.
     may_be_dropped : bool
         A value may become missing; a missing value stays missing in any case.
+    cost : float
+        By how much a change is multiplied in a distance in the norms l0, l1 and l2.
     """
 
     place: str
@@ -96,6 +98,7 @@ class Rule:
     is_free: bool = False
     swaps: tuple[tuple[str, ...], ...] | None = None
     is_immutable: bool = False
+    cost: float = 1.0
 
     @property
     def is_for_categories(self) -> bool:
@@ -108,6 +111,7 @@ class Group:
 
     place: str
     columns: tuple[str, ...]
+    cost: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -189,18 +193,29 @@ class _Reader:
                 raise self._fault(path, f"{column!r} is not the name or the number of a column", number)
         if len(set(columns)) < len(columns):
             raise self._fault(path, "a column is named twice", number)
-        return Group(self._place(path, number), tuple(map(str, columns)))
+        return Group(self._place(path, number), tuple(map(str, columns)), self._cost(group.get("cost", 1.0), path))
 
     def _rule(self, own: dict[str, Any], default: dict[str, Any], path: tuple[str, ...]) -> Rule:
-        self._check_keys(own, (*MOVES, *LIMITS, "missing"), path)
+        self._check_keys(own, (*MOVES, *LIMITS, "missing", "cost"), path)
         own, default = dict(own), dict(default)
+        cost = self._cost(default.pop("cost", 1.0), ("default", "cost"))
+        if "cost" in own:
+            cost = self._cost(own.pop("cost"), (*path, "cost"))
         inherited = default.pop("missing", "stays")
         # A column that is immutable by itself stays as it is unless it says otherwise.
         missing = own.pop("missing", "stays" if own.get("immutable") is True else inherited)
         if not isinstance(missing, str) or missing not in MISSING:
             known = " or ".join(f'"{word}"' for word in MISSING)
             raise self._fault((*path, "missing"), f"{shorten(str(missing))} is unknown; write {known}")
-        return replace(self._moves(own, default, path), may_be_dropped=MISSING[missing])
+        return replace(self._moves(own, default, path), may_be_dropped=MISSING[missing], cost=cost)
+
+    def _cost(self, value: object, path: tuple[str, ...]) -> float:
+        cost = self._check_number(value, path)
+        if not 0 < cost < math.inf:
+            raise self._fault(
+                path, f"{cost:g} is not a cost; expected a number above 0, and immutable = true for columns that stay"
+            )
+        return cost
 
     def _moves(self, own: dict[str, Any], default: dict[str, Any], path: tuple[str, ...]) -> Rule:
         table = _without_false_flags({**_inherited(_without_false_flags(own), default), **own})

@@ -1,8 +1,8 @@
 """Perturbations: the box in which an attacker may move each sample, and the values that its features can take.
 
 Every perturbation gives `Boxes`: centres, radii and limits for each feature, the form that kernels take. In the usual
-case, a ball around each sample, it needs no memory of its own. Features of table groups take joint values only, and some
-features take whole numbers or listed values only.
+case, a ball around each sample, it needs no memory of its own. Features of table groups take joint values only, and
+some features take whole numbers or listed values only.
 """
 
 from __future__ import annotations
@@ -36,6 +36,26 @@ UNEQUAL_RADII = "training needs a perturbation with the same radii for all sampl
 
 
 @dataclass(frozen=True)
+class NormLimit:
+    """A limit of the total change: the part of each box within epsilon of its sample (metasilvae.perturbations.norms).
+
+    Attributes
+    ----------
+    norm : str
+        ``l0``, ``l1`` or ``l2``.
+    epsilon : float
+        The largest distance, possibly infinite.
+    costs : float64 array, shape (n_features,)
+        By how much the change of each feature is multiplied. A one-hot group counts as one feature that changes by 1,
+        with the largest cost of its members.
+    """
+
+    norm: str
+    epsilon: float
+    costs: FloatArray
+
+
+@dataclass(frozen=True)
 class Boxes:
     """One box for each sample: low_center - radius_down to high_center + radius_up, cut to minimum and maximum.
 
@@ -51,6 +71,10 @@ class Boxes:
         Whether each value may become missing; None if none may. A missing value, NaN as a center, stays missing.
     allowed : uint64 array, shape (n_samples, n_groups, n_words), or None
         The options of each group that each sample allows inside its box, as bits of words; None for all options.
+    costs : float64 array, shape (n_features,), or None
+        Costs of changes as a perturbation gives them, for a limit of the total change; None means 1.
+    limit : NormLimit or None
+        What the total change may be; None allows the whole box. Kernels that know boxes only must not see such boxes.
     """
 
     low_center: FloatArray
@@ -63,6 +87,8 @@ class Boxes:
     domains: FeatureDomains = field(default_factory=FeatureDomains)
     droppable: NDArray[np.uint8] | None = None
     allowed: NDArray[np.uint64] | None = None
+    costs: FloatArray | None = None
+    limit: NormLimit | None = None
 
     @property
     def options(self) -> NDArray[np.uint64]:
@@ -105,7 +131,8 @@ class Boxes:
         centers = () if self.low_center is dataset.X else (self.low_center, self.high_center)
         dropping = () if self.droppable is None else (np.ascontiguousarray(self.droppable),)
         allowed = () if self.allowed is None else (self.allowed,)
-        return fingerprint(*self.scale, *centers, *self.groups.parts, *self.domains.parts, *dropping, *allowed)
+        limit = () if self.limit is None else (self.limit.costs, (self.limit.norm, repr(self.limit.epsilon)))
+        return fingerprint(*self.scale, *centers, *self.groups.parts, *self.domains.parts, *dropping, *allowed, *limit)
 
     def bounds(self, row: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner of one box."""
@@ -127,7 +154,10 @@ class Boxes:
     def with_bounds(self, lower: FloatArray, upper: FloatArray, droppable: NDArray[np.uint8] | None = None) -> Boxes:
         """The same kind of boxes with absolute bounds, one pair for each sample."""
         zero, infinite = np.zeros(len(self.minimum)), np.full(len(self.minimum), np.inf)
-        return Boxes(lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains, droppable, self.allowed)
+        return Boxes(
+            lower, upper, zero, zero, -infinite, infinite, self.groups, self.domains, droppable, self.allowed,
+            limit=self.limit,
+        )  # fmt: skip
 
     def with_radii_times(self, factors: FloatArray) -> Boxes:
         """The same boxes with the radius of each feature multiplied; 0 times infinity is 0, and drops no value."""

@@ -40,8 +40,10 @@ from metasilvae.training.boosted_trees import (
     grow_tree,
     one_part,
     pack_trees,
+    polish_tree,
     unpack_trees,
 )
+from metasilvae.training.boosting_samples import draw_samples
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
@@ -247,9 +249,11 @@ class Booster:
     ) -> BoostedTree:
         options, scores = self._options, self.learned
         rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number, column)))
-        rows = np.arange(len(scores.y), dtype=np.int32)
-        if options.row_sample < 1:
-            rows = np.sort(rng.permutation(rows)[: max(1, round(options.row_sample * len(rows)))])
+        n_samples, whole = len(scores.y), losses[column]
+        fraction = options.rows_per_tree(n_samples)
+        rows, loss = np.arange(n_samples, dtype=np.int32), whole
+        if fraction < 1:
+            rows, loss = draw_samples(whole, fraction, rng)
         n_drawn = min(len(self._features), options.features_per_level(len(self._features)))
 
         def draw_features(level: int) -> IntArray:
@@ -257,9 +261,10 @@ class Booster:
 
         is_positive = scores.y == (1 if len(losses) == 1 else column)
         divide = self._divide if len(losses) == 1 else one_part
-        tree = grow_tree(
-            self._coded.learned, losses[column], is_positive, rows, draw_features, self._limits, divide, is_stopped
-        )
+        codes = self._coded.learned
+        tree = grow_tree(codes, loss, is_positive, rows, draw_features, self._limits, divide, is_stopped)
+        if not is_stopped():
+            tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
         return tree.scaled(options.learning_rate)
 
     def _divide(self, work: Callable[[int, int], object], n_items: int) -> None:

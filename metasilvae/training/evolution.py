@@ -173,7 +173,9 @@ class TreeTrainer(BaseTrainer):
         if like is not None:
             like._growers.clear()
         usable = {criterion: grower for criterion, grower in known.items() if grower.samples is self._samples}
-        objective = make_objective(replace(self.options, robust_weight=0.0, leaf_penalty=0.0), self.learned)
+        objective = make_objective(
+            replace(self.options, robust_weight=0.0, leaf_penalty=0.0), self.learned, self._samples
+        )
         return {
             criterion: usable.get(criterion) or Grower(self._samples, objective, *criterion)
             for criterion in self.options.growth_criteria

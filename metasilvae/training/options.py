@@ -517,6 +517,9 @@ _BOOSTED_TREES: dict[str, Any] = {
     "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
 }  # fmt: skip
 MOST_ROUNDS = 100_000
+# A boosted tree is grown on this fraction of the rows, and on all of them if they are few.
+BOOSTED_ROW_SAMPLE = 0.3
+ALWAYS_ALL_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -533,7 +536,7 @@ class BoostingOptions:
     learning_rate : float
         Factor of the scores of each tree (shrinkage).
     row_sample : float
-        Fraction of the rows that is drawn for each tree.
+        Fraction of the rows that is drawn for each tree to grow on; 0 chooses by their number.
     feature_sample : float
         Fraction of the features that is drawn for each level of a tree; 0 chooses by their number.
     thresholds : int
@@ -552,7 +555,7 @@ class BoostingOptions:
     tree: TrainingOptions
     n_rounds: int = 100
     learning_rate: float = 0.1
-    row_sample: float = 1.0
+    row_sample: float = 0.0
     feature_sample: float = 0.0
     thresholds: int = 255
     score_penalty: float = 1.0
@@ -566,9 +569,8 @@ class BoostingOptions:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise RequestError(f"{_boosting_name(name)} is {value:g}, it must be from {low} to {high}")
-        for name in ("learning_rate", "row_sample"):
-            if not getattr(self, name):
-                raise RequestError(f"{_boosting_name(name)} is 0, it must be more than 0")
+        if not self.learning_rate:
+            raise RequestError("learning-rate is 0, it must be more than 0")
         correct, stable, robust = self.tree.fitness.weights
         if correct < 0 or stable + robust < 0:
             raise RequestError(
@@ -603,6 +605,10 @@ class BoostingOptions:
         names = [PUBLIC_NAMES.get(name, name.replace("_", "-")) for name in BOOSTING_FIELDS if name != "seed"]
         own = {_boosting_name(field.name): getattr(self, field.name) for field in fields(self) if field.name != "tree"}
         return {**{name: of_tree[name] for name in names}, **own}
+
+    def rows_per_tree(self, n_rows: int) -> float:
+        """Fraction of the rows drawn for each tree."""
+        return self.row_sample or min(1.0, max(BOOSTED_ROW_SAMPLE, ALWAYS_ALL_ROWS / n_rows))
 
     def features_per_level(self, n_features: int) -> int:
         """Number of features drawn for each level of a tree."""

@@ -47,9 +47,9 @@ from metasilvae.training.protocol import hold_out
 from metasilvae.training.samples import as_model
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
+from metasilvae.verification.requirements import Requirement
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import verify
-from metasilvae.verification.requirements import Requirement
 
 # Most trees of an archive; a user does not compare more.
 CAPACITY = 64

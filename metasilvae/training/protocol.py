@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import choose_rows
-from metasilvae.errors import DataError
+from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.threads import available_cores, wait_for
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
@@ -330,6 +330,12 @@ class BaseTrainer(ABC):
         self._clock = clock or Clock(options.time_limit)
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
+        limit = perturbation.boxes(dataset).limit
+        if limit is not None:
+            raise RequestError(
+                f"{perturbation.describe()}: training takes boxes, not the norm {limit.norm}; train with the maximum "
+                "norm, and verify with this one"
+            )
         self.dataset = dataset.noting_missing
         self.perturbation = perturbation
         self.options = options

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from metasilvae._core.common.values import hash_rows
 from metasilvae._core.verification import conflicts
 from metasilvae.dataset import Dataset
+from metasilvae.errors import RequestError
 from metasilvae.perturbations.boxes import Boxes, Perturbation
 
 # Beyond these numbers the ceiling is a valid upper bound, but may be above the smallest one.
@@ -116,6 +117,10 @@ def bound_boxes(
     dataset: Dataset, boxes: Boxes, *, most_pairs: int = MOST_PAIRS, most_conflicts: int = MOST_CONFLICTS
 ) -> Ceiling:
     """The same for boxes of the rows."""
+    if boxes.limit is not None:
+        raise RequestError(
+            f"the ceiling is known for boxes, not for the norm {boxes.limit.norm}; leave it out, or use --norm linf"
+        )
     counts = np.bincount(dataset.y, minlength=1)
     majority = int(counts.max())  # the robust rows of a model that always predicts the most frequent label
     accurate = _count_accurate(dataset)

@@ -11,6 +11,9 @@ grows, its content changes only where a bound passes a threshold, that is at fin
 search of metasilvae.verification.forest decides single radii, from small ones upwards, because small boxes are decided
 fast, then by bisection. A witness shows that the row is already unstable at the radius of its leaves, which is often
 much smaller than the one that was tried.
+
+Under a limit of the total change (norms l0, l1, l2), the certified radius of a row is the largest float64 number below
+the exact distance of its nearest adversarial example, for l0 the largest whole number; boxes are not multiplied.
 """
 
 from __future__ import annotations
@@ -33,6 +36,14 @@ from metasilvae.model import PredictionTable
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.forest import ForestTables
+from metasilvae.verification.nearest import (
+    check_rows,
+    confirm_changes,
+    goals_for,
+    radii_of,
+    refuse_not_one_hot,
+    search_rows,
+)
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Outcome, RowResults, Stability
 from metasilvae.verification.verifier import WITNESS_BATCH, Witness, find_witnesses
@@ -87,6 +98,8 @@ def find_radii(
     check_radii(query)
     start = time.perf_counter()
     predictions, is_correct = query.classify(jobs)
+    if query.boxes.limit is not None:
+        return _find_nearest(query, predictions, is_correct, jobs, budget, stop, on_rows)
     if query.model.n_trees == 1:
         at_least = at_most = _find_tree_radii(query, predictions, jobs)
         on_rows(query.dataset.n_samples)
@@ -103,6 +116,36 @@ def find_radii(
         seconds=time.perf_counter() - start,
         reasons=dict(sorted(reasons.items())),
         witness_leaves=leaves,
+    )
+
+
+def _find_nearest(
+    query: VerificationQuery,
+    predictions: PredictionTable,
+    is_correct: NDArray[np.bool_],
+    jobs: int | None,
+    budget: Budget | None,
+    stop: threading.Event | None,
+    on_rows: Callable[[int], object],
+) -> Radii:
+    """Certified radii in the norm of the limit."""
+    assert query.boxes.limit is not None
+    start = time.perf_counter()
+    # The search of a tree is always finished.
+    budget = budget if query.model.n_trees > 1 else None
+    found = search_rows(
+        query, goals_for(query, predictions), is_nearest=True, budget=budget, jobs=jobs, stop=stop, on_rows=on_rows
+    )
+    confirm_changes(query, found, predictions)
+    lower, upper = radii_of(found, query.boxes.limit.norm)
+    return Radii(
+        predictions,
+        is_correct,
+        lower,
+        upper,
+        seconds=time.perf_counter() - start,
+        reasons={row: reason for row, reason in sorted(found.reasons.items()) if lower[row] != upper[row]},
+        witness_points=found.points,
     )
 
 
@@ -292,9 +335,15 @@ def find_nearest_witnesses(query: VerificationQuery, radii: Radii, jobs: int | N
     for start in range(0, len(finite), WITNESS_BATCH):
         rows = finite[start : start + WITNESS_BATCH]
         part, known = query.subset(rows), radii.subset(rows)
-        part = replace(part, boxes=boxes_at(query, rows, np.nextafter(known.upper, np.inf)))
+        if query.boxes.limit is not None:
+            part = replace(part, boxes=replace(part.boxes, limit=replace(query.boxes.limit, epsilon=np.inf)))
+        else:
+            part = replace(part, boxes=boxes_at(query, rows, np.nextafter(known.upper, np.inf)))
         unstable = np.full(len(rows), Stability.UNSTABLE, dtype=np.uint8)
-        outcome = Outcome(known.predictions, known.is_correct, unstable, witness_leaves=known.witness_leaves)
+        outcome = Outcome(
+            known.predictions, known.is_correct, unstable, witness_leaves=known.witness_leaves,
+            witness_points=known.witness_points,
+        )  # fmt: skip
         for witness in find_witnesses(part, outcome, jobs):
             yield replace(witness, row=int(rows[witness.row]))
 
@@ -311,14 +360,16 @@ def boxes_at(query: VerificationQuery, rows: NDArray[np.intp], radii: NDArray[np
 
 
 def has_radii(query: VerificationQuery) -> bool:
-    """Whether the perturbation of a query consists of radii that can be multiplied, the same for all rows."""
+    """Whether the rows of a query have certified radii: in a norm, or multiples of radii that all rows share."""
     boxes, X = query.boxes, query.dataset.X
-    return boxes.low_center is X and boxes.high_center is X
+    return boxes.limit is not None or (boxes.low_center is X and boxes.high_center is X)
 
 
 def in_common_unit(query: VerificationQuery) -> VerificationQuery:
     """The query with radii of 1 if they are the same for all features; certified radii are then values of epsilon."""
     boxes = query.boxes
+    if boxes.limit is not None:
+        return query
     both = np.concatenate([boxes.radius_down, boxes.radius_up])
     if np.isinf(both[0]) or not (both == both[0]).all():
         return query
@@ -329,6 +380,9 @@ def in_common_unit(query: VerificationQuery) -> VerificationQuery:
 def check_radii(query: VerificationQuery) -> None:
     """Refuse perturbations without radii, and samples that are not admissible themselves."""
     boxes, dataset = query.boxes, query.dataset
+    if boxes.limit is not None:
+        check_rows(query)
+        return
     if not has_radii(query):
         raise RequestError(
             "boxes from a file, radii relative to the value and listed swaps have no common radii to multiply; "
@@ -343,10 +397,4 @@ def check_radii(query: VerificationQuery) -> None:
             f"{dataset.X[row, feature]:g} does not lie in [{boxes.minimum[feature]:g}, {boxes.maximum[feature]:g}]; "
             "certified radii need rows inside the range: widen it"
         )
-    for group in query.groups.groups:
-        is_bad = group.find_options(dataset.X) < 0
-        if is_bad.any():
-            raise PerturbationError(
-                f"{dataset.source}: row {dataset.number_of(int(np.argmax(is_bad)))} is not one-hot in the features "
-                f"{', '.join(map(str, group.members))}; check --tiers"
-            )
+    refuse_not_one_hot(query)

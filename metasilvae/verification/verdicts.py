@@ -105,6 +105,9 @@ class RowResults:
     witness_leaves : int32 array, shape (n_samples, n_trees), or None
         For rows of a forest whose prediction can change, a leaf of each tree; the prediction changes where these
         leaves intersect.
+    witness_points : float64 array, shape (n_samples, n_features), or None
+        Where searches find points instead of leaves (metasilvae.verification.nearest): for rows whose prediction can
+        change, a point with another one.
     """
 
     predictions: PredictionTable
@@ -112,6 +115,7 @@ class RowResults:
     seconds: float = field(default=0.0, kw_only=True)
     reasons: dict[int, str] = field(default_factory=dict, kw_only=True)
     witness_leaves: NDArray[np.int32] | None = field(default=None, kw_only=True)
+    witness_points: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     @property
     def n_samples(self) -> int:

@@ -1,15 +1,18 @@
 """Proof, for each row, that no perturbation changes the prediction, or a witness that one does.
 
 A single tree is decided at once: the prediction for a row can change if and only if its box reaches a leaf with another
-prediction (verification/reach.pyx). A forest needs a search for each row (metasilvae.verification.forest).
+prediction (verification/reach.pyx). A forest needs a search for each row (metasilvae.verification.forest), and so does
+a limit of the total change in the norms l0, l1 and l2 (metasilvae.verification.nearest).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,9 @@ from metasilvae.execution.threads import over_rows
 from metasilvae.model import LabelSet, PredictionTable
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget
+from metasilvae.verification.distances import exact_cost, exact_power
 from metasilvae.verification.forest import decide_rows
+from metasilvae.verification.nearest import confirm_changes, goals_for, search_rows
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.verdicts import Outcome, Stability
 
@@ -52,6 +57,8 @@ def verify(
     """
     start = time.perf_counter()
     predictions, is_correct = query.classify(jobs)
+    if query.boxes.limit is not None:
+        return _search_ball(query, predictions, is_correct, jobs, budget, stop, on_rows)
     if query.model.n_trees == 1:
         stability = _check_tree(query, predictions, jobs)
         on_rows(query.dataset.n_samples)
@@ -66,6 +73,37 @@ def verify(
         reasons=found.reasons,
         witness_leaves=found.leaves,
         row_seconds=found.row_seconds,
+    )
+
+
+def _search_ball(
+    query: VerificationQuery,
+    predictions: PredictionTable,
+    is_correct: NDArray[np.bool_],
+    jobs: int | None,
+    budget: Budget | None,
+    stop: threading.Event | None,
+    on_rows: Callable[[int], object],
+) -> Outcome:
+    """The same for a limit of the total change."""
+    start = time.perf_counter()
+    # The search of a tree is always finished.
+    budget = budget if query.model.n_trees > 1 else None
+    found = search_rows(
+        query, goals_for(query, predictions), is_nearest=False, budget=budget, jobs=jobs, stop=stop, on_rows=on_rows
+    )
+    confirm_changes(query, found, predictions)
+    stability = np.full(query.dataset.n_samples, Stability.STABLE, dtype=np.uint8)
+    stability[[cost is not None for cost in found.costs]] = Stability.UNSTABLE
+    stability[sorted(found.reasons)] = Stability.UNKNOWN
+    return Outcome(
+        predictions,
+        is_correct,
+        stability,
+        seconds=time.perf_counter() - start,
+        reasons=dict(sorted(found.reasons.items())),
+        row_seconds=found.row_seconds,
+        witness_points=found.points,
     )
 
 
@@ -106,10 +144,10 @@ class Witness:
     point : float64 array, shape (n_features,)
         Inside the box of the row, NaN where a value is missing or became so. For a tree it drops as few values as
         possible and is as near to the sample as possible in the maximum norm, for a forest as near as the leaves that
-        were found allow.
+        were found allow. Under a limit of the total change it is within the limit.
     lower, upper : float64 arrays, shape (n_features,)
         The part of the row's box in which every sample reaches the same leaves and so gets this other prediction; NaN
-        where the value is missing.
+        where the value is missing. Under a limit of the total change it is the point alone.
     prediction, perturbed_prediction : tuple of int
         Label sets for the sample and for the point.
     """
@@ -128,7 +166,9 @@ def find_witnesses(query: VerificationQuery, outcome: Outcome, jobs: int | None 
     for start in range(0, len(unstable), WITNESS_BATCH):
         rows = unstable[start : start + WITNESS_BATCH].astype(np.int64)
         regions = np.empty((3, len(rows), query.dataset.n_features))
-        if query.model.n_trees > 1:
+        if outcome.witness_points is not None:
+            regions[:] = outcome.witness_points[rows]
+        elif query.model.n_trees > 1:
             _fill_regions(query, outcome, rows, regions, jobs)
         else:
             _search_tree(query, outcome.predictions, rows, regions, jobs)
@@ -137,14 +177,19 @@ def find_witnesses(query: VerificationQuery, outcome: Outcome, jobs: int | None 
         for item, row in enumerate(rows):
             prediction = outcome.predictions.sets[outcome.predictions.ids[row]]
             perturbed_prediction = perturbed.sets[perturbed.ids[item]]
-            if prediction == perturbed_prediction or not _is_allowed(query, row, points[item]):
+            if prediction == perturbed_prediction or not is_allowed(query, int(row), points[item]):
                 raise AssertionError(f"row {row}: the witness does not confirm the verdict UNSTABLE")
             yield Witness(int(row), points[item], lowers[item], uppers[item], prediction, perturbed_prediction)
 
 
-def _is_allowed(query: VerificationQuery, row: int, point: NDArray[np.float64]) -> bool:
-    """Whether the perturbation can turn a row into a point."""
+def is_allowed(query: VerificationQuery, row: int, point: NDArray[np.float64]) -> bool:
+    """Whether the perturbation can turn a row into a point; distances are compared exactly."""
     lower, upper = query.boxes.bounds(row)
+    limit = query.boxes.limit
+    if limit is not None and math.isfinite(limit.epsilon):
+        cost = exact_cost(limit, query.groups.lists, query.dataset.X[row], point)
+        if cost > exact_power(limit.norm, Fraction(limit.epsilon)):
+            return False
     domains, is_missing = query.boxes.domains, np.isnan(point)
     may_be_missing = np.isnan(lower)
     if query.boxes.droppable is not None:

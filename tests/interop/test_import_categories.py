@@ -93,7 +93,8 @@ def test_lightgbm(n_labels: int, settings: dict[str, Any]) -> None:
         told = "auto" if has_names else [1, 2]
         fitted = lightgbm.LGBMClassifier(**{**usual, **settings}, n_jobs=1).fit(X, y, categorical_feature=told)
         imported = import_object(fitted)
-        assert imported.comparison is not None and imported.comparison.n_rounded == 0
+        assert imported.comparison is not None
+        assert imported.comparison.n_rounded == 0
         columns = imported.model.encoding.columns
         assert [column.kind for column in columns] == ["number", CATEGORY, CATEGORY, "number"]
         assert columns[1].categories == (tuple(sorted(TOWNS)) if has_names else tuple("012345"))
@@ -165,7 +166,8 @@ def test_catboost(n_labels: int, tmp_path: Path) -> None:
     path = str(tmp_path / "model.json")
     fitted.save_model(path, format="json", pool=catboost.Pool(train, y, cat_features=["town", "kind"]))
     imported = import_file(path)
-    assert imported.comparison is not None and imported.comparison.n_rounded == 0
+    assert imported.comparison is not None
+    assert imported.comparison.n_rounded == 0
     agree(imported, test, np.asarray(fitted.predict(test)).reshape(-1))
     with pytest.raises(ModelError, match="save it with the training data"):
         import_object(fitted)
@@ -203,7 +205,8 @@ def test_names_that_do_not_fit_are_not_used() -> None:
     typed = table.assign(age=pandas.Categorical(table["pay"] > 0), town=table["pay"], kind=table["kind"].astype(int))
     imported = import_object(train_lightgbm(typed, y, ["kind"]))
     assert imported.model.encoding.columns[2].categories == tuple(map(str, range(9)))
-    assert imported.notes and "numbers" in imported.notes[0]
+    assert imported.notes
+    assert "numbers" in imported.notes[0]
 
 
 def test_fractions_and_texts_are_no_numbers_of_categories() -> None:
@@ -246,7 +249,8 @@ def test_sets_and_their_complements_are_one_feature() -> None:
     ]
     renumbered, encoding = encode_categories(trees, 2, ["a", "b"], {1: CategoryColumn((1, 5))})
     column = encoding.columns[1]
-    assert column.categories == ("0", "1", "2", "5") and column.is_numbered
+    assert column.categories == ("0", "1", "2", "5")
+    assert column.is_numbered
     assert column.sets == ("101000", "010110")
     assert [int(tree.feature[0]) for tree in renumbered] == [1, 1, 2, 1]
     assert [float(tree.threshold[0]) for tree in renumbered] == [0, 0, 0, np.inf]
@@ -306,7 +310,8 @@ def test_an_attack_on_a_category_speaks_of_its_names() -> None:
     partner = {"Bern": "Lima", "Lima": "Bern", "Oslo": "Rome", "Rome": "Oslo"}
     swapped = with_categories(table.assign(town=[partner.get(town, town) for town in table["town"]]))
     is_stable = fitted.predict(swapped) == fitted.predict(with_categories(table))
-    assert np.array_equal(outcome.stability == Stability.STABLE, is_stable) and not is_stable.all()
+    assert np.array_equal(outcome.stability == Stability.STABLE, is_stable)
+    assert not is_stable.all()
     for witness in find_witnesses(query, outcome, 1):
         cells = model.encoding.decode(witness.point)
         assert cells[1] == partner[table["town"][witness.row]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support.command import run, write
+from support.oracles import random_model, with_directions
 
 from metasilvae.errors import ModelError
+from metasilvae.formats.silva_models import format_model
 from metasilvae.interop.imports import Imported, compare_with_library, import_file
 from metasilvae.model import Model
 from metasilvae.prediction import predict
@@ -273,3 +276,46 @@ def test_one_input_per_feature_gives_names(order: tuple[int, ...], tmp_path: Pat
 def test_other_graphs_are_refused(content: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=message):
         import_bytes(tmp_path, content())
+
+
+# Missing values
+
+
+@pytest.mark.parametrize("is_double", [False, True])
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE"])
+@pytest.mark.parametrize("tracks_true", [0, 1])
+def test_missing_values_take_the_side_of_the_attribute(
+    mode: str, tracks_true: int, is_double: bool, tmp_path: Path
+) -> None:
+    sides = [tracks_true, 0, 0]
+    content = make_onnx(is_double, nodes_modes=[mode, "LEAF", "LEAF"], nodes_missing_value_tracks_true=sides)
+    imported = import_bytes(tmp_path, content)
+    # Half of the random rows that were compared have missing values.
+    assert imported.comparison is not None
+    assert imported.model.takes_missing.all()
+    found = predict(imported.model, np.array([[0.0, np.nan]]))
+    assert [imported.model.labels[label] for label in found.sets[found.ids[0]]] == ["no" if tracks_true else "yes"]
+
+
+def test_without_the_attribute_missing_values_are_refused(tmp_path: Path) -> None:
+    assert not import_bytes(tmp_path, make_onnx()).model.has_directions
+    with pytest.raises(ModelError, match="the lists of nodes are empty or have different lengths"):
+        import_bytes(tmp_path, make_onnx(nodes_missing_value_tracks_true=[1, 0]))
+
+
+@pytest.mark.parametrize("form", ["onnx", "onnx-double"])
+@pytest.mark.parametrize("n_trees", [1, 4])
+def test_exported_directions_come_back(form: str, n_trees: int, tmp_path: Path) -> None:
+    rng = random.Random(n_trees)
+    model = with_directions(random_model(rng, n_trees, n_features=3), rng)
+    path = tmp_path / "model.onnx"
+    run(
+        "export", write(tmp_path, "model.silva", format_model(model)), "--to", form, "--voting", "max", "--output", path
+    )
+    imported = import_file(str(path))
+    X = np.random.default_rng(1).normal(size=(1000, 3)).astype(np.float32).astype(np.float64)
+    X[np.random.default_rng(2).random(X.shape) < 0.4] = np.nan
+    ours, theirs = predict(model, X, "max"), predict(imported.model, X)
+    for row in range(len(X)):
+        if len(ours.sets[ours.ids[row]]) == 1:
+            assert ours.sets[ours.ids[row]] == theirs.sets[theirs.ids[row]]

@@ -150,9 +150,6 @@ def test_what_cannot_be_represented_is_refused() -> None:
         import_estimator(DecisionTreeClassifier().fit(X, np.column_stack([y, y])))
     with pytest.raises(ModelError, match="starts from a LogisticRegression"):
         import_estimator(GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, y > 0))
-    categorical = HistGradientBoostingClassifier(max_iter=2, categorical_features=[0])
-    with pytest.raises(ModelError, match="a split by categories cannot be imported"):
-        import_estimator(categorical.fit(np.column_stack([y, X]), y))
     with pytest.raises(ModelError, match="a dict cannot be imported"):
         import_object({})
 

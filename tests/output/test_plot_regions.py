@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,11 @@ from support.command import HARD_FOREST, ROWS, TREE, run, write
 from support.pictures import texts_of_figure, texts_of_svg
 
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import CATEGORY, Column, Encoding
 from metasilvae.errors import RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import parse_model, read_model
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import MISSING_LEFT, LeafKind, Model
 from metasilvae.output.plots import slices
 from metasilvae.output.plots.canvas import blend, colour_of
 from metasilvae.output.plots.regions import MOST_ENTRIES, Panel, choose_features, choose_plane, draw_regions, survey
@@ -235,7 +237,8 @@ def test_crowded_boxes_let_regions_through() -> None:
 
 def test_the_row_of_a_slice_is_in_the_legend() -> None:
     (panel,) = panels_of(None)
-    assert "row 1" in texts_of_figure(draw_regions([panel], 1))
+    assert "row 1" not in texts_of_figure(draw_regions([panel]))
+    assert "row 1" in texts_of_figure(draw_regions([replace(panel, plane=replace(panel.plane, row=1))]))
 
 
 def test_headings_stay_inside_of_the_picture() -> None:
@@ -275,6 +278,8 @@ def test_the_only_two_features_that_are_tested_are_chosen(tmp_path: Path) -> Non
     assert {"petal_length", "petal_width", "accuracy 96.67 %"} <= set(texts)
     assert not any("slice" in text for text in texts)
     dataset = read_dataset("builtin:iris/test")
+    deep = (2, 1.0, (3, 0.5, [9, 0], (1, 3.0, [5, 4], [4, 5])), [0, 9])
+    assert choose_features([make_model([deep], 4)], dataset, None) == (2, 3)
     assert choose_features([make_model([[1, 2]], 4)], dataset, None) == (0, 1)
     assert choose_features([make_model([(2, 1.0, [1, 0], [0, 1])], 4)], dataset, None) == (0, 2)
     assert choose_features([], dataset, ("petal_width", "1")) == (3, 1)
@@ -294,7 +299,7 @@ def test_a_slice_says_what_it_is(tmp_path: Path) -> None:
     dataset, tree = read_dataset(rows), read_model(model)
     for row, predictions in ((0, {"region a", "region b"}), (2, {"region a"})):
         panel = survey(tree, dataset, choose_plane(dataset, (0, 1), row, Ball(0.0)), None)
-        assert set(patches_of(draw_regions([panel], row), "region ")) == predictions
+        assert set(patches_of(draw_regions([panel]), "region ")) == predictions
         assert panel.outcome.counts.correct == 3
 
 
@@ -316,7 +321,6 @@ def test_rows_are_chosen_evenly(tmp_path: Path) -> None:
         (["builtin:wine/test", "--features", "0", "nothing"], 2, "has no feature 'nothing'"),
         (["builtin:wine/test", "--features", "0", "13"], 2, "a number from 0 to 12"),
         (["builtin:wine/test", "--features", "0", "0000000000013"], 2, "a number from 0 to 12"),
-        (["builtin:wine/test"], 2, "tests 3 features (alcohol, malic_acid, ash), a plane has two; choose them with"),
         (
             ["builtin:wine/test", "--features", "0", "1", "--epsilon", "-1"],
             2,
@@ -349,3 +353,53 @@ def test_values_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
     thin = write(tmp_path, "thin.csv", "label,p\na,1\nb,2\n")
     leaf = write(tmp_path, "leaf.silva", "classifier-decision-tree 1 2 a b\nLEAF 1 0\n")
     assert "a plane needs two" in run("plot", "regions", leaf, thin, "-o", tmp_path / "x.svg", code=1).stderr
+
+
+def test_a_plane_shows_several_classes_where_it_can() -> None:
+    """In the plane through the medians all is a; it is not for rows with z above 5."""
+    model = make_model([(2, 5.0, [1, 0], (0, 0.5, [1, 0], (1, 0.5, [1, 0], [0, 1])))], 3)
+    rows = data_of([[0, 0, 0], [1, 1, 1], [0, 1, 2], [1, 0, 9]], ["a", "a", "b", "b"])
+    typical = choose_plane(rows, (0, 1), None, Ball(0.0))
+    assert typical.row is None
+    assert typical.point.tolist() == [0.5, 0.5, 1.5]
+    chosen = choose_plane(rows, (0, 1), None, Ball(0.0), [model])
+    assert chosen.row == 3
+    panel = survey(model, rows, chosen, None)
+    assert set(panel.regions) == {("a",), ("b",)}
+    assert "slice through row 3 of data.csv" in texts_of_figure(draw_regions([panel]))
+    assert choose_plane(rows, (0, 1), 0, Ball(0.0), [model]).row == 0
+
+
+def test_rows_far_away_from_all_others_are_left_out() -> None:
+    values = [[float(number % 10), float(number // 10)] for number in range(100)]
+    near, far = data_of(values, ["a"] * 100), data_of([*values, [1e6, 3.0]], ["a"] * 101)
+    plane = choose_plane(far, (0, 1), None, Ball(0.0))
+    assert plane.upper[0] < 20
+    assert plane.lower == pytest.approx(choose_plane(near, (0, 1), None, Ball(0.0)).lower, abs=0.5)
+    panel = survey(make_model([[1, 0]], 2), far, plane, None)
+    assert (panel.dataset.n_samples, panel.n_rows, panel.counts.size) == (100, 101, 101)
+    assert "100 of 101 rows are drawn" in panel.title
+
+
+def test_missing_values_and_categories() -> None:
+    encoding = Encoding((Column("mass"), Column("island", CATEGORY, ("Biscoe", "Dream")), Column("bill")))
+    X = np.array([[1, 1, 0, 5], [2, 0, 1, np.nan], [3, 0, 1, 7], [np.nan, 0, 1, 8], [5, 1, 0, 9]], dtype=np.float64)
+    rows = Dataset(
+        X, np.array([0, 1, 0, 1, 0], dtype=np.int32), ("a", "b"), encoding.feature_names, "t", encoding=encoding
+    )
+    tree = make_model([(0, 2.5, (3, 6.0, [1, 0], [0, 1]), (1, 0.5, [0, 1], [1, 0]))], 4)
+    nodes = tree.nodes.copy()
+    nodes["leaf"][nodes["feature"] >= 0] = MISSING_LEFT
+    model = replace(tree, nodes=nodes)
+    assert choose_features([model], rows, None) == (0, 3)
+    plane = choose_plane(rows, (0, 3), None, Ball(0.0), [model])
+    # Most birds are from Dream; a median of indicators would be no island.
+    assert plane.point[1:3].tolist() == [0, 1]
+    panel = survey(model, rows, plane, Ball(0.0))
+    assert panel.dataset.n_samples == 3
+    texts = texts_of_figure(draw_regions([panel]))
+    assert {"mass", "bill"} <= set(texts)
+    assert any("slice through typical values" in text for text in texts)
+    # Through a row without a mass: it goes where the model sends missing values.
+    through = survey(model, rows, choose_plane(rows, (1, 3), 3, Ball(0.0)), None)
+    assert set(through.regions) == {("a",), ("b",)}

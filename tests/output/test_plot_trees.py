@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,12 +22,14 @@ from matplotlib.text import Text
 from support.command import run, write
 from support.pictures import texts_of_figure, texts_of_svg
 
+from metasilvae.dataset import Dataset
+from metasilvae.encoding import CATEGORY, Column, Encoding
 from metasilvae.errors import RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import parse_model, read_model, write_model
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import MISSING_LEFT, LeafKind, Model, ModelDescription
 from metasilvae.output.plots.canvas import blend, colour_of
-from metasilvae.output.plots.trees import DIRECTIONS, MOST_LEAVES, draw_tree, gather_facts, place_boxes
+from metasilvae.output.plots.trees import DIRECTIONS, MOST_LEAVES, MOST_ON_A_PAGE, draw_tree, gather_facts, place_boxes
 
 single_trees = models(max_trees=1, kinds=[LeafKind.COUNTS])
 
@@ -118,7 +121,7 @@ def test_a_drawing_of_iris(direction: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_words_fit_into_boxes_that_do_not_overlap(direction: str, seed: int) -> None:
     tree = random_model(random.Random(seed), max_splits=40)
-    figure = draw_tree(gather_facts(tree), direction)
+    figure = draw_tree(gather_facts(tree, max_depth=99), direction)
     FigureCanvasAgg(figure).draw()
     boxes = [box.get_window_extent() for box in boxes_of(figure)]
     assert len(boxes) == tree.n_nodes
@@ -166,13 +169,51 @@ def test_what_is_deep_is_folded() -> None:
     assert "... 4 leaves" in texts_of_figure(draw_tree(gather_facts(tree, max_depth=0)))
 
 
+def test_a_large_tree_is_folded_to_a_page() -> None:
+    """Branches with the most rows are shown, whatever their depth."""
+    tree = random_model(random.Random(3), max_splits=300)
+    assert tree.n_leaves > 100
+    facts = gather_facts(tree)
+    ends = [box for box in facts.boxes if box.children is None]
+    assert len(ends) == MOST_ON_A_PAGE
+    folded = [box for box in ends if not facts.is_leaf(box)]
+    assert facts.n_folded == sum(box.n_leaves for box in folded) > 0
+    unfolded = [box for box in facts.boxes if box.children is not None]
+    most_folded = max(float(box.values.sum()) for box in folded if box.values is not None)
+    assert all(box.values is not None and box.values.sum() >= most_folded for box in unfolded)
+    texts = texts_of_figure(draw_tree(facts))
+    assert f"{facts.n_folded} leaves are folded" in texts
+    assert sum(text.startswith("... ") for text in texts) == len(folded)
+    assert gather_facts(tree, max_depth=99).n_folded == 0
+    # With data, the rows of the data count.
+    rows = data_of([[0.0, 0.0]] * 9, ["a"] * 9)
+    leaf = leaf_of(tree, [0.0, 0.0])
+    shown = [int(tree.nodes["leaf"][box.node]) for box in gather_facts(tree, rows).boxes]
+    assert leaf in shown
+
+
+def test_categories_have_no_margin() -> None:
+    encoding = Encoding((Column("island", CATEGORY, ("Biscoe", "Dream")), Column("mass")))
+    tree = make_model([(0, 0.5, (2, 3.0, [1, 0], [0, 2]), [0, 1])], 3)
+    tree = replace(tree, description=ModelDescription(encoding.feature_names, encoding=encoding.as_json()))
+    X = np.array([[0, 1, 2.0], [0, 1, np.nan], [1, 0, 5.0]])
+    y = np.array([0, 1, 1], dtype=np.int32)
+    nodes = tree.nodes.copy()
+    nodes["leaf"][nodes["feature"] >= 0] = MISSING_LEFT
+    rows = Dataset(X, y, ("a", "b"), encoding.feature_names, "t", encoding=encoding)
+    texts = texts_of_figure(draw_tree(gather_facts(replace(tree, nodes=nodes), rows, 2.0)))
+    assert {"island ≠ Biscoe", "3 rows", "2 rows, margin 1", "1 within 2"} <= set(texts)
+    assert not any("island_" in text or "0.5" in text for text in texts)
+
+
 def test_a_deep_tree_is_drawn_without_recursion_or_refused() -> None:
     deepest = chain(MOST_LEAVES - 1)
-    centres = place_boxes([box.children for box in gather_facts(deepest).boxes], [1.0] * deepest.n_nodes, 0.1)
+    boxes = gather_facts(deepest, max_depth=MOST_LEAVES).boxes
+    centres = place_boxes([box.children for box in boxes], [1.0] * deepest.n_nodes, 0.1)
     assert len(set(centres)) > MOST_LEAVES / 2
     deep = chain(20_000)
     with pytest.raises(RequestError, match=r"20001 leaves cannot be read.*--max-depth"):
-        gather_facts(deep)
+        gather_facts(deep, max_depth=20_000)
     assert "... 19996 leaves" in texts_of_figure(draw_tree(gather_facts(deep, max_depth=5)))
 
 

@@ -149,3 +149,33 @@ def bounds_of_tree(
     while feature[node] >= 0:
         node = left[node] if x[feature[node]] <= threshold[node] else right[node]
     return float(value[node]), min(reached(0)), max(reached(0))
+
+
+def leaves_of(tree: tuple[np.ndarray, ...], low: np.ndarray, high: np.ndarray, node: int = 0) -> list[int]:
+    """Leaves that a box reaches, from left to right; `tree` is feature, threshold, left and right of the nodes."""
+    feature, threshold, left, right = tree
+    f = feature[node]
+    if f < 0:
+        return [node]
+    found = []
+    if low[f] <= threshold[node]:
+        found += leaves_of(tree, low, high, left[node])
+    if high[f] > threshold[node]:
+        found += leaves_of(tree, low, high, right[node])
+    return found
+
+
+def loss_of_tree(
+    tree: tuple[np.ndarray, ...], value: np.ndarray, x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
+    is_positive: np.ndarray, derivatives: tuple[np.ndarray, ...], penalty: float,
+) -> float:  # fmt: skip
+    """The quadratic loss of a tree: each sample at itself and at the worst leaf that its box reaches."""
+    own_gradient, own_hessian, gradient, hessian = derivatives
+    loss = sum(0.5 * penalty * value[leaf] ** 2 for leaf in np.flatnonzero(tree[0] < 0))
+    for i in range(len(x)):
+        own = value[leaves_of(tree, x[i], x[i])[0]]
+        reached = [value[leaf] for leaf in leaves_of(tree, lower[i], upper[i])]
+        worst = min(reached) if is_positive[i] else max(reached)
+        loss += int(own_gradient[i]) * own + 0.5 * int(own_hessian[i]) * own**2
+        loss += int(gradient[i]) * worst + 0.5 * int(hessian[i]) * worst**2
+    return float(loss)

@@ -177,6 +177,44 @@ def whole_space(n_features: int) -> tuple[list[float], list[float]]:
     return [-LARGEST] * n_features, [LARGEST] * n_features
 
 
+# Distances
+
+
+def power_of_distance(
+    norm: str,
+    sample: Sequence[float],
+    point: Sequence[float],
+    costs: Sequence[float],
+    groups: Sequence[Sequence[int]] = (),
+) -> Fraction:
+    """The distance of two points, squared for l2; a one-hot group counts as one feature that changes by 1."""
+    total = Fraction(0)
+    members = set(itertools.chain(*groups))
+    changes = [
+        (Fraction(costs[f]), abs(Fraction(point[f]) - Fraction(sample[f])))
+        for f in range(len(sample))
+        if f not in members and point[f] != sample[f]
+    ]
+    changes += [
+        (max(Fraction(costs[f]) for f in group), Fraction(1))
+        for group in groups
+        if any(point[f] != sample[f] for f in group)
+    ]
+    for cost, size in changes:
+        total += {"l0": cost, "l1": cost * size, "l2": (cost * size) ** 2}[norm]
+    return total
+
+
+def cells_of(model: Model, sample: Sequence[float]) -> Iterator[tuple[float, ...]]:
+    """Points such that every other one falls into the same leaves as one of them that is as near to a sample."""
+    columns = []
+    for feature, x in enumerate(sample):
+        thresholds = model.nodes["threshold"][model.nodes["feature"] == feature].tolist()
+        values = {x, *thresholds, *(math.nextafter(k, math.inf) for k in thresholds)}
+        columns.append(sorted(value for value in values if math.isfinite(value)))
+    return itertools.product(*columns)
+
+
 # Missing values
 
 

@@ -44,7 +44,7 @@ def report_of(repeat: int = 1, seconds: float = 0.25, requirements: tuple[str, .
         seconds=seconds,
         reasons={row: "timeout" for row, (*_, verdict) in enumerate(found) if verdict == "NO-INFO"},
     )
-    checked = [(requirement, requirement.check(outcome)) for requirement in map(Requirement.parse, requirements)]
+    checked = [Requirement.parse(text).check(outcome) for text in requirements]
     return VerificationReport(make_query(model, dataset, Ball(0.5)), "l_inf 0.5", outcome, checked)
 
 

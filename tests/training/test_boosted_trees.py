@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.boosting_oracles import LeafProblem, best_by_search, best_split, best_values, bounds_of_tree, least_loss
+from support.boosting_oracles import (
+    LeafProblem,
+    best_by_search,
+    best_split,
+    best_values,
+    bounds_of_tree,
+    least_loss,
+    leaves_of,
+    loss_of_tree,
+)
 from support.training_problems import Problem, random_problem
 
 from metasilvae._core.training import boosting as kernel
@@ -24,6 +34,7 @@ from metasilvae.training.boosted_trees import (
     choose_thresholds,
     grow_tree,
     pack_trees,
+    polish_tree,
     unpack_trees,
 )
 from metasilvae.training.checkpoint.files import pack, unpack
@@ -228,6 +239,108 @@ def test_a_level_has_no_more_pairs_than_allowed(seed: int) -> None:
         assert not is_both[rows].any()
     free = grown(seed, max_depth=1)[3]
     assert free.n_leaves >= tree.n_leaves
+
+
+class Polished:
+    """A random tree and a loss, with the slow loss of any tree for the same samples."""
+
+    def __init__(self, seed: int, max_depth: int) -> None:
+        self.problem, self.thresholds, self.codes, self.tree = grown(seed, max_depth=max_depth)
+        rng = np.random.default_rng(seed)
+        self.is_positive = rng.random(self.codes.n_samples) < 0.5
+        self.derivatives = random_loss(rng, self.is_positive)
+        self.penalty = float(rng.choice([0.5, 20.0]))
+
+    def polish(self, n_passes: int, prunes: bool, tree: BoostedTree | None = None) -> BoostedTree:
+        start = tree or self.tree
+        return polish_tree(start, self.codes, self.derivatives, self.is_positive, self.penalty * UNIT, n_passes, prunes)
+
+    def nodes(self, tree: BoostedTree) -> tuple[np.ndarray, ...]:
+        tests = zip(tree.feature, tree.code, strict=True)
+        threshold = np.array([self.thresholds[f][c] if f >= 0 else 0.0 for f, c in tests])
+        return tree.feature, threshold, tree.left, tree.right
+
+    def loss(self, tree: BoostedTree, value: np.ndarray | None = None) -> float:
+        loss = self.derivatives
+        return loss_of_tree(
+            self.nodes(tree), tree.value if value is None else value, self.problem.dataset.X, *ends(self.problem),
+            self.is_positive, (loss.own_gradient, loss.own_hessian, loss.gradient, loss.hessian), self.penalty,
+        )  # fmt: skip
+
+
+@given(seeds, st.integers(0, 6), st.integers(1, 4), st.booleans())
+@settings(max_examples=40)
+def test_polishing_never_raises_the_loss(seed: int, max_depth: int, n_passes: int, prunes: bool) -> None:
+    problem = Polished(seed, max_depth)
+    losses = [min(problem.loss(problem.tree), 0.0)]
+    for passes in range(n_passes):
+        losses.append(problem.loss(problem.polish(passes, False)))
+    # Pruning comes before the last pass.
+    after = problem.polish(n_passes, prunes)
+    losses.append(problem.loss(after))
+    assert all(later <= earlier + 1e-9 * (1 + abs(earlier)) for earlier, later in pairwise(losses))
+    assert after.n_leaves <= problem.tree.n_leaves
+    assert prunes or after.n_leaves == problem.tree.n_leaves
+
+
+@given(seeds, st.integers(1, 6))
+@settings(max_examples=25)
+def test_a_polished_leaf_has_its_best_value(seed: int, max_depth: int) -> None:
+    """After many passes no leaf can be moved by itself to a clearly smaller loss."""
+    problem = Polished(seed, max_depth)
+    tree = problem.polish(60, False)
+    best = problem.loss(tree)
+    # A step that is halved four times ends just before a corner of the loss, where some sample is worst off elsewhere.
+    allowed = 0.02 * abs(best) + 1e-6
+    for leaf in np.flatnonzero(tree.feature < 0)[:6]:
+        for change in (-0.5, -0.05, 0.05, 0.5):
+            value = tree.value.copy()
+            value[leaf] += change
+            assert problem.loss(tree, value) >= best - allowed
+
+
+@given(seeds, st.integers(1, 6))
+@settings(max_examples=40)
+def test_pruned_trees_are_parts_of_the_tree(seed: int, max_depth: int) -> None:
+    problem = Polished(seed, max_depth)
+    one, other = problem.polish(1, False), problem.polish(1, True)
+    assert other.depth <= one.depth
+    # Its inner nodes are those of the tree, from the root on, and stored trees know their children by their order.
+    places = {0: 0}
+    for node in np.flatnonzero(other.feature >= 0).tolist():
+        place = places[node]
+        assert (other.feature[node], other.code[node]) == (one.feature[place], one.code[place])
+        places[int(other.left[node])], places[int(other.right[node])] = int(one.left[place]), int(one.right[place])
+    (again,) = unpack_trees(unpack(pack(pack_trees([other]))))
+    assert (again.left == other.left).all()
+    # Where the derivatives are all 0, no split is of use.
+    none = np.zeros(problem.codes.n_samples, dtype=np.int32)
+    problem.derivatives = Derivatives(none, none, none, none)
+    assert problem.polish(1, True).n_leaves == 1
+
+
+@given(seeds, st.integers(0, 6))
+@settings(max_examples=25)
+def test_leaves_that_boxes_reach(seed: int, max_depth: int) -> None:
+    problem = Polished(seed, max_depth)
+    feature, code, left, right, value = problem.tree.in_preorder()
+    tree = BoostedTree(feature, code, left, right, value)
+    n_samples, (lower, upper) = problem.codes.n_samples, ends(problem.problem)
+    numbers = np.arange(len(feature), dtype=np.int32)
+    for usual in (0, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(boosted_trees, "USUAL_REACH", usual)
+            nodes = feature, code, left, right, numbers
+            own, starts, reached = boosted_trees._reach(problem.codes, nodes, tree.depth)
+        leaf_starts, leaf_rows = np.empty(len(feature) + 1, dtype=np.int64), np.empty(len(reached), dtype=np.int32)
+        kernel.group_rows(starts, reached, leaf_starts, leaf_rows)
+        rows_of = [leaf_rows[start:stop].tolist() for start, stop in pairwise(leaf_starts.tolist())]
+        for row in range(n_samples):
+            x = problem.problem.dataset.X[row]
+            assert leaves_of(problem.nodes(tree), x, x) == [own[row]]
+            expected = leaves_of(problem.nodes(tree), lower[row], upper[row])
+            assert sorted(reached[starts[row] : starts[row + 1]].tolist()) == expected
+            assert [leaf for leaf, rows in enumerate(rows_of) if row in rows] == expected
 
 
 def test_stored_trees_are_the_same() -> None:

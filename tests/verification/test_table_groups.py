@@ -146,7 +146,7 @@ def make_case(seed: int, n_trees: int):
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]))
 def test_verdicts_are_those_of_the_enumeration(seed: int, n_trees: int) -> None:
-    encoding, query, moves, cells, attack = make_case(seed, n_trees)
+    encoding, query, moves, cells, _attack = make_case(seed, n_trees)
     outcome = verify(query, 1)
     for row, own in enumerate(cells):
         X = perturbed(encoding, query, moves, own)
@@ -165,7 +165,7 @@ def test_verdicts_are_those_of_the_enumeration(seed: int, n_trees: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3]))
 def test_radii_are_the_largest_stable_ones(seed: int, n_trees: int) -> None:
-    encoding, query, moves, cells, attack = make_case(seed, n_trees)
+    encoding, query, moves, cells, _attack = make_case(seed, n_trees)
     radii = find_radii(query, 1)
     assert np.array_equal(radii.lower, radii.upper)
     for row, own in enumerate(cells):
@@ -181,12 +181,14 @@ def test_radii_are_the_largest_stable_ones(seed: int, n_trees: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3]))
 def test_frozen_features_make_rows_stable(seed: int, n_trees: int) -> None:
-    encoding, query, moves, cells, attack = make_case(seed, n_trees)
+    encoding, query, moves, cells, _attack = make_case(seed, n_trees)
     columns = [encoding.starts[place + 1] - 1 for place in range(len(encoding.columns))]
     for row in explain(query, 1).rows:
         frozen = row.frozen.features
         # A category is moved and frozen as a whole.
-        assert row.frozen.is_smallest and frozen is not None and set(row.moved) | set(frozen) <= set(columns)
+        assert row.frozen.is_smallest
+        assert frozen is not None
+        assert set(row.moved) | set(frozen) <= set(columns)
         X = perturbed(encoding, query, moves, cells[row.row])
         start = query.dataset.X[row.row]
 

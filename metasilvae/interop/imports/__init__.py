@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import MetasilvaeWarning, ModelError
@@ -109,12 +109,13 @@ def check_import(
     `data` are rows as the library takes them, or a data set with the features of the model.
     """
     encoding = imported.model.encoding
+    X: NDArray[np.float64] | None = None
     if isinstance(data, Dataset):
         X = data.X
-    elif data is None or encoding is None:
-        X = None if data is None else np.ascontiguousarray(data, dtype=np.float64)
-    else:
+    elif data is not None and encoding is not None:
         X = encode_rows(data, "the data", encoding, imported.model.source).X
+    elif data is not None:
+        X = np.ascontiguousarray(data, dtype=np.float64)
     comparison = compare_with_library(imported, X, on_fraction=on_fraction, max_rows=max_rows)
     if comparison is None:
         warnings.warn(

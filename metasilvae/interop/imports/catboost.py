@@ -1,15 +1,15 @@
 """Imports of CatBoost's JSON files of symmetric (oblivious) trees over numbers and one-hot categories.
 
 x is rounded to float32; a split is true if and only if it is above the float32 border. All nodes of one level of a tree
-have the same split, and split number i is bit i of the leaf's number. A one-hot split is true for one category, which the
-file knows by a hash of its text. Keys that are not listed here are refused, because they might change predictions.
+have the same split, and split number i is bit i of the leaf's number. A one-hot split is true for one category, which
+the file knows by a hash of its text. Keys that are not listed here are refused, because they might change predictions.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,8 @@ def _feature_columns(features: Document) -> tuple[NDArray[np.int64], list[_Categ
     in_order = [names[column] for column in range(len(names))] if is_named and not is_numbered else None
     texts = _category_names(features)
     listed = [
-        _Category(place, _category_column(item, texts, categories)) for place, item in zip(of_categories, categories, strict=True)
+        _Category(place, _category_column(item, texts, categories))
+        for place, item in zip(of_categories, categories, strict=True)
     ]
     return np.array(found, dtype=np.int64), listed, in_order
 
@@ -270,8 +271,8 @@ def _tree_nodes(
             continue
         if kind != "FloatFeature":
             raise ModelError(
-                f"{where} has a split of type {shorten(str(kind))}; only numbers and one-hot splits of categories can be "
-                "imported, train again with a larger one_hot_max_size"
+                f"{where} has a split of type {shorten(str(kind))}; only numbers and one-hot splits of categories can "
+                "be imported, train again with a larger one_hot_max_size"
             )
         number = split.integer("float_feature_index")
         if not 0 <= number < len(columns):
@@ -322,7 +323,7 @@ def _wrap_model(model: Any, is_classifier: bool, cells: Mapping[int, Sequence[ob
         return spread_scores(model.predict(restore(X), prediction_type="RawFormulaVal", thread_count=1))
 
     version = find_library("catboost").__version__  # type: ignore[union-attr]  # the model has it
-    prediction = choose
+    prediction: Callable[[NDArray[np.float64]], NDArray[np.int64]] = choose
     if is_classifier:
         prediction = position_of_labels(lambda X: model.predict(restore(X)), model.classes_)
     return LibraryPredictor(f"CatBoost {version}", prediction, score, FLOAT64_ROUNDING)

@@ -155,7 +155,10 @@ class CategoryRows:
         return found
 
     def fill(
-        self, rows: NDArray[np.float64], rng: np.random.Generator, possible: Mapping[int, NDArray[np.bool_]] | None = None
+        self,
+        rows: NDArray[np.float64],
+        rng: np.random.Generator,
+        possible: Mapping[int, NDArray[np.bool_]] | None = None,
     ) -> None:
         """Give each row a random category in each column, out of the possible ones if there are some."""
         for place in self._places:

@@ -3,8 +3,8 @@
 x is compared in float64 and goes left if and only if it is <= the threshold, but all numbers between -1e-35 and 1e-35
 count as 0, which is folded into thresholds near 0. With zero_as_missing these numbers have a side of their own; this is
 imported if a threshold can express it, and refused otherwise. Splits by categories send the categories of a set to the
-left, and all others, unknown and missing ones among them, to the right. Keys that are not listed here are refused, because they
-might change predictions.
+left, and all others, unknown and missing ones among them, to the right. Keys that are not listed here are refused,
+because they might change predictions.
 """
 
 from __future__ import annotations
@@ -224,10 +224,11 @@ def _find_names(content: bytes) -> tuple[list[int], list[list[Any]]]:
     listed = _PANDAS_CATEGORIES.search(tail)
     try:
         lists = json.loads(listed[1]) if listed is not None else None
-    except ValueError:
+    except (ValueError, RecursionError):
         lists = None
-    is_list = isinstance(lists, list) and all(isinstance(each, list) for each in lists)
-    return features, lists if is_list else []
+    if not isinstance(lists, list) or not all(isinstance(each, list) for each in lists):
+        return features, []
+    return features, lists
 
 
 def _name_categories(categories: list[Any]) -> tuple[str, ...] | None:

@@ -36,7 +36,7 @@ OPERATOR = "TreeEnsembleClassifier"
 # Operators that do not change values.
 HARMLESS = ("Cast", "Identity", "ZipMap")
 JOIN = "Concat"
-# Attributes that are not read: statistics, sides of missing values, and the function of scores that are not compared.
+# Attributes that are not read: statistics, and the function of scores that are not compared.
 KNOWN_ATTRIBUTES = {
     "base_values", "base_values_as_tensor", "class_ids", "class_nodeids", "class_treeids", "class_weights",
     "class_weights_as_tensor", "classlabels_int64s", "classlabels_strings", "nodes_falsenodeids", "nodes_featureids",
@@ -184,6 +184,7 @@ def _make_trees(ensemble: _Ensemble, is_double: bool, n_labels: int) -> list[Nod
     thresholds = _fold(values, modes, is_double)
     is_upper = np.array([mode != LEAF and MODES[mode][1] for mode in modes.tolist()])
     left, right = np.where(is_upper, branches[1], branches[0]), np.where(is_upper, branches[0], branches[1])
+    missing_left = _missing_sides(ensemble, is_upper)
     places = {key: place for place, key in enumerate(zip(tree_ids.tolist(), node_ids.tolist(), strict=True))}
     if len(places) < n_nodes:
         raise ModelError(f"{ensemble.name}: two nodes of a tree have the same number")
@@ -207,8 +208,19 @@ def _make_trees(ensemble: _Ensemble, is_double: bool, n_labels: int) -> list[Nod
             np.array([position.get(int(child), -1) for child in side[order]], dtype=np.int64) for side in (left, right)
         ]
         feature = np.where(is_leaf[order], -1, features[order])
-        trees.append(Nodes(feature, thresholds[order], sides[0], sides[1], weights[order]))
+        of_missing = None if missing_left is None else missing_left[order]
+        trees.append(Nodes(feature, thresholds[order], sides[0], sides[1], weights[order], of_missing))
     return trees
+
+
+def _missing_sides(ensemble: _Ensemble, is_upper: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Whether nodes send missing values to the left child; None if the operator does not say where they go."""
+    tracks_true = ensemble.integers("nodes_missing_value_tracks_true")
+    if not len(tracks_true):
+        return None
+    if len(tracks_true) != len(is_upper):
+        raise ModelError(f"{ensemble.name}: the lists of nodes are empty or have different lengths")
+    return np.asarray((tracks_true != 0) != is_upper)
 
 
 def _walk(

@@ -2,7 +2,8 @@
 
 Trees and forests round x to float32 and go left if and only if it is <= the float64 threshold; the rounding is folded
 into the threshold. HistGradientBoosting compares in float64, and splits categories by sets; it takes unknown categories
-for missing ones. Splits of single trees by categories (scikit-learn 1.10) are refused. Attributes of estimators, trees and nodes that are not listed here are refused, unless they are switched off.
+for missing ones. Splits of single trees by categories (scikit-learn 1.10) are refused. Attributes of estimators, trees
+and nodes that are not listed here are refused, unless they are switched off.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ KNOWN_ATTRIBUTES = {
     "do_early_stopping_", "estimator", "estimator_", "estimators_", "feature_names_in_", "init_", "is_categorical_",
     "loss_", "max_features_", "n_classes_", "n_estimators_", "n_features_", "n_features_in_", "n_outputs_",
     "n_trees_per_iteration_", "oob_decision_function_", "oob_improvement_", "oob_score_", "oob_scores_",
-    "train_score_", "tree_", "_is_categorical_remapped", "_preprocessor", "validation_score_", "_sklearn_version", "_repr_html_inner",
+    "train_score_", "tree_", "_is_categorical_remapped", "_preprocessor", "validation_score_", "_sklearn_version",
+    "_repr_html_inner",
 }  # fmt: skip
 KNOWN_TREE_STATE = {"max_depth", "node_count", "nodes", "values"}
 KNOWN_NODE_FIELDS = {
@@ -337,7 +339,10 @@ def _histogram_nodes(tree: Any, order: NDArray[np.int64], source: str) -> _Half:
 
 
 def _load_predictor(
-    estimator: Any, score: Any, is_float32: bool = True, restore: Callable[[NDArray[np.float64]], np.ndarray] | None = None
+    estimator: Any,
+    score: Any,
+    is_float32: bool = True,
+    restore: Callable[[NDArray[np.float64]], np.ndarray] | None = None,
 ) -> LibraryPredictor:
     sklearn = load_library("sklearn", EXTRA, "comparing with scikit-learn")
     own = estimator.predict if restore is None else lambda X: estimator.predict(restore(X))

@@ -196,7 +196,7 @@ def _feature_types(learner: Document) -> list[str] | None:
 def _find_categories(
     types: list[str] | None, trees: Sequence[Nodes], gbtree: Document, n_features: int
 ) -> dict[int, CategoryColumn]:
-    """The features that are categories: by their type, and those that are split so; with their names if there are any."""
+    """The features that are categories: by their type, and those that are split so; with names if there are any."""
     split = {int(tree.feature[node]) for tree in trees for node in tree.categories or ()}
     for tree in trees:
         for node, feature in enumerate(tree.feature.tolist()):

@@ -27,6 +27,7 @@ from metasilvae.output.html.markup import (
     show_number,
 )
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.curve import QUANTILES, Curve, choose_quantile
 
 # Steps of one curve in the page; of more, every k-th step is kept, and those that other parts of the page mention.
@@ -182,7 +183,7 @@ def show_curve(content: PageContent) -> Markup:
     if not drawn:
         return join(absent)
     perturbation = drawn[0][1].perturbation
-    if isinstance(perturbation, Ball):
+    if isinstance(perturbation, Ball | NormBall):
         unit, marked = "epsilon", float(perturbation.epsilon)
     else:
         unit, marked = "multiple of the attack's radii", 1.0

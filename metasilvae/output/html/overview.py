@@ -17,6 +17,7 @@ from metasilvae.output.html.markup import (
     element,
     join,
     make_note,
+    make_stacking_table,
     make_table,
     put_side_by_side,
     show_fraction,
@@ -55,12 +56,13 @@ def show_metrics(content: PageContent) -> Markup:
     for name in MEANS:
         means = [getattr(each.per_class, name.lower().replace(" ", "_")) for each in evaluations]
         rows.append([name, *map(_show_ratio, means)])
+    ceilings = [(each.outcome, each.ceiling.robust) for each in sets if each.ceiling is not None]
+    if ceilings:
+        rows += [
+            ["ceiling of robust accuracy", *(show_fraction(robust, each.n_samples) for each, robust in ceilings)],
+            ["share of the ceiling", *(show_fraction(each.counts.robust, robust) for each, robust in ceilings)],
+        ]
     rows += [
-        ["ceiling of robust accuracy", *(show_fraction(each.ceiling.robust, each.outcome.n_samples) for each in sets)],
-        [
-            "share of the ceiling",
-            *(show_fraction(each.outcome.counts.robust, each.ceiling.robust) for each in sets),
-        ],
         ["phi", *(show_number(each.phi(PAPER_FITNESS)) for each in evaluations)],
         ["accuracy / leaves", *(show_number(each.accuracy_efficiency) for each in evaluations)],
         ["stability / leaves", *(show_number(each.stability_efficiency or 0.0) for each in evaluations)],
@@ -71,10 +73,14 @@ def show_metrics(content: PageContent) -> Markup:
         make_note(
             "Accuracy: fraction of rows whose prediction is the true label and nothing else. Stability: fraction of "
             "rows whose prediction no allowed perturbation changes, which is proved, not sampled. Robust accuracy: "
-            "fraction of rows that are both correct and stable. Its ceiling: no model has a larger one on these rows, "
-            "because rows with different labels have common perturbations. Balanced: the mean over classes, however "
-            "many rows they have. ROC AUC: the probability that the model gives a row of a class a higher score than "
-            "another row, the mean over classes. phi = 0.9 accuracy + 0.1 stability."
+            "fraction of rows that are both correct and stable. ",
+            "Its ceiling: no model has a larger one on these rows, because rows with different labels have common "
+            "perturbations. "
+            if ceilings
+            else None,
+            "Balanced: the mean over classes, however many rows they have. ROC AUC: the probability that the model "
+            "gives a row of a class a higher score than another row, the mean over classes. "
+            "phi = 0.9 accuracy + 0.1 stability.",
         ),
     )
 
@@ -217,7 +223,7 @@ def _tabulate_classes(number: int, assessment: Assessment) -> Markup:
         ]
         for each in classes
     ]
-    return make_table(f"classes-{number}", caption, columns, rows)
+    return make_stacking_table(f"classes-{number}", caption, columns, rows)
 
 
 def _show_ratio(value: Fraction | None) -> Child:

@@ -21,6 +21,7 @@ from metasilvae.output.html.markup import (
 from metasilvae.output.text.datasets import list_rules
 from metasilvae.perturbations.attack import Attack
 from metasilvae.perturbations.boxes import BoxFile
+from metasilvae.perturbations.norms import allowed_changes
 
 # Maximum number of rules in the table, each for all of its columns.
 MOST_RULES = 40
@@ -30,10 +31,11 @@ def list_perturbation_files(content: PageContent) -> list[tuple[str, str, str]]:
     """Kind, name and fingerprint of each file that defines a perturbation."""
     found = []
     for each in content.assessments:
-        if isinstance(each.perturbation, Attack):
-            kind, name = "attack", each.perturbation.source
-        elif isinstance(each.perturbation, BoxFile):
-            kind, name = "boxes", each.perturbation.path
+        allowed = allowed_changes(each.perturbation)
+        if isinstance(allowed, Attack):
+            kind, name = "attack", allowed.source
+        elif isinstance(allowed, BoxFile):
+            kind, name = "boxes", allowed.path
         else:
             continue
         found.append((kind, name, each.query.boxes.fingerprint(each.query.dataset)))
@@ -45,12 +47,13 @@ def show_perturbation(content: PageContent) -> Markup | None:
     parts: list[Markup] = []
     by_mark: dict[str, list[Assessment]] = {}
     for each in content.assessments:
-        if isinstance(each.perturbation, Attack):
+        allowed = allowed_changes(each.perturbation)
+        if isinstance(allowed, Attack):
             by_mark.setdefault(each.query.boxes.fingerprint(each.query.dataset), []).append(each)
-        elif isinstance(each.perturbation, BoxFile):
-            parts.append(_describe_boxes(each, each.perturbation))
+        elif isinstance(allowed, BoxFile):
+            parts.append(_describe_boxes(each, allowed))
     for number, sharing in enumerate(by_mark.values()):
-        attack = sharing[0].perturbation
+        attack = allowed_changes(sharing[0].perturbation)
         if isinstance(attack, Attack):
             parts.append(_tabulate_rules(number, attack, sharing))
     return join(parts) if parts else None

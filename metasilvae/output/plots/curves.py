@@ -46,7 +46,7 @@ def draw_curves(reports: Sequence[CurveReport], title: str | None = None) -> Fig
     label_axes(axes, axis, reports[0].axis if reports[0].attack is None else "multiple of the attack's radii")
     if reports[0].attack is not None and axis.place(1.0) <= 1:
         axes.axvline(1.0, color=FAINT, linestyle=":", linewidth=1, zorder=0)
-    put_heading(figure, say(reports[0].dataset.source, 200) if title is None else say(title, 200))
+    put_heading(figure, _describe_subject(reports) if title is None else say(title, 200))
     _draw_legend(figure, names)
     return figure
 
@@ -74,9 +74,20 @@ def label_axes(axes: Axes, axis: Axis, name: str) -> None:
     axes.grid(alpha=0.3)
 
 
+def _describe_subject(reports: Sequence[CurveReport]) -> str:
+    """The data, and the attack if there is one for all curves."""
+    attacks = {report.subject.get("perturbation", "") for report in reports}
+    shared = f", {next(iter(attacks))}" if len(attacks) == 1 and attacks != {""} else ""
+    return say(f"{reports[0].dataset.source}{shared}", 200)
+
+
 def _name_curves(reports: Sequence[CurveReport]) -> list[str]:
-    """Distinct names of models and, if there are any, attacks; lower bounds are marked."""
-    parts = [tell_apart(column) for column in zip(*(report.subject.values() for report in reports), strict=True)]
+    """Distinct names of models and, if there are several, attacks; lower bounds are marked."""
+    subjects = [dict(report.subject) for report in reports]
+    if len({subject.get("perturbation") for subject in subjects}) == 1:
+        for subject in subjects:
+            subject.pop("perturbation", None)
+    parts = [tell_apart(column) for column in zip(*(subject.values() for subject in subjects), strict=True)]
     bounds = ["" if report.curve.is_exact else " (at least)" for report in reports]
     return [": ".join(words) + bound for *words, bound in zip(*parts, bounds, strict=True)]
 

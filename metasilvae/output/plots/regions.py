@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset, refuse_missing
+from metasilvae.analysis.importance import find_importances
+from metasilvae.dataset import Dataset
+from metasilvae.encoding import NUMBER
 from metasilvae.errors import DataError, RequestError
 from metasilvae.model import Model
 from metasilvae.output.plots.canvas import (
@@ -29,7 +32,7 @@ from metasilvae.output.plots.canvas import (
 )
 from metasilvae.output.plots.slices import Plane, Rectangle, slice_model
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.prediction import check_width
+from metasilvae.prediction import check_width, predict
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Outcome, Stability, VerdictCounts
@@ -43,6 +46,11 @@ if TYPE_CHECKING:
 Prediction = tuple[str, ...]
 # Beyond this, sums and differences of coordinates overflow.
 LARGEST_VALUE = 1e300
+# Rows may be left out of the picture if the range of all values is so many times as large as that of all but this
+# fraction at either end; of few rows none is.
+FAR_OUT, OUTLIERS, FEWEST_FOR_OUTLIERS = 1.8, 0.02, 50
+# A slice should have another prediction in this part of it; the points of a grid and slices that are tried.
+LEAST_CONTRAST, GRID, MOST_SLICES = 0.04, 24, 60
 
 
 @dataclass(frozen=True)
@@ -105,11 +113,15 @@ def _describe(perturbation: Perturbation) -> str:
 # What to draw
 
 
-def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[str] | None) -> tuple[int, int]:
-    """The two features that were asked for, by name or by number; without, the only ones that the models test."""
+def choose_features(
+    models: Sequence[Model], dataset: Dataset, wanted: Sequence[str] | None, perturbation: Perturbation | None = None
+) -> tuple[int, int]:
+    """The two features that were asked for, by name or by number; without, the most important ones of the models.
+
+    Features that the perturbation may change come first.
+    """
     for model in models:
         check_width(model, dataset)
-    refuse_missing(dataset, "cannot be drawn in a plane")
     if dataset.n_features < 2:
         raise DataError(f"{dataset.source}: has {dataset.n_features} feature; a plane needs two")
     if wanted is not None:
@@ -117,17 +129,25 @@ def choose_features(models: Sequence[Model], dataset: Dataset, wanted: Sequence[
         if first == second:
             raise RequestError(f"--features {' '.join(wanted)}: both are the same feature; give two different ones")
         return first, second
-    tested = sorted({int(feature) for model in models for feature in model.tested_features})
-    if len(tested) > 2:
-        names = ", ".join(dataset.feature_name(feature) for feature in tested[:5])
-        more = f" and {len(tested) - 5} more" if len(tested) > 5 else ""
-        who = f"{models[0].source} tests" if len(models) == 1 else "the models test"
-        raise RequestError(
-            f"{who} {len(tested)} features ({names}{more}), a plane has two; choose them with "
-            "--features NAME NAME or by number from 0"
-        )
-    others = [feature for feature in range(dataset.n_features) if feature not in tested]
-    first, second = sorted([*tested, *others][:2])
+    importances = np.zeros(dataset.n_features)
+    for model in models:
+        found = find_importances(model, dataset.X)[: dataset.n_features]
+        importances[: len(found)] += found
+    tested = {int(feature) for model in models for feature in model.tested_features}
+    moves = np.ones(dataset.n_features, dtype=np.bool_)
+    if perturbation is not None:
+        boxes = perturbation.boxes(dataset)
+        with np.errstate(over="ignore"):
+            moves = (boxes.low_center - boxes.radius_down < boxes.high_center + boxes.radius_up).any(axis=0)
+    # Numbers first: categories have no neighbours in a plane.
+    ranked = sorted(
+        range(dataset.n_features),
+        key=lambda feature: (
+            feature not in tested, not dataset.names.is_number(feature), not moves[feature], -importances[feature],
+            feature,
+        ),
+    )  # fmt: skip
+    first, second = sorted(ranked[:2])
     return first, second
 
 
@@ -142,21 +162,94 @@ def _find_feature(dataset: Dataset, wanted: str) -> int:
     )
 
 
-def choose_plane(dataset: Dataset, features: tuple[int, int], row: int | None, perturbation: Perturbation) -> Plane:
-    """The plane through a row, or through the medians, as large as all rows and their boxes need."""
+def choose_plane(
+    dataset: Dataset,
+    features: tuple[int, int],
+    row: int | None,
+    perturbation: Perturbation,
+    models: Sequence[Model] = (),
+    voting: str | None = None,
+) -> Plane:
+    """The plane through a row or through typical values, as large as most rows and their boxes need.
+
+    Parameters
+    ----------
+    row : int or None
+        None takes the medians of numbers and the most frequent categories; if the models predict the same everywhere
+        in this plane, it goes through a row for which they do not.
+    models : sequence of Model
+        The models that are drawn.
+    """
     if row is not None and not 0 <= row < dataset.n_samples:
         raise RequestError(f"--row {row}: {dataset.source} has rows 0 to {dataset.n_samples - 1}")
-    point = np.median(dataset.X, axis=0) if row is None else dataset.X[row]
-    lower, upper = perturbed_bounds(dataset, features, perturbation)
     columns = dataset.X[:, list(features)]
+    columns = columns[~np.isnan(columns).any(axis=1)]
+    if not len(columns):
+        raise DataError(f"{dataset.source}: no row has values of both features")
     if not (np.abs(columns) < LARGEST_VALUE).all():
         raise DataError(f"{dataset.source}: its values are too large to be drawn; scale them with `data convert`")
-    low, high = columns.min(axis=0), columns.max(axis=0)
+    lower, upper = (np.nan_to_num(bound, nan=0.0) for bound in perturbed_bounds(dataset, features, perturbation))
+    low, high = _choose_window(columns)
+    is_inside = ((dataset.X[:, list(features)] >= low) & (dataset.X[:, list(features)] <= high)).all(axis=1)
     # A box without limits ends where the picture does.
     spread = np.where(high > low, high - low, np.maximum(np.abs(high), 1.0))
-    low = np.maximum(lower.min(axis=0), low - spread) - 0.04 * spread
-    high = np.minimum(upper.max(axis=0), high + spread) + 0.04 * spread
-    return Plane(features, point, (float(low[0]), float(low[1])), (float(high[0]), float(high[1])))
+    low = np.maximum(lower[is_inside].min(axis=0), low - spread) - 0.04 * spread
+    high = np.minimum(upper[is_inside].max(axis=0), high + spread) + 0.04 * spread
+    bounds = (float(low[0]), float(low[1])), (float(high[0]), float(high[1]))
+    if row is not None:
+        return Plane(features, dataset.X[row], *bounds, row)
+    plane = Plane(features, _find_typical(dataset), *bounds)
+    return _find_contrast(dataset, plane, models, voting)
+
+
+def _choose_window(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Least and largest values to draw; a few values that are far away from all others are left out."""
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    if len(columns) < FEWEST_FOR_OUTLIERS:
+        return low, high
+    inner = np.quantile(columns, [OUTLIERS, 1 - OUTLIERS], axis=0)
+    width = inner[1] - inner[0]
+    has_outliers = (width > 0) & (high - low > FAR_OUT * width)
+    return np.where(has_outliers, inner[0], low), np.where(has_outliers, inner[1], high)
+
+
+def _find_typical(dataset: Dataset) -> NDArray[np.float64]:
+    """Medians of numbers, and the most frequent category of each column that has categories."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        point = np.nanmedian(dataset.X, axis=0)
+    if dataset.encoding is None:
+        return point
+    for place, column in enumerate(dataset.encoding.columns):
+        if column.kind != NUMBER:
+            own = list(dataset.encoding.features_of(place))
+            found, counts = np.unique(dataset.X[:, own], axis=0, return_counts=True)
+            point[own] = found[np.argmax(counts)]
+    return point
+
+
+def _find_contrast(dataset: Dataset, plane: Plane, models: Sequence[Model], voting: str | None) -> Plane:
+    """The plane, or if the models predict one label in it, a parallel one through a row where they predict more."""
+    if not models or _measure_contrast(plane, models, voting) >= LEAST_CONTRAST:
+        return plane
+    rows = np.unique(np.linspace(0, dataset.n_samples - 1, MOST_SLICES).round().astype(np.intp)).tolist()
+    found = [replace(plane, point=dataset.X[row], row=row) for row in rows]
+    contrasts = [_measure_contrast(each, models, voting) for each in found]
+    best = int(np.argmax(contrasts))
+    return found[best] if contrasts[best] > _measure_contrast(plane, models, voting) else plane
+
+
+def _measure_contrast(plane: Plane, models: Sequence[Model], voting: str | None) -> float:
+    """The part of the plane that does not have the most frequent prediction, on a coarse grid; the least of models."""
+    steps = [np.linspace(plane.lower[axis], plane.upper[axis], GRID) for axis in (0, 1)]
+    X = np.tile(plane.point, (GRID * GRID, 1))
+    X[:, plane.features[0]] = np.tile(steps[0], GRID)
+    X[:, plane.features[1]] = np.repeat(steps[1], GRID)
+    shares = []
+    for model in models:
+        ids = predict(model, X, voting if model.is_forest else None).ids
+        shares.append(1 - np.bincount(ids).max() / len(ids))
+    return float(min(shares))
 
 
 def perturbed_bounds(
@@ -190,6 +283,7 @@ def survey(
     """
     query = make_query(model, dataset, perturbation or Ball(0.0), voting=voting)
     rows = np.arange(dataset.n_samples) if drawn is None else drawn
+    rows = rows[plane.contains(dataset.X[rows])]
     if model.n_trees == 1:
         whole = verify(query, jobs, budget=budget)
         counts, outcome = whole.counts, whole.subset(rows)
@@ -260,8 +354,9 @@ class _Look:
 
 
 @style()
-def draw_regions(panels: Sequence[Panel], row: int | None = None, title: str | None = None) -> Figure:
+def draw_regions(panels: Sequence[Panel], title: str | None = None) -> Figure:
     """One panel for each model, side by side; a ring marks the row through which the plane goes, if it does."""
+    row = panels[0].plane.row
     figure = new_figure(PANEL_WIDTH * len(panels) + 0.3, PANEL_HEIGHT + LEGEND_HEIGHT)
     all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     dataset, plane = panels[0].dataset, panels[0].plane
@@ -288,7 +383,8 @@ def _default_heading(panels: Sequence[Panel], row: int | None) -> str:
     dataset, plane = panels[0].dataset, panels[0].plane
     if all({*panel.model.tested_features.tolist()} <= {*plane.features} for panel in panels):
         return ""
-    return f"slice through {'the medians' if row is None else f'row {row}'} of {say(dataset.source, 200)}"
+    typical = "the medians" if dataset.encoding is None else "typical values"
+    return f"slice through {typical if row is None else f'row {row}'} of {say(dataset.source, 200)}"
 
 
 # Panels

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import RequestError
-from metasilvae.model import LabelSet, Model
+from metasilvae.model import MISSING_LEFT, LabelSet, Model
 from metasilvae.prediction import predict
 
 # Cells between the thresholds of a forest.
@@ -30,12 +30,20 @@ class Plane:
     point : float64 array, shape (n_features,)
         Values of the other features.
     lower, upper : bounds of the part, for each of the two features
+    row : int or None
+        The row that has these values; None if they are typical ones.
     """
 
     features: tuple[int, int]
     point: NDArray[np.float64]
     lower: tuple[float, float]
     upper: tuple[float, float]
+    row: int | None = None
+
+    def contains(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which samples have values of both features that lie in this part."""
+        values = X[:, list(self.features)]
+        return np.asarray(((values >= self.lower) & (values <= self.upper)).all(axis=1))
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,9 @@ def _slice_tree(tree: Model, plane: Plane) -> Iterator[Rectangle]:
         if feature < 0:
             yield Rectangle(lower, upper, predictions.sets[predictions.ids[leaf]])
         elif feature not in plane.features:
-            waiting.append((left if plane.point[feature] <= threshold else right, lower, upper))
+            value = plane.point[feature]
+            goes_left = leaf == MISSING_LEFT if np.isnan(value) else value <= threshold
+            waiting.append((left if goes_left else right, lower, upper))
         else:
             axis = plane.features.index(feature)
             if threshold < upper[axis]:

@@ -7,6 +7,7 @@ right; the direction in which a level extends is called breadth.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from metasilvae.encoding import FeatureNames
 from metasilvae.errors import RequestError
 from metasilvae.interop.exports.leaves import name_prediction
 from metasilvae.model import LeafKind, Model
+from metasilvae.output.axes import round_number
 from metasilvae.output.plots.canvas import (
     FAINT,
     INK,
@@ -80,6 +82,8 @@ def _join(outer: list[float], shift: float, other: list[float], other_shift: flo
 
 # Larger drawings would not be readable.
 MOST_LEAVES = 500
+# What fits on a page: of a larger tree, branches with few rows are folded unless a depth is given.
+MOST_ON_A_PAGE = 24
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class TreeFacts:
-    """A tree as far as it is shown: boxes in pre-order, those deeper than the greatest depth folded into one.
+    """A tree as far as it is shown: boxes in pre-order, what is folded is one box.
 
     Attributes
     ----------
@@ -129,6 +133,11 @@ class TreeFacts:
     dataset: Dataset | None = None
     epsilon: float | None = None
     place: tuple[int, int] | None = None
+
+    @property
+    def n_folded(self) -> int:
+        """Number of leaves that are not drawn."""
+        return self.tree.n_leaves - sum(self.is_leaf(box) for box in self.boxes)
 
     def is_leaf(self, box: NodeFacts) -> bool:
         return bool(self.tree.nodes["feature"][box.node] < 0)
@@ -144,30 +153,69 @@ def gather_facts(
     max_depth: int | None = None,
     place: tuple[int, int] | None = None,
 ) -> TreeFacts:
-    """Collect the facts about a single tree; refuses one that is too large to be readable."""
+    """Collect the facts about a single tree; refuses one that is too large to be readable.
+
+    Parameters
+    ----------
+    max_depth : int or None
+        Nodes below this depth are folded; None folds what does not fit on a page.
+    """
     nodes = tree.nodes
     dataset = None if dataset is None else align(tree, dataset)
-    shown = np.flatnonzero(tree.depths <= (tree.max_depth if max_depth is None else max_depth))
-    is_end = (nodes["feature"][shown] < 0) | (tree.depths[shown] == max_depth)
-    if is_end.sum() > MOST_LEAVES:
-        raise RequestError(
-            f"{tree.source}: a drawing of {int(is_end.sum())} leaves cannot be read, at most {MOST_LEAVES} are drawn; "
-            "fold what is deep with --max-depth, or draw a tree that was made smaller"
-        )
-    position_of = {int(node): position for position, node in enumerate(shown)}
     leaves = _LeafOrder(tree)
     rows = None if dataset is None else _RowOrder(tree, dataset, leaves)
+    if max_depth is None:
+        unfolded = _unfold(tree, leaves, rows)
+    else:
+        unfolded = set(np.flatnonzero((tree.depths < max_depth) & (nodes["feature"] >= 0)).tolist())
+    shown = sorted({0, *(int(nodes[side][node]) for node in unfolded for side in ("left", "right"))})
+    if len(shown) - len(unfolded) > MOST_LEAVES:
+        raise RequestError(
+            f"{tree.source}: a drawing of {len(shown) - len(unfolded)} leaves cannot be read, at most {MOST_LEAVES} "
+            "are drawn; give a smaller --max-depth, or leave it out"
+        )
+    position_of = {node: position for position, node in enumerate(shown)}
     boxes = []
-    for node, ends_here in zip(shown.tolist(), is_end.tolist(), strict=True):
+    for node in shown:
         _, feature, left, right, leaf = nodes[node].item()
         first, last = leaves.range_of(node)
         values = tree.leaf_values[leaf] if feature < 0 else None
         if tree.leaf_kind is LeafKind.COUNTS:
             values = leaves.values[first:last].sum(axis=0, dtype=np.float64)
-        children = None if ends_here else (position_of[left], position_of[right])
+        children = (position_of[left], position_of[right]) if node in unfolded else None
         found = (None,) * 4 if rows is None else rows.count(node, first, last, epsilon)
         boxes.append(NodeFacts(node, children, last - first, values, *found))
     return TreeFacts(tree, boxes, dataset, epsilon, place)
+
+
+def _unfold(tree: Model, leaves: _LeafOrder, rows: _RowOrder | None) -> set[int]:
+    """Splits that are shown with what is below them: all, or those with the most rows, as many as fit on a page.
+
+    Rows are those of the data, else those of training, else leaves are counted.
+    """
+    nodes = tree.nodes
+    splits = np.flatnonzero(nodes["feature"] >= 0).tolist()
+    if len(splits) < MOST_ON_A_PAGE:
+        return set(splits)
+
+    def weigh(node: int) -> tuple[float, int]:
+        first, last = leaves.range_of(node)
+        if rows is not None:
+            return -rows.count(node, first, last, None)[0], node
+        if tree.leaf_kind is LeafKind.COUNTS:
+            return -float(leaves.values[first:last].sum(dtype=np.float64)), node
+        return -float(last - first), node
+
+    found: set[int] = set()
+    waiting = [weigh(0)]
+    while waiting and len(found) < MOST_ON_A_PAGE - 1:
+        node = heapq.heappop(waiting)[1]
+        found.add(node)
+        for side in ("left", "right"):
+            child = int(nodes[side][node])
+            if nodes["feature"][child] >= 0:
+                heapq.heappush(waiting, weigh(child))
+    return found
 
 
 class _LeafOrder:
@@ -199,6 +247,7 @@ class _RowOrder:
         self._order = np.argsort(ranks, kind="stable")
         self._ranks = ranks[self._order]
         self._tree = tree
+        self._names = dataset.names
         self._X = dataset.X
         predictions, true_labels = tree.leaf_predictions, match_labels(tree, dataset)
         is_right = (true_labels >= 0) & (predictions.only_label[predictions.ids[found]] == true_labels)
@@ -213,9 +262,13 @@ class _RowOrder:
         if feature < 0:
             return n_rows, int(self._is_right[start:stop].sum()), None, None
         values = self._X[self._order[start:stop], feature]
+        if not self._names.is_number(feature):
+            # A category has no distance from a threshold.
+            return n_rows, None, None, None
+        values = values[~np.isnan(values)]
         threshold = self._tree.nodes["threshold"][node]
         with np.errstate(over="ignore"):
-            margin = float(np.abs(values - threshold).min()) if n_rows else None
+            margin = float(np.abs(values - threshold).min()) if len(values) else None
             near = None
             if epsilon is not None:
                 near = int(((values - epsilon <= threshold) & (values + epsilon > threshold)).sum())
@@ -304,6 +357,8 @@ def _heading(facts: TreeFacts) -> list[str]:
     ]
     if facts.dataset is not None:
         lines.append(f"with the rows of {say(facts.dataset.source)}")
+    if facts.n_folded:
+        lines.append(f"{facts.n_folded} leaves are folded")
     return lines
 
 
@@ -330,7 +385,7 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
             if box.rows is None:
                 lines.append("" if box.values is None else _plural(box.values.sum(), "row"))
             else:
-                margin = "" if box.margin is None else f", margin {box.margin:.3g}"
+                margin = "" if box.margin is None else f", margin {round_number(box.margin, digits=3)}"
                 lines.append(_plural(box.rows, "row") + margin)
             if box.near_rows is not None:
                 lines.append(f"{box.near_rows} within {facts.epsilon:g}")
@@ -338,8 +393,7 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
 
 
 def _number(tree: Model, node: int) -> str:
-    value = float(tree.nodes["threshold"][node])
-    return repr(value) if len(repr(value)) <= 8 else f"{value:.6g}"
+    return round_number(float(tree.nodes["threshold"][node]))
 
 
 def _plural(count: float, noun: str) -> str:

@@ -183,19 +183,29 @@ def list_rules(attack: Attack, dataset: Dataset) -> list[tuple[list[str], str]]:
     for place, column in enumerate(encoding.columns):
         features = tuple(encoding.features_of(place))
         if column.kind == CATEGORY:
-            rules.append(([column.name], _describe_category(attack, column, features)))
+            words = _describe_category(attack, column, features)
+            rules.append(([column.name], words + _describe_cost(attack, features[0])))
         elif column.kind == BOOLEAN:
             words = "may change" if reach[features[0]][1] > 0 else "fixed"
-            rules.append(([column.name], f"{words}, {column.categories[0]} or {column.categories[1]}"))
+            words += f", {column.categories[0]} or {column.categories[1]}"
+            rules.append(([column.name], words + _describe_cost(attack, features[0])))
         elif features[0] not in grouped:
             is_droppable = attack.droppable is not None and attack.droppable[features[0]]
             words = describe_column(attack, features[0], *reach[features[0]])
-            rules.append(([column.name], words + (", may become missing" if is_droppable else "")))
+            words += ", may become missing" if is_droppable else ""
+            rules.append(([column.name], words + _describe_cost(attack, features[0])))
     names = dataset.names.names
     for group in groups:
         if group not in of_columns:
-            rules.append(([names[f] for f in group], "exactly one of them is 1; which one may change"))
+            words = "exactly one of them is 1; which one may change"
+            rules.append(([names[f] for f in group], words + _describe_cost(attack, group[0])))
     return rules
+
+
+def _describe_cost(attack: Attack, feature: int) -> str:
+    """What a change costs in a distance, if that is not 1."""
+    cost = 1.0 if attack.costs is None else float(attack.costs[feature])
+    return "" if cost == 1 else f", at cost {cost:g}"
 
 
 def _describe_category(attack: Attack, column: Column, features: tuple[int, ...]) -> str:

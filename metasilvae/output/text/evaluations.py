@@ -27,6 +27,7 @@ from metasilvae.output.text.tables import (
     stream_lines,
 )
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.ceiling import Ceiling
 from metasilvae.verification.class_metrics import ClassMetrics
@@ -281,7 +282,7 @@ class CurveReport:
 
     @property
     def axis(self) -> str:
-        return "epsilon" if self.attack is None else "factor"
+        return "epsilon" if self.attack is None or isinstance(self.attack, NormBall) else "factor"
 
     @property
     def subject(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from metasilvae.output.text.headings import Subject, describe_subject
 from metasilvae.output.text.tables import as_text, dump_json, finite_or_none, stream_csv, stream_jsonl
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.verification.budget import INTERRUPTED
 from metasilvae.verification.curve import QUANTILES, choose_quantile
 from metasilvae.verification.radius import Radii
@@ -93,10 +94,16 @@ def describe_open(several: Sequence[Radii]) -> str:
     return "".join(f"{count} radii are lower bounds: {reason}\n" for reason, count in reasons.items() if count)
 
 
+def describe_distance(perturbation: str) -> str:
+    """What radii of a perturbation are: distances if its description begins with a norm, else multiples."""
+    is_distance = perturbation.split()[0] in SHARED_NORMS
+    return f"{perturbation}, any distance" if is_distance else f"radius times {perturbation}"
+
+
 def write_text(report: RadiusReport) -> Iterator[str]:
     """Quantiles and the most fragile rows, for people."""
     radii = report.radii
-    yield describe_subject(report.query, f"radius times {report.perturbation}", report.shard) + "\n"
+    yield describe_subject(report.query, describe_distance(report.perturbation), report.shard) + "\n"
     yield "certified radius: the largest one at which no perturbation changes the prediction\n\n"
     yield as_text([{"quantile": name, **values} for name, values in report.quantiles().items()])
     # A row about which nothing is known is not called fragile.

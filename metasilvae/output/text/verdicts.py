@@ -207,15 +207,15 @@ def write_samples(model: Model, dataset: Dataset, witnesses: Iterable[Witness]) 
     else:
         names = [dataset.feature_names[f] if dataset.feature_names else f"x{f}" for f in range(dataset.n_features)]
     ids = [f"{NOTE_MARK}{name}" for name, _ in dataset.ids]
-    label = dataset.label_name if encoding is not None and dataset.label_name else "label"
-    columns = [label, *names, *ids, "#row", "#prediction", "#perturbed_prediction"]
+    label = [dataset.label_name if encoding is not None and dataset.label_name else "label"]
+    columns = [*(label if dataset.has_labels else []), *names, *ids, "#row", "#prediction", "#perturbed_prediction"]
 
     def lines() -> Iterator[list[object]]:
         yield list(columns)
         for witness in witnesses:
             cells = witness.point.tolist() if encoding is None else encoding.decode(witness.point)
             yield [
-                dataset.labels[dataset.y[witness.row]],
+                *([dataset.labels[dataset.y[witness.row]]] if dataset.has_labels else []),
                 # An empty cell is a missing value.
                 *(cell if isinstance(cell, str) else "" if math.isnan(cell) else repr(cell) for cell in cells),
                 *dataset.ids_of(witness.row).values(),

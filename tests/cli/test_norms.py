@@ -1,0 +1,168 @@
+"""``--norm`` and ``--target`` on the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.command import run
+
+import metasilvae
+from metasilvae.perturbations.norms import NormBall
+
+TREE, DATA = "builtin:iris/tree.silva", "builtin:iris/test"
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
+def test_commands_agree_with_each_other(norm: str, tmp_path: Path) -> None:
+    epsilon = "1" if norm == "l0" else "0.4"
+    size = float(epsilon)
+    verdicts = table(run("verify", TREE, DATA, "--norm", norm, "--epsilon", epsilon, "--format", "csv").stdout)
+    radii = table(run("verify", TREE, DATA, "--norm", norm, "--radius", "--format", "csv").stdout)
+    stable = [row["verdict"] in ("ROBUST", "VULNERABLE") for row in verdicts]
+    assert stable == [float(row["radius"]) >= size for row in radii]
+    evaluated = json.loads(run("evaluate", TREE, DATA, "--norm", norm, "--epsilon", epsilon, "--format", "json").stdout)
+    assert evaluated["evaluations"][0]["stability"] == pytest.approx(np.mean(stable))
+    curve = table(run("evaluate", TREE, DATA, "--norm", norm, "--curve", "--format", "csv").stdout)
+    at = [row for row in curve if float(row["epsilon"]) >= size]
+    assert (float(at[0]["stability"]) if at else 0.0) == pytest.approx(np.mean(stable))
+    explained = json.loads(run("explain", TREE, DATA, "--norm", norm, "--epsilon", epsilon, "--format", "json").stdout)
+    assert len(explained["rows"]) == stable.count(False)
+    page = tmp_path / "page.html"
+    run("report", TREE, DATA, "--norm", norm, "--epsilon", epsilon, "-o", str(page))
+    text = page.read_text()
+    assert f"{norm} {epsilon}" in text
+    assert "ceiling" not in text
+
+
+def test_linf_is_the_default() -> None:
+    plain = run("verify", TREE, DATA, "--epsilon", "0.2", "--format", "csv").stdout
+    assert run("verify", TREE, DATA, "--epsilon", "0.2", "--norm", "linf", "--format", "csv").stdout == plain
+
+
+def test_parts_are_merged(tmp_path: Path) -> None:
+    whole = run("verify", TREE, DATA, "--norm", "l2", "--radius", "--format", "csv").stdout
+    parts = [str(tmp_path / f"{number}.jsonl") for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        run("verify", TREE, DATA, "--norm", "l2", "--radius", "--shard", f"{number}/2", "-o", part)
+    assert run("merge", *parts, "--format", "csv").stdout == whole
+    assert "l2, any distance" in run("merge", *parts, "--format", "text").stdout
+    other = str(tmp_path / "other.jsonl")
+    run("verify", TREE, DATA, "--norm", "l1", "--radius", "--shard", "2/2", "-o", other)
+    assert run("merge", parts[0], other, code=1).stderr
+
+
+def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
+    attack = tmp_path / "attack.toml"
+    attack.write_text('[columns]\n"petal_*" = { radius = inf, cost = 2 }\n')
+    free = table(run("verify", TREE, DATA, "--norm", "l1", "--radius", "--format", "csv").stdout)
+    dear = table(
+        run("verify", TREE, DATA, "--norm", "l1", "--radius", "--attack", str(attack), "--format", "csv").stdout
+    )
+    # The tree tests petals only.
+    for one, other in zip(free, dear, strict=True):
+        assert float(other["radius"]) == pytest.approx(2 * float(one["radius"]))
+    attack.write_text("[columns]\nsepal_width = { radius = inf }\n")
+    fixed = run("verify", TREE, DATA, "--norm", "l2", "--epsilon", "9", "--attack", str(attack), "--format", "json")
+    assert json.loads(fixed.stdout)["stability"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--norm", "l1"], "--norm l1 needs --epsilon E, the limit of the sum of all changes"),
+        (["--norm", "l1", "--epsilon", "x"], "--epsilon x: is not a number"),
+        (["--norm", "l1", "--epsilon", "-1"], "must not be negative"),
+        (["--norm", "l0", "--epsilon", "0.5"], "a whole number"),
+        (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
+        (["--norm", "l2", "--epsilon", "1", "--feature-weights", "w"], "write cost = .. for columns"),
+        (["--target", "x", "--epsilon", "1"], "its labels are setosa, versicolor, virginica"),
+        (["--target", "setosa", "--epsilon", "1", "--require", "accuracy>=0"], "leave --target or --require out"),
+        (["--target", "setosa", "--epsilon", "1", "--shard", "1/2"], "leave --shard out"),
+        (
+            ["--target", "setosa", "--epsilon", "1", "--format", "silva"],
+            "targets are written as text, json, jsonl, csv",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: list[str], message: str) -> None:
+    failed = run("verify", TREE, DATA, *options, code=None)
+    assert failed.exit_code in (1, 2)
+    assert message in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+def test_other_commands_refuse_norms_without_a_limit() -> None:
+    for command in ("explain", "report", "evaluate"):
+        more = ["-o", "page.html"] if command == "report" else []
+        assert "--norm l1 needs --epsilon" in run(command, TREE, DATA, "--norm", "l1", *more, code=2).stderr
+    options = ["--norm", "l1", "--epsilon", "1", "--ceiling"]
+    assert "leave --ceiling out" in run("evaluate", TREE, DATA, *options, code=2).stderr
+
+
+@pytest.mark.parametrize("norm", ["linf", "l1", "l2", "l0"])
+def test_targets_are_reached_by_the_changes_that_are_written(norm: str, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.csv"
+    report = run(
+        "verify", TREE, DATA, "--target", "virginica", "--norm", norm, "--radius", "--format", "json",
+        "--counterexamples", str(changed),
+    )  # fmt: skip
+    document = json.loads(report.stdout)
+    counts = document["counts"]
+    assert counts["predicted"] + counts["reachable"] == 30
+    predicted = run("predict", TREE, str(changed)).stdout.split()
+    assert predicted == ["virginica"] * counts["reachable"]
+    for row in document["rows"]:
+        if row["status"] == "REACHABLE":
+            sizes = [abs(new - old) for old, new in row["changes"].values()]
+            size = {"linf": max(sizes), "l1": sum(sizes), "l2": np.hypot(*[*sizes, 0.0][:2]), "l0": len(sizes)}[norm]
+            assert row["distance"] == pytest.approx(size)
+
+
+def test_targets_within_a_perturbation() -> None:
+    text = run("verify", TREE, DATA, "--target", "versicolor", "--epsilon", "0.3").stdout
+    assert "target        versicolor" in text
+    rows = table(run("verify", TREE, DATA, "--target", "versicolor", "--epsilon", "0.3", "--format", "csv").stdout)
+    radii = table(run("verify", TREE, DATA, "--target", "versicolor", "--radius", "--format", "csv").stdout)
+    for one, other in zip(rows, radii, strict=True):
+        if one["status"] != "PREDICTED":
+            assert (one["status"] == "REACHABLE") == (float(other["distance"]) <= 0.3)
+
+
+def test_rows_without_labels_have_targets(tmp_path: Path) -> None:
+    data, changed = tmp_path / "data.csv", tmp_path / "changed.csv"
+    data.write_text("sepal_length,sepal_width,petal_length,petal_width\n5.1,3.5,1.4,0.2\n")
+    report = run(
+        "verify", TREE, str(data), "--label-column", "none", "--target", "virginica", "--norm", "l1", "--radius",
+        "--counterexamples", str(changed), "--format", "json",
+    )  # fmt: skip
+    (row,) = json.loads(report.stdout)["rows"]
+    assert row["status"] == "REACHABLE"
+    assert "label" not in row
+    assert run("predict", TREE, str(changed), "--label-column", "none").stdout == "virginica\n"
+
+
+def test_the_library_does_the_same() -> None:
+    model, dataset = metasilvae.read_model(TREE), metasilvae.read_dataset(DATA)
+    radii = metasilvae.find_radii(model, dataset, NormBall("l1"))
+    outcome = metasilvae.verify(model, dataset, metasilvae.NormBall("l1", 0.3))
+    assert ((radii.lower >= 0.3) == (outcome.stability == 1)).all()
+    results = metasilvae.find_targets(model, dataset, "setosa", NormBall("l2"), nearest=True)
+    changes = list(metasilvae.find_counterfactuals(model, dataset, "setosa", NormBall("l2")))
+    assert len(changes) == results.counts[1]
+    assert results.distances is not None
+    for change in changes:
+        distance = np.linalg.norm(change.point - dataset.X[change.row])
+        assert distance == pytest.approx(results.distances[change.row])
+    with pytest.raises(metasilvae.MetasilvaeError, match="needs a perturbation"):
+        metasilvae.find_targets(model, dataset, "setosa")
+    with pytest.raises(metasilvae.MetasilvaeError, match="training takes boxes"):
+        metasilvae.train(dataset, NormBall("l1", 0.3))
