@@ -40,9 +40,9 @@ from metasilvae.training.boosted_trees import (
     grow_tree,
     one_part,
     pack_trees,
-    polish_tree,
     unpack_trees,
 )
+from metasilvae.training.boosting_polish import polish_tree
 from metasilvae.training.boosting_samples import draw_samples
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
