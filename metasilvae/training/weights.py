@@ -63,8 +63,8 @@ def weigh_classes(dataset: Dataset, class_weight: ClassWeight) -> dict[str, Frac
     unknown = [str(label) for label in class_weight if str(label) not in dataset.labels]
     if unknown:
         raise DataError(
-            f"class weight: {dataset.source} has no label {list_some([shorten(label) for label in unknown])}; its labels "
-            f"are {list_some(dataset.labels)}"
+            f"class weight: {dataset.source} has no label {list_some([shorten(label) for label in unknown])}; its "
+            f"labels are {list_some(dataset.labels)}"
         )
     for label, weight in class_weight.items():
         if not 0 < weight < math.inf:

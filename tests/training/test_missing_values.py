@@ -12,6 +12,7 @@ from metasilvae.api import evaluate, make_dataset, predict, run_training, train,
 from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError
 from metasilvae.formats.silva_models import format_model, parse_model
+from metasilvae.interop.exports.documents import write_text
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, Model, join_trees
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
@@ -94,6 +95,10 @@ def test_missing_is_learned_where_it_tells_the_label() -> None:
     is_test = (model.nodes["feature"] == 1) & (model.nodes["threshold"] == LARGEST)
     assert is_test.any()
     assert (model.nodes["leaf"][is_test] == MISSING_RIGHT).all()
+    text = write_text(model)
+    assert "x[1] has a value\n" in text
+    assert "x[1] is missing\n" in text
+    assert "e+308" not in text
 
 
 def test_a_missing_value_that_stays_missing_is_a_stable_test() -> None:
