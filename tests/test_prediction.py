@@ -135,7 +135,7 @@ def define_shares(model: Model, x: Sequence[float], voting: str) -> list[float]:
 
 
 def _exponential(exponent: Fraction) -> float:
-    return math.exp(exponent) if exponent < 700 else math.inf
+    return math.inf if exponent > 700 else math.exp(max(exponent, -800))
 
 
 @settings(max_examples=300)

@@ -60,10 +60,11 @@ def _score_variances(model: Model, X: NDArray[np.float64] | None, jobs: int | No
     weights = np.ones(model.n_leaves)
     if X is not None:
         weights = np.bincount(find_leaves(model, X, jobs).reshape(-1), minlength=model.n_leaves).astype(np.float64)
+    # The unit makes no difference; in this one nothing overflows.
+    largest = np.abs(model.leaf_values).max(initial=0.0)
+    scores = model.leaf_values / largest if largest > 0 else model.leaf_values
     # A number that is added to the scores of all labels changes no prediction.
-    scores = model.leaf_values - model.leaf_values.mean(axis=1, keepdims=True)
-    largest = np.abs(scores).max(initial=0.0)
-    scores = scores / largest if largest > 0 else scores
+    scores = scores - scores.mean(axis=1, keepdims=True)
     terms = np.column_stack([weights, weights[:, None] * scores, weights * (scores**2).sum(axis=1)])
     sums = _add_to_parents(model, terms)
     return np.asarray(sums[:, -1] - _divide((sums[:, 1:-1] ** 2).sum(axis=1), sums[:, 0]))

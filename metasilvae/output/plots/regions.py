@@ -134,11 +134,12 @@ def choose_features(
         found = find_importances(model, dataset.X)[: dataset.n_features]
         importances[: len(found)] += found
     tested = {int(feature) for model in models for feature in model.tested_features}
-    moves = np.ones(dataset.n_features, dtype=np.bool_)
+    moves: NDArray[np.bool_] = np.ones(dataset.n_features, dtype=np.bool_)
     if perturbation is not None:
         boxes = perturbation.boxes(dataset)
         with np.errstate(over="ignore"):
-            moves = (boxes.low_center - boxes.radius_down < boxes.high_center + boxes.radius_up).any(axis=0)
+            is_wide = boxes.low_center - boxes.radius_down < boxes.high_center + boxes.radius_up
+        moves = np.asarray(is_wide.any(axis=0))
     # Numbers first: categories have no neighbours in a plane.
     ranked = sorted(
         range(dataset.n_features),
