@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from metasilvae import api
 from metasilvae.encoding import CATEGORY, Column, Encoding
 from metasilvae.errors import DataError, ModelError
 from metasilvae.formats.silva_models import format_model, parse_model
-from metasilvae.interop.imports import Imported, import_file, import_object
+from metasilvae.interop.imports import Imported, ImportOptions, import_content, import_file, import_object
 from metasilvae.interop.imports.builder import Nodes
 from metasilvae.interop.imports.categories import CategoryColumn, CategorySplit, encode_categories
 from metasilvae.perturbations.attack import fit_attack
@@ -355,3 +357,30 @@ def test_commands_take_the_file_of_the_library(command: str, tmp_path: Path) -> 
     if command == "verify":
         witnesses = pandas.read_csv(tmp_path / "witnesses.csv")
         assert set(witnesses["town"].dropna()) <= {*TOWNS, "(other)"}
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_mangled_files_are_imported_or_refused_in_one_line(library: str) -> None:
+    rng = np.random.default_rng(8)
+    table = make_table(rng, 200)
+    y = make_labels(table, rng, 2)
+    if library == "lightgbm":
+        content = train_lightgbm(with_categories(table), y).booster_.model_to_string().encode()
+    else:
+        xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed (extra: xgboost)")
+        fitted = xgboost.XGBClassifier(n_estimators=2, max_depth=3, n_jobs=1, enable_categorical=True)
+        content = bytes(fitted.fit(with_categories(table), y).get_booster().save_raw("json"))
+    starts = [match.start() for match in re.finditer(rb"cat|threshold|feature|enc|offsets|values|child", content)]
+    messages = []
+    for _ in range(300):
+        place = int(rng.choice(starts)) + int(rng.integers(0, 60))
+        mangled = bytearray(content)
+        mangled[place : place + int(rng.integers(0, 4))] = rng.choice(list(b'0123456789-,[]{}:" .'), 2).tolist()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import_content(bytes(mangled), "model", library, ImportOptions())
+        except metasilvae.MetasilvaeError as error:
+            messages.append(str(error))
+    assert messages
+    assert not any("\n" in message for message in messages)

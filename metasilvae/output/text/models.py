@@ -352,6 +352,8 @@ def describe_import(imported: Imported, output: str, plain: bool = False) -> str
         lines.append(f"voting    {imported.voting}{where}")
     names = None if plain else model.description.feature_names
     if names is not None:
+        if model.encoding is not None:
+            names = tuple(column.name for column in model.encoding.columns)
         lines.append(f"features  {list_some([printable(name) for name in names])}")
     if comparison is None:
         lines.append("compared  no")
