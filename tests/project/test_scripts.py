@@ -19,6 +19,7 @@ SHORT_RUNS = {
     "scripts/bench_ablation.py": "--data data --sets breast-cancer --repeat 1",
     "scripts/bench_boosting.py": "--data data --sets breast-cancer --rounds 3 --models boosted",
     "scripts/bench_cluster.py": "--workers 1 --tasks 5 --trees 1 --epsilon 0.1 builtin:iris/train",
+    "scripts/bench_customers.py": "--rows 300 --preset fast",
     "scripts/bench_forest.py": "--data data --golden empty --cases mnist-1-5 --limit 1",
     "scripts/bench_forest_training.py": "--data data --sets breast-cancer --trees 2 --models forests",
     "scripts/bench_generalization.py": "--records records.jsonl --sets grid --splits 1 --preset fast",
