@@ -79,10 +79,10 @@ def train_both(train: Dataset, test: Dataset, ball: Ball, arguments: argparse.Na
     return Run(figures_of(model, test, ball, arguments.jobs), single, model.n_leaves, seconds, tuned), trainer
 
 
-def splits_of(folder: Path) -> Iterator[tuple[Dataset, Dataset]]:
+def splits_of(folder: Path, uses_folds: bool = True) -> Iterator[tuple[Dataset, Dataset]]:
     """Training and test part of each fold, or those of the files."""
     train, test = read_dataset(str(folder / "train.csv.gz")), read_dataset(str(folder / "test.csv.gz"))
-    if not (folder / "folds.tsv").exists():
+    if not uses_folds or not (folder / "folds.tsv").exists():
         yield train, test
         return
     whole = join(train, test)

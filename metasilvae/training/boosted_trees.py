@@ -39,10 +39,6 @@ VALUE_UNIT = 2.0**-20
 ELSEWHERE = 0.3
 # Passes that refit the values of all leaves after growth.
 REFITS = 3
-# Passes over all leaves that lower the loss of the whole tree afterwards.
-POLISHES = 3
-# Room for leaves that the box of a sample reaches, on average; with more of them, they are looked for twice.
-USUAL_REACH = 4
 # A level may have so many pairs of a sample and a leaf that it reaches, as a multiple of the samples.
 MOST_PAIRS = 64
 
@@ -393,82 +389,6 @@ def grow_tree(
     for _ in range(REFITS):
         _refit(closed, codes.n_samples, loss, penalty)
     return BoostedTree(nodes[0], nodes[1], nodes[2], nodes[3], _values_of(closed, nodes.shape[1]))
-
-
-def polish_tree(
-    tree: BoostedTree, codes: Codes, loss: Derivatives, is_positive: NDArray[np.bool_], penalty: float,
-    n_passes: int = POLISHES, prunes: bool = True,
-) -> BoostedTree:  # fmt: skip
-    """The tree with other values of its leaves, pruned where a split does not lower the loss of all samples.
-
-    While a tree grows, each leaf is treated by itself. Here the certified part of the loss of a sample counts at the
-    worst one of all leaves that its box reaches.
-
-    Parameters
-    ----------
-    penalty : float
-        As in `GrowthLimits`.
-    n_passes : int
-        Each one moves the values of all leaves, one after another.
-    """
-    feature, code, left, right, value = tree.in_preorder()
-    is_leaf = feature < 0
-    last = np.cumsum(is_leaf, dtype=np.int32)
-    n_leaves = int(last[-1])
-    # Leaves before each node; a subtree ends where its right child does.
-    first = last - is_leaf
-    for node in np.flatnonzero(~is_leaf)[::-1]:
-        last[node] = last[right[node]]
-    own_leaf, starts, reached = _reach(codes, (feature, code, left, right, first), tree.depth)
-    leaf_starts, leaf_rows = np.empty(n_leaves + 1, dtype=np.int64), np.empty(len(reached), dtype=np.int32)
-    kernel.group_rows(starts, reached, leaf_starts, leaf_rows)
-    sums = [
-        np.concatenate([[0.0], np.cumsum(np.bincount(own_leaf, part, n_leaves))])
-        for part in (loss.own_gradient, loss.own_hessian)
-    ]
-    sign = np.where(is_positive, 1.0, -1.0)
-    values = value[is_leaf]
-    worst = sign * np.minimum.reduceat(np.repeat(sign, np.diff(starts)) * values[reached], starts[:-1])
-    own = values[own_leaf]
-    slope = float((loss.own_gradient * own + loss.gradient * worst).sum())
-    bend = float((loss.own_hessian * own**2 + loss.hessian * worst**2).sum() + penalty / UNIT * (values**2).sum())
-    # The loss falls from 0 along the given values, by the slope and the bend, or they are no good.
-    values *= 0.0 if slope >= 0 else min(1.0, -slope / bend) if bend else 1.0
-    ends = is_leaf.astype(np.uint8)
-    kernel.polish_tree(
-        left, right, first, last, starts, reached, leaf_starts, leaf_rows, *sums, sign, loss.gradient, loss.hessian,
-        penalty / UNIT, prunes, n_passes, values, ends,
-    )  # fmt: skip
-    return _pruned((feature, code, left, right), values[first], ends)
-
-
-def _reach(codes: Codes, nodes: tuple[IntArray, ...], depth: int) -> tuple[IntArray, NDArray[np.int64], IntArray]:
-    """The leaf that each sample falls into, and those that its box reaches, with their starts."""
-    n_samples = codes.n_samples
-    waiting, own_leaf = np.empty(depth + 2, dtype=np.int32), np.empty(n_samples, dtype=np.int32)
-    starts = np.empty(n_samples + 1, dtype=np.int64)
-    room = USUAL_REACH * n_samples
-    while True:
-        reached = np.empty(room, dtype=np.int32)
-        n_pairs = kernel.reach_leaves(*codes.arrays, *nodes, waiting, own_leaf, starts, reached)
-        if n_pairs <= room:
-            return own_leaf, starts, reached[:n_pairs]
-        room = n_pairs
-
-
-def _pruned(nodes: tuple[IntArray, ...], value: FloatArray, is_leaf: NDArray[np.uint8]) -> BoostedTree:
-    """The tree down to the first leaf on each path, level by level as it would have been grown."""
-    feature, code, left, right = nodes
-    order = [0]
-    for node in order:
-        if not is_leaf[node]:
-            order += [int(left[node]), int(right[node])]
-    ends = is_leaf[order] > 0
-    first = np.where(ends, -1, 2 * np.cumsum(~ends) - 1).astype(np.int32)
-    return BoostedTree(
-        np.where(ends, -1, feature[order]).astype(np.int32), np.where(ends, -1, code[order]).astype(np.int32),
-        first, np.where(ends, -1, first + 1).astype(np.int32), np.where(ends, value[order], 0.0),
-    )  # fmt: skip
 
 
 def _root(rows: IntArray, is_positive: NDArray[np.bool_]) -> _Leaves:

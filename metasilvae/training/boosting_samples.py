@@ -2,7 +2,7 @@
 
 After a few rounds most samples have a small derivative, because the model is sure of them. A tree that is grown on a
 sample of the others is almost as good, as long as the values of its leaves are fitted on all samples afterwards
-(`metasilvae.training.boosted_trees.refit_tree`).
+(`metasilvae.training.boosting_polish`).
 """
 
 from __future__ import annotations

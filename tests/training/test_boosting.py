@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from metasilvae.perturbations.attack import load_attack
 from metasilvae.perturbations.boxes import Ball, BoxFile
 from metasilvae.training.boosted_trees import UNIT, Codes, choose_thresholds
 from metasilvae.training.boosting import (
+    Booster,
     BoostingTrainer,
+    CodedRows,
+    Rows,
     Scores,
     choose_by_curves,
     find_base,
@@ -159,6 +163,41 @@ def test_weight_moves_from_accuracy_to_robust_accuracy() -> None:
     ]
     assert found[0].accuracy > found[1].accuracy
     assert (found[0].robust_accuracy or 0) < (found[1].robust_accuracy or 0)
+
+
+def test_trees_grown_on_samples_are_the_same_for_any_number_of_threads_and_nearly_as_good() -> None:
+    dataset, ball = read_dataset("builtin:digits/train"), Ball(1.0)
+    options = boosting_options_for("fast", 8, max_depth=5, row_sample=0.3)
+    one, three = (finish(BoostingTrainer(dataset, ball, options, jobs)) for jobs in (1, 3))
+    assert format_model(one) == format_model(three)
+    whole = finish(BoostingTrainer(dataset, ball, dataclasses.replace(options, row_sample=1.0), 2))
+    found, best = (judge(model, dataset, ball, 1) for model in (one, whole))
+    assert found.accuracy > best.accuracy - 0.03
+    assert (found.robust_accuracy or 0) > (best.robust_accuracy or 0) - 0.05
+
+
+def test_the_training_loss_falls_where_it_used_to_rise() -> None:
+    """Trees whose leaves are fitted one by one make the loss larger here after some rounds."""
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 3))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=600) > 0.75).astype(np.int32)
+    dataset, ball = Dataset(X, y, ("a", "b")), Ball(0.1)
+    fitness = Fitness(correct=0.1, robust=0.9)
+    options = boosting_options_for("fast", 60, fitness=fitness, robust_weight=0.0, tolerance=0.0)
+    rows = Rows(dataset, ball.boxes(dataset))
+    booster = Booster(dataset, None, CodedRows.of(rows, None, options, 1), options)
+    losses = []
+    for _ in range(60):
+        booster.add_round(booster.grow_round())
+        losses.append(loss_of(booster.learned, options.loss_weights, 0.0).mean())
+    assert all(later <= earlier + 1e-6 for earlier, later in pairwise(losses))
+
+
+def test_rows_of_a_tree() -> None:
+    assert boosting_options_for("default", 1).rows_per_tree(500) == 1
+    assert boosting_options_for("default", 1).rows_per_tree(20_000) == 0.5
+    assert boosting_options_for("default", 1).rows_per_tree(1_000_000) == 0.3
+    assert boosting_options_for("default", 1, row_sample=0.7).rows_per_tree(500) == 0.7
 
 
 def test_base_scores_are_those_of_the_classes() -> None:

@@ -109,3 +109,43 @@ def add_tree(
     lowest: NDArray[np.float64],
     highest: NDArray[np.float64],
 ) -> None: ...
+def reach_leaves(
+    own_codes: NDArray[np.uint8],
+    low_codes: NDArray[np.uint8],
+    high_codes: NDArray[np.uint8],
+    node_features: NDArray[np.int32],
+    node_codes: NDArray[np.int32],
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
+    numbers: NDArray[np.int32],
+    waiting: NDArray[np.int32],
+    own_leaves: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    reached: NDArray[np.int32],
+) -> int: ...
+def group_rows(
+    starts: NDArray[np.int64],
+    reached: NDArray[np.int32],
+    leaf_starts: NDArray[np.int64],
+    leaf_rows: NDArray[np.int32],
+) -> None: ...
+def polish_tree(
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
+    first_leaf: NDArray[np.int32],
+    last_leaf: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    reached: NDArray[np.int32],
+    leaf_starts: NDArray[np.int64],
+    leaf_rows: NDArray[np.int32],
+    own_gradient: NDArray[np.float64],
+    own_hessian: NDArray[np.float64],
+    sign: NDArray[np.float64],
+    gradient: NDArray[np.int32],
+    hessian: NDArray[np.int32],
+    penalty: float,
+    prunes: bool,
+    n_passes: int,
+    values: NDArray[np.float64],
+    is_leaf: NDArray[np.uint8],
+) -> None: ...
