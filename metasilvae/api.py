@@ -20,6 +20,8 @@ from metasilvae.analysis.proofs import prove_constant as _prove_constant
 from metasilvae.analysis.proofs import prove_insensitive as _prove_insensitive
 from metasilvae.analysis.proofs import prove_monotone as _prove_monotone
 from metasilvae.analysis.spaces import InputSpace, describe_columns
+from metasilvae.analysis.stable_share import StableShare
+from metasilvae.analysis.stable_share import measure_stable_share as _measure_stable_share
 from metasilvae.analysis.sufficiency import Sufficiency
 from metasilvae.analysis.sufficiency import find_sufficient as _find_sufficient
 from metasilvae.dataset import Dataset
@@ -659,6 +661,26 @@ def prove_constant(
 ) -> Proof:
     """Prove that all inputs of a domain get the same prediction, or find two that do not."""
     return _prove_constant(model, _make_space(model, domain), voting=voting, budget=budget)
+
+
+def measure_stable_share(
+    model: Model,
+    domain: Dataset | AttackRules,
+    epsilon: float,
+    *,
+    voting: str | None = None,
+    budget: Budget | None = None,
+) -> StableShare:
+    """The share of the volume of a domain on which no change of each column by at most epsilon changes the prediction.
+
+    Parameters
+    ----------
+    domain : Dataset or AttackRules
+        Numbers within finite ranges.
+    budget : Budget or None
+        Work allowed; a step is one box of the division. Then `lower` and `upper` of the result enclose the share.
+    """
+    return _measure_stable_share(model, _make_space(model, domain), epsilon, voting=voting, budget=budget)
 
 
 def find_sufficient(

@@ -132,7 +132,7 @@ def main() -> None:
     pair = prove_insensitive(model, [3], space).pair
     assert pair is not None
     plane.pair(pair.first[pick], pair.second[pick])
-    plane.note(pair.second[pick], "two inputs that differ in petal width only")
+    plane.note(pair.second[pick], "they differ in petal width only")
     plane.write(folder / "sensitivity.svg", "Two inputs that differ in one feature and get different predictions")
 
     plane = draw()
@@ -145,7 +145,7 @@ def main() -> None:
     plane = draw()
     plane.box((3.0, 0.9), (4.8, 1.5), "constant: proved")
     plane.box((4.5, 1.9), (6.5, 2.4), "constant: proved")
-    plane.box((2.0, 0.2), (3.7, 0.7), "two predictions: refuted")
+    plane.box((2.0, 0.2), (3.7, 0.7), "refuted")
     plane.write(folder / "regions.svg", "Regions in which the prediction is constant, and one in which it is not")
 
     plane = draw()

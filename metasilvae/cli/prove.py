@@ -17,6 +17,7 @@ from metasilvae.analysis.proofs import (
     prove_monotone,
 )
 from metasilvae.analysis.spaces import InputSpace, describe_columns
+from metasilvae.analysis.stable_share import StableShare, measure_stable_share
 from metasilvae.cli.commands import BUDGET, Command, option
 from metasilvae.cli.parameters import (
     ColumnList,
@@ -33,7 +34,7 @@ from metasilvae.cli.spaces import SpaceChoice, read_space, space_options
 from metasilvae.interop.models import load_model
 from metasilvae.io.storage import write_output
 from metasilvae.model import Model
-from metasilvae.output.text.proofs import PROOF_FORMATS
+from metasilvae.output.text.proofs import PROOF_FORMATS, SHARE_FORMATS
 from metasilvae.perturbations.attack import ColumnFinder
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.requirements import RequirementResult
@@ -73,14 +74,21 @@ class Question:
     insensitive: tuple[str, ...] | None
     directions: dict[str, str] | None
     region: str | None
+    is_share: bool
     margin: float
     target: str | None
     of: str | None
+    epsilon: float | None
+    at_least: float | None
 
     def check(self, space: SpaceChoice) -> None:
-        asked = [each is not None for each in (self.insensitive, self.directions, self.region)]
+        asked = [self.is_share, *(each is not None for each in (self.insensitive, self.directions, self.region))]
         if sum(asked) != 1:
-            raise click.UsageError("give one of --insensitive-to, --monotone and --stable-on")
+            raise click.UsageError("give one of --insensitive-to, --monotone, --stable-on and --stable-share")
+        if self.is_share != (self.epsilon is not None) or (self.at_least is not None and not self.is_share):
+            raise click.UsageError("--stable-share needs --epsilon E; --epsilon and --at-least belong to it")
+        if self.is_share and self.margin:
+            raise click.UsageError("--stable-share has no --margin; leave it out")
         if self.directions is None and (self.target is not None or self.of is not None):
             raise click.UsageError("--target and --of belong to --monotone")
         if self.region is not None and (self.margin or space.domain is not None or space.bounds is not None):
@@ -111,12 +119,16 @@ class Question:
 question_options = bundle_options(
     "question",
     Question,
-    ("insensitive_to", "monotone", "stable_on", "margin", "target", "of"),
+    ("insensitive_to", "monotone", "stable_on", "stable_share", "margin", "target", "of", "epsilon", "at_least"),
     option(
         "--insensitive-to", type=ColumnList(), help="Inputs that differ only in these columns get the same prediction."
     ),
     option("--monotone", type=DirectionList(), help="Raising (up) or lowering (down) columns never harms a label."),
     option("--stable-on", metavar="FILE", help="All inputs within the limits of this attack file get one prediction."),
+    option(
+        "--stable-share", is_flag=True,
+        help="Share of the inputs, by volume, whose prediction no change of each column by at most --epsilon changes.",
+    ),
     option(
         "--margin", type=click.FloatRange(min=0), default=0.0, metavar="M",
         help="Only pairs in which the predicted label of each input is ahead by M count.",
@@ -126,6 +138,8 @@ question_options = bundle_options(
         help="The label of --monotone.  [default: 1, if the labels are 0 and 1, or -1 and 1]",
     ),
     option("--of", type=click.Choice(OBJECTS), help=f"What --monotone is about.  [default: {OBJECTS[0]}]"),
+    option("--epsilon", type=click.FloatRange(min=0), metavar="E", help="Maximum change of each column."),
+    option("--at-least", type=click.FloatRange(0, 1), metavar="S", help="The stable share to be proved."),
 )  # fmt: skip
 
 
@@ -162,8 +176,8 @@ def prove(
 
     --insensitive-to: no two inputs that differ only in these columns get different predictions. --monotone: raising (or
     lowering) columns never changes the prediction away from a label, or never lowers its score (--of score).
-    --stable-on: the prediction is constant in a region. Exit code 0: proved; 3: refuted, the report shows two inputs;
-    4: undecided within the limits, or after Ctrl-C.
+    --stable-on: the prediction is constant in a region. --stable-share: how much of the inputs is stable. Exit code 0:
+    proved; 3: refuted, the report shows two inputs; 4: undecided within the limits, or after Ctrl-C.
 
     \b
     Examples:
@@ -179,7 +193,21 @@ def prove(
     else:
         loaded, inputs = space.read(loaded, data_options)
     budget = Budget(time_limit, max_steps)
+    if question.epsilon is not None:
+        with follow_rows(100, budget, phase="dividing", unit="%") as work:
+            share = measure_stable_share(
+                loaded, inputs, question.epsilon, voting=voting, budget=budget, stop=work.stop, on_fraction=work.reach
+            )
+        write_output(output, SHARE_FORMATS[output_format](share))
+        ctx.exit(work.exit_code or check_share(share, question.at_least))
     with follow_rows(100, budget, phase="proving", unit="%") as work:
         proof = question.ask(loaded, inputs, voting, budget, work)
     write_output(output, PROOF_FORMATS[output_format](proof))
     ctx.exit(work.exit_code or EXIT_CODES[proof.status])
+
+
+def check_share(share: StableShare, at_least: float | None) -> RequirementResult:
+    """Whether a stable share is as large as it has to be."""
+    if at_least is None or share.lower >= at_least:
+        return RequirementResult.HOLDS
+    return RequirementResult.VIOLATED if share.upper < at_least else RequirementResult.UNDECIDED

@@ -121,7 +121,7 @@ def test_the_csv_of_a_proof_has_no_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "give one of --insensitive-to, --monotone and --stable-on"),
+        ("", "give one of --insensitive-to, --monotone, --stable-on and --stable-share"),
         ("--insensitive-to 0 --monotone 0=up", "give one of"),
         ("--monotone 0", "'0': expected a column once and up or down"),
         ("--monotone 0=up,0=down", "expected a column once"),
@@ -130,6 +130,9 @@ def test_the_csv_of_a_proof_has_no_rows(tmp_path: Path) -> None:
         ("--insensitive-to 0 --target a", "--target and --of belong to --monotone"),
         ("--insensitive-to 0 --domain {rows} --bounds 0 1", "--domain and --bounds both restrict"),
         ("--insensitive-to 0 --margin -1", "--margin"),
+        ("--stable-share", "--stable-share needs --epsilon E"),
+        ("--insensitive-to 0 --epsilon 0.1", "--epsilon and --at-least belong to it"),
+        ("--stable-share --epsilon 0.1", "has no bounds, so that there is no volume"),
         ("--stable-on {rows} --margin 1", "leave --domain, --bounds and --margin out"),
     ],
 )
@@ -154,3 +157,17 @@ def test_wrong_inputs_are_refused(words: str, message: str, tree: str, tmp_path:
 def test_categories_have_no_direction(credit: tuple[str, str]) -> None:
     message = run("prove", credit[0], "--monotone", "sex=up", "--target", "good", code=2).stderr
     assert "which has no direction" in message
+
+
+def test_the_stable_share_of_a_volume(tmp_path: Path) -> None:
+    """Strips of 0.2 beside the threshold of the only test are unstable."""
+    model = write(tmp_path, "stump.silva", "classifier-decision-tree 2 2 a b\nSPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n")
+    words = ("prove", model, "--stable-share", "--epsilon", 0.1, "--bounds", 0, 1)
+    assert "stable at epsilon 0.1: 80.0000 % of the volume\n" in run(*words).stdout
+    run(*words, "--at-least", 0.75)
+    run(*words, "--at-least", 0.85, code=3)
+    assert json.loads(run(*words, "--format", "json").stdout)["stable_share"] == pytest.approx(0.8)
+    limited = run(*words, "--max-steps", 1, "--at-least", 0.75, code=4).stdout
+    assert "between 0.0000 % and 100.0000 % of the volume (the number of steps was reached (--max-steps))" in limited
+    (record,) = csv.DictReader(io.StringIO(run(*words, "--format", "csv").stdout))
+    assert float(record["stable_share"]) == pytest.approx(0.8)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from metasilvae.analysis.proofs import InputPair, Proof, ProofStatus
+from metasilvae.analysis.stable_share import StableShare
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import Record, as_csv, as_text, dump_json, finite_or_none
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
@@ -115,3 +116,40 @@ def write_json(proof: Proof) -> str:
 
 
 PROOF_FORMATS: dict[str, Callable[[Proof], str]] = {"text": write_text, "csv": write_csv, "json": write_json}
+
+
+def write_share_text(share: StableShare) -> str:
+    lines = [
+        f"model   {describe_model(share.model, share.voting)}",
+        f"inputs  {share.space.description}",
+        "",
+    ]
+    if share.reason is None:
+        lines.append(f"stable at epsilon {share.epsilon:g}: {100 * share.lower:.4f} % of the volume")
+    else:
+        reason = REASONS.get(share.reason, "the search ended early")
+        lines.append(
+            f"stable at epsilon {share.epsilon:g}: between {100 * share.lower:.4f} % and {100 * share.upper:.4f} % of "
+            f"the volume ({reason})"
+        )
+    return "\n".join([*lines, f"boxes   {share.n_boxes}", ""])
+
+
+def _share_record(share: StableShare) -> dict[str, str | int | float | None]:
+    return {
+        "model": share.model.source,
+        "voting": share.voting,
+        "inputs": share.space.description,
+        "epsilon": share.epsilon,
+        "stable_share": share.lower,
+        "at_most": share.upper,
+        "boxes": share.n_boxes,
+        "reason": share.reason,
+    }
+
+
+SHARE_FORMATS: dict[str, Callable[[StableShare], str]] = {
+    "text": write_share_text,
+    "csv": lambda share: as_csv([_share_record(share)]),
+    "json": lambda share: dump_json(_share_record(share)),
+}
