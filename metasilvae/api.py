@@ -20,6 +20,8 @@ from metasilvae.analysis.proofs import prove_constant as _prove_constant
 from metasilvae.analysis.proofs import prove_insensitive as _prove_insensitive
 from metasilvae.analysis.proofs import prove_monotone as _prove_monotone
 from metasilvae.analysis.spaces import InputSpace, describe_columns
+from metasilvae.analysis.sufficiency import Sufficiency
+from metasilvae.analysis.sufficiency import find_sufficient as _find_sufficient
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, RequestError
@@ -657,6 +659,26 @@ def prove_constant(
 ) -> Proof:
     """Prove that all inputs of a domain get the same prediction, or find two that do not."""
     return _prove_constant(model, _make_space(model, domain), voting=voting, budget=budget)
+
+
+def find_sufficient(
+    model: Model,
+    dataset: Dataset,
+    domain: Dataset | AttackRules | None = None,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+) -> Sufficiency:
+    """A smallest set of columns for each row that alone guarantees its prediction, whatever the others are.
+
+    Parameters
+    ----------
+    domain : Dataset, AttackRules or None
+        The values that the other columns may take, as in `prove_insensitive`.
+    """
+    space = _make_space(model, domain)
+    return _find_sufficient(model, dataset, space, voting=voting, jobs=jobs, budget=budget)
 
 
 def _find_columns(model: Model, columns: Sequence[str | int]) -> dict[str | int, list[int]]:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.encoding import Encoding, FeatureNames
-from metasilvae.errors import DataError, printable
+from metasilvae.errors import DataError, list_some, printable
 from metasilvae.io.fingerprints import fingerprint
+from metasilvae.notebook import describe, show_facts
 
 NO_LABEL = -1
 
@@ -104,6 +105,23 @@ class Dataset:
     ids: tuple[tuple[str, NDArray[np.object_]], ...] = ()
     missing_columns: NDArray[np.bool_] | None = None
     weights: RowWeights | None = None
+
+    def __repr__(self) -> str:
+        facts = [f"{self.n_samples} rows", f"{self.n_features} features"]
+        return describe(
+            f"Dataset {self.source}", [*facts, *([f"labels {list_some(self.labels)}"] if self.labels else [])]
+        )
+
+    def _repr_html_(self) -> str:
+        is_encoded = self.encoding is not None and self.encoding.n_features == self.n_features
+        facts = {
+            "rows": self.n_samples,
+            "columns": len(self.encoding.columns) if self.encoding is not None and is_encoded else None,
+            "features": self.n_features,
+            "missing values": int(np.isnan(self.X).sum()) if self.has_missing else None,
+            "labels": list_some(self.labels) if self.labels else None,
+        }
+        return show_facts(f"Dataset {self.source}", facts)
 
     @property
     def n_samples(self) -> int:

@@ -22,6 +22,7 @@ from metasilvae._core.model import structure
 from metasilvae.encoding import Encoding, FeatureNames, join_encodings, widen_sets
 from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.io.fingerprints import fingerprint
+from metasilvae.notebook import describe, show_facts
 
 # The same record as Node in cython_ext/common/node.pxd.
 NODE_DTYPE = np.dtype([("threshold", "=f8"), ("feature", "=i4"), ("left", "=i4"), ("right", "=i4"), ("leaf", "=i4")])
@@ -168,6 +169,22 @@ class Model:
     is_forest: bool = False
     source: str = "<memory>"
     description: ModelDescription = NO_DESCRIPTION
+
+    def __repr__(self) -> str:
+        size = [name_kind(self.is_forest, self.n_trees), count_leaves(self.n_leaves), f"depth {self.max_depth}"]
+        width = f"{self.n_features} features"
+        return describe(f"Model {self.source}", [*size, width, f"labels {list_some(self.labels)}"])
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "kind": name_kind(self.is_forest, self.n_trees),
+            "leaves": self.n_leaves,
+            "depth": self.max_depth,
+            "features": f"{len(self.tested_features)} tested of {self.n_features}",
+            "labels": list_some(self.labels),
+            "voting": self.description.voting if self.is_forest else None,
+        }
+        return show_facts(f"Model {self.source}", facts)
 
     @property
     def n_labels(self) -> int:

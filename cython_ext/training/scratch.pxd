@@ -58,7 +58,9 @@ cdef struct Scratch:
     uint64_t* keys
     uint64_t* spare_keys
     int32_t* run_keys
-    int32_t* run_counts
+    int32_t* run_counts     # samples of each run
+    int32_t* run_sums       # the sums of their weights; the same array if all weights are 1
+    int32_t* run_weights    # room for these sums
     double* lows
     double* mids
     double* highs
@@ -102,7 +104,7 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     memset(scratch, 0, sizeof(Scratch))
     scratch.n_samples = n_samples
     scratch.n_labels = n_labels
-    scratch.int_block = <int32_t*> malloc((14 * n + 2 * MANY_SWEPT) * sizeof(int32_t))
+    scratch.int_block = <int32_t*> malloc((15 * n + 2 * MANY_SWEPT) * sizeof(int32_t))
     scratch.key_block = <uint64_t*> malloc(2 * n * sizeof(uint64_t))
     scratch.double_block = <double*> malloc(3 * n * sizeof(double))
     if scratch.int_block == NULL or scratch.key_block == NULL or scratch.double_block == NULL:
@@ -116,8 +118,9 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     scratch.key_label, scratch.key_own = ints + 8 * n, ints + 9 * n
     scratch.run_keys, scratch.run_counts = ints + 10 * n, ints + 11 * n
     scratch.key_counts = ints + 12 * n
-    scratch.key_weight = ints + 13 * n
-    scratch.part, scratch.part_keys = ints + 14 * n, ints + 14 * n + MANY_SWEPT
+    scratch.key_weight, scratch.run_weights = ints + 13 * n, ints + 14 * n
+    scratch.run_sums = scratch.run_counts
+    scratch.part, scratch.part_keys = ints + 15 * n, ints + 15 * n + MANY_SWEPT
     scratch.keys, scratch.spare_keys = scratch.key_block, scratch.key_block + n
     scratch.lows, scratch.mids = scratch.double_block, scratch.double_block + n
     scratch.highs = scratch.double_block + 2 * n

@@ -232,14 +232,27 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
     cdef Region region
     cdef int32_t n_runs
     if not is_copy(samples, feature):
-        return _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
+        n_runs = _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
+        _weigh_runs(samples, n_runs, scratch)
+        return n_runs
     region = present_region(samples, feature, scratch)
     here.feature = feature
     find_codes(samples, feature, &region, &here)
     n_runs = _order_events(samples, feature, codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch),
                            scratch)
     fit_events(samples, feature, &region, n_runs, scratch)
+    _weigh_runs(samples, n_runs, scratch)
     return n_runs
+
+
+cdef inline void _weigh_runs(const Samples* samples, int32_t n_runs, Scratch* scratch) noexcept nogil:
+    """Set run_sums."""
+    cdef int32_t run
+    if samples.weights == NULL:
+        return
+    scratch.run_sums = scratch.run_weights
+    for run in range(n_runs):
+        scratch.run_sums[run] = scratch.run_counts[run] * scratch.key_weight[scratch.run_keys[run]]
 
 
 cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const int32_t* codes,
@@ -406,7 +419,6 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     # Weighted, as all counts here, except for numbers of rows.
     cdef int32_t n_reached = 0
     cdef int32_t own_rows = 0, left_rows, right_rows
-    cdef bint is_weighted = samples.weights != NULL
     cdef int32_t low, mid, high, category
     cdef int32_t* own_total
     cdef int32_t* reach_total
@@ -497,9 +509,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
             key = scratch.run_keys[run]
             label = scratch.key_label[key]
             category = scratch.key_category[key]
-            count = scratch.run_counts[run]
-            if is_weighted:
-                count *= scratch.key_weight[key]
+            count = scratch.run_sums[run]
             only_right[category] += count
             if category == FREE or category == FIRST_PREDICTION + label:
                 sure_right[label] += count
@@ -516,9 +526,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
             while low < n_runs and scratch.lows[low] <= event:
                 key = scratch.run_keys[low]
-                count = scratch.run_counts[low]
-                if is_weighted:
-                    count *= scratch.key_weight[key]
+                count = scratch.run_sums[low]
                 label = scratch.key_label[key]
                 category = scratch.key_category[key]
                 only_right[category] -= count
@@ -532,13 +540,13 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 low += 1
             while mid < n_runs and scratch.mids[mid] <= event:
                 key = scratch.run_keys[mid]
+                count = scratch.run_sums[mid]
                 rows = scratch.run_counts[mid]
                 mid += 1
                 if not scratch.key_own[key]:
                     continue
                 left_rows += rows
                 right_rows -= rows
-                count = rows * scratch.key_weight[key] if is_weighted else rows
                 label = scratch.key_label[key]
                 left_mass += mass_change(impurity, own_left[label], count)
                 right_mass += mass_change(impurity, own_right[label], -count)
@@ -558,9 +566,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                     left_ties += 1
             while high < n_runs and scratch.highs[high] <= event:
                 key = scratch.run_keys[high]
-                count = scratch.run_counts[high]
-                if is_weighted:
-                    count *= scratch.key_weight[key]
+                count = scratch.run_sums[high]
                 label = scratch.key_label[key]
                 category = scratch.key_category[key]
                 both[category] -= count

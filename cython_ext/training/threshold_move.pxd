@@ -38,8 +38,7 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
 
     The counts are those at a threshold below all values. Looks at about `n_thresholds` thresholds of each feature.
     """
-    cdef int32_t item, feature, left_size, n_own = 0, low, mid, high, key, n_runs, change, stride, run_key
-    cdef bint is_weighted = samples.weights != NULL
+    cdef int32_t item, feature, left_size, n_own = 0, low, mid, high, key, n_runs, change, stride
     cdef int64_t correct, stable, robust
     cdef double event, event_after
     cdef Criterion by_score = Criterion(True, 0, GINI)
@@ -66,31 +65,22 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
             if stride > 1:
                 event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
             while low < n_runs and scratch.lows[low] <= event:
-                run_key = scratch.run_keys[low]
-                key = scratch.key_category[run_key]
-                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_counts[low]
-                if is_weighted:
-                    change *= scratch.key_weight[run_key]
+                key = scratch.key_category[scratch.run_keys[low]]
+                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_sums[low]
                 stable += change
                 robust += ((key >> 4) & 1) * change
                 low += 1
             while mid < n_runs and scratch.mids[mid] <= event:
-                run_key = scratch.run_keys[mid]
-                key = scratch.key_category[run_key]
+                key = scratch.key_category[scratch.run_keys[mid]]
                 if key & 32:
-                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * scratch.run_counts[mid]
-                    if is_weighted:
-                        change *= scratch.key_weight[run_key]
+                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * scratch.run_sums[mid]
                     correct += change
                     robust += ((key >> 1) & 1) * change
                     left_size += scratch.run_counts[mid]
                 mid += 1
             while high < n_runs and scratch.highs[high] <= event:
-                run_key = scratch.run_keys[high]
-                key = scratch.key_category[run_key]
-                change = ((key & 1) - ((key >> 1) & 1)) * scratch.run_counts[high]
-                if is_weighted:
-                    change *= scratch.key_weight[run_key]
+                key = scratch.key_category[scratch.run_keys[high]]
+                change = ((key & 1) - ((key >> 1) & 1)) * scratch.run_sums[high]
                 stable += change
                 robust += ((key >> 3) & 1) * change
                 high += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -18,7 +18,6 @@ from metasilvae.analysis.proofs import (
 )
 from metasilvae.analysis.spaces import InputSpace, describe_columns
 from metasilvae.cli.commands import BUDGET, Command, option
-from metasilvae.cli.inputs import load_data_for
 from metasilvae.cli.parameters import (
     ColumnList,
     PositiveNumber,
@@ -30,12 +29,12 @@ from metasilvae.cli.parameters import (
     voting_option,
 )
 from metasilvae.cli.progress import RowWork, follow_rows
+from metasilvae.cli.spaces import SpaceChoice, read_space, space_options
 from metasilvae.interop.models import load_model
 from metasilvae.io.storage import write_output
 from metasilvae.model import Model
 from metasilvae.output.text.proofs import PROOF_FORMATS
 from metasilvae.perturbations.attack import ColumnFinder
-from metasilvae.perturbations.attack_files import read_attack
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.requirements import RequirementResult
 
@@ -44,7 +43,6 @@ EXIT_CODES = {
     ProofStatus.REFUTED: RequirementResult.VIOLATED,
     ProofStatus.UNDECIDED: RequirementResult.UNDECIDED,
 }
-RULES_SUFFIX = ".toml"
 
 
 class DirectionList(click.ParamType):
@@ -66,49 +64,6 @@ class DirectionList(click.ParamType):
                 self.fail(f"{part.strip()!r}: expected a column once and up or down, as in income=up,debt=down.", param)
             found[name] = direction
         return found
-
-
-@dataclass(frozen=True)
-class SpaceChoice:
-    """The options that say for which inputs something is to hold."""
-
-    domain: str | None
-    bounds: tuple[float, float] | None
-
-    def check(self) -> None:
-        if self.domain is not None and self.bounds is not None:
-            raise click.UsageError("--domain and --bounds both restrict the inputs; give one of them")
-
-    def read(self, model: Model, data_options: dict[str, Any]) -> tuple[Model, InputSpace]:
-        """The inputs, and the model with names of features, if data have some and it has none."""
-        if self.bounds is not None:
-            return model, InputSpace.between(model, *self.bounds)
-        if self.domain is None:
-            return model, InputSpace.of_model(model)
-        return read_space(model, self.domain, data_options)
-
-
-def read_space(model: Model, source: str, data_options: dict[str, Any]) -> tuple[Model, InputSpace]:
-    """The inputs within the limits of a file of rules, or within the ranges of data."""
-    if source.lower().endswith(RULES_SUFFIX):
-        return model, InputSpace.of_rules(model, read_attack(source))
-    dataset = load_data_for(model, source, data_options, needs_labels=False)
-    if model.description.feature_names is None and dataset.n_features == model.n_features:
-        model = replace(model, description=replace(model.description, feature_names=dataset.feature_names))
-    return model, InputSpace.around(model, dataset)
-
-
-space_options = bundle_options(
-    "space",
-    SpaceChoice,
-    ("domain", "bounds"),
-    option(
-        "--domain", metavar="DATA|FILE",
-        help="Only inputs within the range of each column in this data, or within the limits of this attack file "
-        "(.toml).",
-    ),
-    option("--bounds", type=float, nargs=2, metavar="MIN MAX", help="Only inputs with all numbers in this range."),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

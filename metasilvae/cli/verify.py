@@ -186,7 +186,7 @@ def verify(
       metasilvae verify model.silva test.csv --epsilon 0.1 --require 'stability>=0.8'
       metasilvae verify model.silva test.csv --radius --counterexamples nearest.csv
       metasilvae verify model.silva test.csv --norm l1 --epsilon 0.3
-      metasilvae verify model.silva test.csv --target good --norm l0 --radius
+      metasilvae verify model.silva test.csv --target virginica --norm l0 --radius
       metasilvae verify model.silva test.csv --epsilon 0.1 --scheduler tcp://host:8786
       metasilvae verify model.silva test.csv --epsilon 0.1 --shard 3/50 -o part-03.jsonl
     """

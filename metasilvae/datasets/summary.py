@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ _MOST_LISTED = 5
 _BLOCK_ROWS = 1024
 # From this fraction of rows on, the largest class alone is hard to beat.
 IMBALANCED = 0.8
+# Names of columns that name rows, and the number of rows from which on this is no accident.
+_IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:id|ids|index|key|uid|rowid|row)$|[a-z]I[dD]$")
+FEWEST_IDENTIFIERS = 20
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def summarize_dataset(dataset: Dataset) -> DataSummary:
     duplicates = find_duplicates(dataset.X, dataset.y)
     oddities = [
         *_describe_classes(class_counts),
+        *describe_identifiers(dataset),
         *_describe_constants(dataset, constant),
         *_describe_conflicts(dataset, duplicates),
         *_describe_labels(dataset.labels),
@@ -210,10 +215,26 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
     share = class_counts[majority] / n_samples
     if len(class_counts) > 1 and share >= IMBALANCED:
         oddities.append(
-            f"predicting {shorten(majority)} for every row is correct in {share:.1%} of them and always stable; train with "
-            "--class-weight balanced if the other classes matter"
+            f"predicting {shorten(majority)} for every row is correct in {share:.1%} of them and always stable; train "
+            "with --class-weight balanced if the other classes matter"
         )
     return oddities
+
+
+def describe_identifiers(dataset: Dataset) -> list[str]:
+    """Features that seem to name rows: their names say so, and each row has a whole number of its own."""
+    found = []
+    for feature in range(dataset.n_features if dataset.n_samples >= FEWEST_IDENTIFIERS else 0):
+        name = dataset.feature_name(feature)
+        if not _IDENTIFIER.search(name) or not dataset.names.is_number(feature):
+            continue
+        values = dataset.X[:, feature]
+        if np.array_equal(values, np.floor(values)) and len(np.unique(values)) == len(values):
+            found.append(
+                f"{shorten(name)} is a different whole number in each row; if it names the rows, leave it out of the "
+                f"features with --id {name if name.isalnum() or name.isidentifier() else repr(name)}"
+            )
+    return found
 
 
 def _describe_constants(dataset: Dataset, constant: list[int]) -> list[str]:

@@ -51,7 +51,7 @@ from metasilvae.training.samples import build_tree, find_doubled, give_direction
 
 LARGEST_EXPONENT = 500.0
 # Of a sample in the loss: derivatives are numbers of 32 bits, in units of 2**-24.
-LARGEST_WEIGHT = 64.0
+LARGEST_WEIGHT = 16.0
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 

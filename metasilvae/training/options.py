@@ -280,7 +280,7 @@ TUNED = frozenset({"training_epsilon_factor", "robust_weight", "leaf_penalty"})
 # Changes of each preset to the defaults above.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "fast": {"tune": False, "generations": 0, "blends": BLENDS[:4], "polish": 1},
+    "fast": {"tune": False, "generations": 0, "blends": BLENDS[:3], "polish": 1},
     "best": {"generations": 400, "patience": 100, "population": 64, "initial_population": 64},
     # The genetic algorithm of the paper, with the parameters of the authors' program.
     "paper": {

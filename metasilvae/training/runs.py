@@ -22,6 +22,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.summary import describe_identifiers
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
@@ -344,6 +345,8 @@ class _Run:
         self.perturbation = asked(self.dataset) if callable(asked) else asked
         for rows in (self.dataset, *([] if self.test is None else [self.test])):
             self.perturbation.boxes(rows)  # refuses what does not fit before the training, not after it
+        for sentence in describe_identifiers(self.dataset):
+            warnings.warn(f"{self.dataset.source}: {sentence}", MetasilvaeWarning, stacklevel=2)
         self.start = read_model(request.start) if isinstance(request.start, str) else request.start
         if self.start is not None and self.start.description.feature_names and self.dataset.feature_names:
             find_columns(self.start.description.feature_names, self.start.source, self.dataset)

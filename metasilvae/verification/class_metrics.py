@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import ModelFacts
+from metasilvae.notebook import describe, show_percent, show_records
 from metasilvae.verification.verdicts import Outcome, RowResults, Stability
+
+# Classes in a notebook.
+MOST_SHOWN = 100
 
 
 class Subject(Protocol):
@@ -112,6 +116,25 @@ class ClassReport:
     """
 
     classes: tuple[ClassMetrics, ...]
+
+    def __repr__(self) -> str:
+        means = {"balanced accuracy": self.balanced_accuracy, "ROC AUC": self.roc_auc}
+        shown = [f"{name} {show_percent(float(value))}" for name, value in means.items() if value is not None]
+        return describe("ClassReport", [f"{len(self.classes)} classes", *shown])
+
+    def _repr_html_(self) -> str:
+        names = ("recall", "precision", "f1", "stability", "robust_accuracy", "roc_auc")
+        known = [name for name in names if any(getattr(each, name) is not None for each in self.classes)]
+        records = []
+        for each in self.classes[:MOST_SHOWN]:
+            values = {name: getattr(each, name) for name in known}
+            shown = {
+                name.replace("_", " "): show_percent(None if value is None else float(value))
+                for name, value in values.items()
+            }
+            records.append({"label": each.label, "rows": each.rows, **shown})
+        more = len(self.classes) - len(records)
+        return show_records(f"Metrics of classes{f', {more} more' if more else ''}", records)
 
     @property
     def balanced_accuracy(self) -> Fraction | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model, PredictionTable
+from metasilvae.notebook import describe, show_facts, show_percent
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align, match_labels, predict, rank_labels
 from metasilvae.verification.budget import INTERRUPTED, Budget
@@ -47,6 +48,25 @@ class Evaluation:
     is_interrupted: bool = False
     voting: str | None = None
     results: RowResults | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return describe(self._title, [f"{name} {value}" for name, value in self._facts.items()])
+
+    def _repr_html_(self) -> str:
+        return show_facts(self._title, self._facts)
+
+    @property
+    def _title(self) -> str:
+        under = "" if self.perturbation is None else f" under {self.perturbation.describe()}"
+        return f"Evaluation of {self.model.source} on {self.dataset.source}{under}"
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        metrics = {"accuracy": self.accuracy, "stability": self.stability, "robust accuracy": self.robust_accuracy}
+        facts = {name: show_percent(value) for name, value in metrics.items() if value is not None}
+        if self.counts is not None and self.counts.no_info:
+            facts["undecided"] = str(self.counts.no_info)
+        return facts
 
     @cached_property
     def per_class(self) -> ClassReport:

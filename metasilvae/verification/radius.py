@@ -33,6 +33,7 @@ from metasilvae._core.verification import reach
 from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.execution.threads import over_rows, run_workers
 from metasilvae.model import PredictionTable
+from metasilvae.notebook import describe, show_facts
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.forest import ForestTables
@@ -66,6 +67,21 @@ class Radii(RowResults):
 
     lower: FloatArray
     upper: FloatArray
+
+    def __repr__(self) -> str:
+        return describe(
+            "Radii", [f"{self.n_samples} rows", *(f"{name} {value}" for name, value in self._facts.items())]
+        )
+
+    def _repr_html_(self) -> str:
+        return show_facts("Certified radii", {"rows": self.n_samples, **self._facts})
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        low, middle, high = (float(np.quantile(self.lower, part, method="lower")) for part in (0, 0.5, 1))
+        facts = {"minimum": f"{low:.4g}", "median": f"{middle:.4g}", "maximum": f"{high:.4g}"}
+        n_open = int((~self.is_exact).sum())
+        return {**facts, **({"lower bounds": str(n_open)} if n_open else {})}
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.common.status import Stability
 from metasilvae.model import PredictionTable
+from metasilvae.notebook import describe, show_facts, show_percent
 
 R = TypeVar("R", bound="RowResults")
 
@@ -148,6 +149,28 @@ class Outcome(RowResults):
 
     stability: NDArray[np.uint8]
     row_seconds: NDArray[np.float64] | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        return describe(
+            "Outcome", [f"{self.n_samples} rows", *(f"{name} {value}" for name, value in self._metrics.items())]
+        )
+
+    def _repr_html_(self) -> str:
+        counts = self.counts
+        verdicts = {verdict.word: getattr(counts, verdict.name.lower()) for verdict in Verdict}
+        shown = {word: count for word, count in verdicts.items() if count or word != Verdict.NO_INFO.word}
+        return show_facts("Outcome", {"rows": self.n_samples, **self._metrics, **shown})
+
+    @property
+    def _metrics(self) -> dict[str, str]:
+        counts = self.counts
+        metrics = {
+            "accuracy": counts.accuracy,
+            "stability": counts.stability,
+            "robust accuracy": counts.robust_accuracy,
+        }
+        shown = {name: show_percent(float(value)) for name, value in metrics.items()}
+        return {**shown, **({"undecided": str(counts.no_info)} if counts.no_info else {})}
 
     @cached_property
     def verdicts(self) -> NDArray[np.uint8]:

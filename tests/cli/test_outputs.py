@@ -83,8 +83,8 @@ LINES = {
 WITHOUT_OUTPUT = {"data check", "data list", "data fetch", "attack check"}
 # Parameters that are neither a file nor a folder, beside those whose values are numbers or choices.
 NO_FILES = {
-    "epsilon", "epsilons", "weights", "fitness", "allowed_features", "scheduler", "label_column", "requirements",
-    "title", "wanted", "labels", "names", "mirror", "noise", "feature_names", "base_score",
+    "epsilon", "epsilons", "weights", "class_weight", "fitness", "allowed_features", "scheduler", "label_column",
+    "requirements", "title", "wanted", "labels", "names", "mirror", "noise", "feature_names", "base_score",
 }  # fmt: skip
 BOXES = "\n".join("[0;1] [0;1]" for _ in range(7))
 ATTACK = "default = { radius = 0.1 }\n"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.command import run
+from support.command import run, write
 
 ATTACK = """[columns]
 "*_mm" = { radius = "5% of value" }
@@ -94,3 +94,13 @@ def test_data_schema_round_trip(folder: Path, tmp_path: Path) -> None:
         "species": "label", "island": "category", "bill_length_mm": "number", "bill_depth_mm": "number",
         "flipper_length_mm": "number", "body_mass_g": "number", "sex": "category", "year": "number", "name": "ignored",
     }  # fmt: skip
+
+
+def test_numbers_that_name_rows_cause_a_hint(tmp_path: Path) -> None:
+    lines = [f"{'ab'[number % 2]},{1000 + 3 * number},{number % 2}" for number in range(40)]
+    rows = write(tmp_path, "rows.csv", "\n".join(["label,customer_id,x", *lines, ""]))
+    told = run("train", rows, tmp_path / "m.silva", "--epsilon", "0.1", "--preset", "fast").stderr
+    assert "customer_id' is a different whole number in each row" in told
+    assert "--id customer_id" in run("data", "check", rows).stdout
+    quiet = run("train", rows, tmp_path / "m.silva", "--epsilon", "0.1", "--preset", "fast", "--id", "customer_id")
+    assert "whole number" not in quiet.stderr

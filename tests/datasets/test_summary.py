@@ -1,11 +1,12 @@
 """Facts about data sets."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.summary import find_duplicates, summarize_dataset
+from metasilvae.datasets.summary import describe_identifiers, find_duplicates, summarize_dataset
 
 
 @settings(max_examples=500, deadline=None)
@@ -61,3 +62,33 @@ def test_oddities_of_labels() -> None:
 
 def test_negative_zero_equals_zero() -> None:
     assert find_duplicates(np.array([[0.0], [-0.0]]), np.zeros(2, np.int32)).n_repeats == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"),
+    [
+        ("id", True), ("ID", True), ("customer_id", True), ("customerId", True), ("row", True), ("index", True),
+        ("paid", False), ("valid", False), ("idea", False), ("width", False), ("arrow", False),
+    ],
+)  # fmt: skip
+def test_numbers_that_name_rows(name: str, is_told: bool) -> None:
+    X = np.column_stack([np.arange(30.0) * 7 + 1000, np.arange(30.0) % 4])
+    dataset = Dataset(X, np.arange(30, dtype=np.int32) % 2, ("a", "b"), (name, "x"), "t")
+    told = [sentence for sentence in summarize_dataset(dataset).oddities if "--id" in sentence]
+    assert told == (
+        [
+            f"'{name}' is a different whole number in each row; if it names the rows, leave it out of the features "
+            f"with --id {name}"
+        ]
+        if is_told
+        else []
+    )
+
+
+def test_other_numbers_do_not_name_rows() -> None:
+    y = np.arange(30, dtype=np.int32) % 2
+    for values in (np.arange(30) % 29, np.arange(30) + 0.5, np.where(np.arange(30) == 3, np.nan, np.arange(30))):
+        dataset = Dataset(values[:, None].astype(np.float64), y, ("a", "b"), ("id",), "t")
+        assert describe_identifiers(dataset) == []
+    few = Dataset(np.arange(5.0)[:, None], y[:5], ("a", "b"), ("id",), "t")
+    assert describe_identifiers(few) == []

@@ -247,7 +247,7 @@ def test_sets_and_their_complements_are_one_feature() -> None:
         split(1, {0, 2}, missing_left=True),
         split(1, {0, 1, 2, 5}, others_left=True, missing_left=True),
     ]
-    renumbered, encoding = encode_categories(trees, 2, ["a", "b"], {1: CategoryColumn((1, 5))})
+    renumbered, encoding = encode_categories(trees, 2, ["a", "b"], {1: CategoryColumn((1, 5))}, "m")
     column = encoding.columns[1]
     assert column.categories == ("0", "1", "2", "5")
     assert column.is_numbered

@@ -403,3 +403,4 @@ def test_missing_values_and_categories() -> None:
     # Through a row without a mass: it goes where the model sends missing values.
     through = survey(model, rows, choose_plane(rows, (1, 3), 3, Ball(0.0)), None)
     assert set(through.regions) == {("a",), ("b",)}
+    assert {"island = Biscoe", "no", "yes"} <= set(texts_of_figure(draw_regions([through])))

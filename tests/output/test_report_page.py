@@ -182,6 +182,16 @@ class TestForests:
         assert page.tables["tests-0"][1][0].text == "x[0] ≤ 1040"
         assert "1039.99" not in page.tables["fragile-0"][1][-2].text
 
+    def test_of_several_labels_it_opens_on_a_tree_that_tells_them_apart(self, tmp_path: Path) -> None:
+        leaves = [("0.1 0 0", "0.2 0 0"), ("0 0.3 0", "0 -0.1 0"), ("0 0 -0.1", "0 0 0.2")]
+        trees = "".join(
+            f"classifier-decision-tree 1 3 a b c SPLIT 0 1 LEAF_LOGARITHMIC {left} LEAF_LOGARITHMIC {right}\n"
+            for left, right in leaves
+        )
+        model = write(tmp_path, "boosted.silva", f"classifier-forest 3\n{trees}")
+        page = make_page(model, write(tmp_path, "abc.csv", "b,0\na,2\nc,3\n"), "--epsilon", 0.1)
+        assert page.data("tree-data")["first"] == 1
+
     def test_trees_to_choose(self, forest: str, tmp_path: Path) -> None:
         page = make_page(forest, write(tmp_path, "ab.csv", "a,0.5,0.1\nb,0.9,0.1\n"), "--epsilon", 0.1)
         assert [option.text for option in page.find("option")] == ["tree 1 of 2", "tree 2 of 2: one leaf"]

@@ -53,7 +53,7 @@ PRESUPPOSED = {
     "metasilvae pareto": ["trees", "test.csv"],
     "metasilvae verify": ["model.silva", "test.csv"],
     "metasilvae merge": ["part-1.jsonl", "part-2.jsonl", "radii-1.jsonl", "radii-2.jsonl"],
-    "metasilvae explain": ["model.silva", "test.csv"],
+    "metasilvae explain": ["model.silva", "train.csv", "test.csv"],
     "metasilvae prove": ["model.silva", "train.csv"],
     "metasilvae evaluate": ["a.silva", "b.silva", "test.csv"],
     "metasilvae report": ["model.silva", "train.csv", "test.csv"],

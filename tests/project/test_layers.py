@@ -10,9 +10,9 @@ import metasilvae
 PACKAGE = Path(metasilvae.__file__).parent
 # A module may import from its own package and from those before it.
 ORDER = [
-    "_version", "_core", "errors", "extras", "io", "execution", "encoding", "dataset", "model", "voting", "prediction",
-    "perturbations", "formats", "verification", "datasets", "interop", "analysis", "training", "api", "sklearn",
-    "output", "displays", "cli", "__main__", "__init__",
+    "_version", "_core", "errors", "notebook", "extras", "io", "execution", "encoding", "dataset", "model", "voting",
+    "prediction", "perturbations", "formats", "verification", "datasets", "interop", "analysis", "training", "api",
+    "sklearn", "output", "displays", "cli", "__main__", "__init__",
 ]  # fmt: skip
 EDGE_ONLY = {"click", "tqdm"}
 MODULES = sorted(PACKAGE.rglob("*.py"))

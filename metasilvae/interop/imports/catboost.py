@@ -114,7 +114,7 @@ def read_catboost(content: bytes, name: str, options: ImportOptions) -> Imported
     encoding, cells = None, _list_cells(categories)
     if categories:
         known = {category.place: category.column for category in categories}
-        trees, encoding = encode_categories(trees, n_features, names, known)
+        trees, encoding = encode_categories(trees, n_features, names, known, name)
         n_features = encoding.n_features
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     origin = f"CatBoost, {loss}, {len(oblivious)} trees"

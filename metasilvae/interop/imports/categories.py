@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.encoding import CATEGORY, Column, Encoding
+from metasilvae.errors import ModelError
+from metasilvae.formats.silva_models import MAX_FEATURES
 from metasilvae.interop.imports.builder import Nodes
 
 
@@ -56,7 +58,11 @@ class CategoryColumn:
 
 
 def encode_categories(
-    trees: Sequence[Nodes], n_features: int, names: Sequence[str] | None, columns: Mapping[int, CategoryColumn]
+    trees: Sequence[Nodes],
+    n_features: int,
+    names: Sequence[str] | None,
+    columns: Mapping[int, CategoryColumn],
+    source: str,
 ) -> tuple[list[Nodes], Encoding]:
     """Trees whose splits by categories test features that are 0 or 1, and how columns become these features.
 
@@ -65,6 +71,16 @@ def encode_categories(
     n_features, names : features of the library, and their names
     columns : features of the library that are categories, by their numbers
     """
+    if not 1 <= n_features <= MAX_FEATURES:
+        raise ModelError(f"{source}: the model has {n_features} features; 1 to {MAX_FEATURES} are supported")
+    if names is not None and len(names) != n_features:
+        raise ModelError(f"{source}: {len(names)} names for {n_features} features; is it damaged?")
+    for number, tree in enumerate(trees):
+        if int(tree.feature.max(initial=-1)) >= n_features:
+            raise ModelError(
+                f"{source}: tree {number} tests feature {int(tree.feature.max())}, but the model has {n_features} "
+                "features, from 0 on"
+            )
     found = {feature: _Sets(_complete(column, feature, trees)) for feature, column in columns.items()}
     places: list[dict[int, tuple[int, bool]]] = []
     for tree in trees:

@@ -174,7 +174,7 @@ def _import_text(content: bytes, name: str, options: ImportOptions, classes: lis
     columns, notes = _find_categories(head, trees, content, n_features, name)
     encoding = None
     if columns:
-        trees, encoding = encode_categories(trees, n_features, names, columns)
+        trees, encoding = encode_categories(trees, n_features, names, columns, name)
         n_features = encoding.n_features
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, name)
     # Random forests of LightGBM predict by the mean, whose largest label, or sign, is that of the sum.

@@ -236,7 +236,7 @@ def _import_boosted(estimator: Any, labels: Sequence[str], names: Sequence[str] 
     n_features, encoding = int(estimator.n_features_in_), None
     if cells:
         columns = {feature: _category_column(own, source) for feature, own in cells.items()}
-        trees, encoding = encode_categories(trees, n_features, names, columns)
+        trees, encoding = encode_categories(trees, n_features, names, columns, source)
         n_features = encoding.n_features
     model = build_model(trees, LeafKind.SCORES, n_features, labels, True, source)
     known = {feature: [*own, unknown_cell(own)] for feature, own in cells.items()}

@@ -161,7 +161,7 @@ def _import_document(
                 f"{name}: the estimator has categories and takes {missing:g} for a missing value; train again with "
                 "missing=nan"
             )
-        nodes, encoding = encode_categories(nodes, n_features, chosen, categories)
+        nodes, encoding = encode_categories(nodes, n_features, chosen, categories, name)
         n_features = encoding.n_features
     model = build_model(nodes, LeafKind.SCORES, n_features, labels, True, name)
     _check_neighbours(trees[:n_used])

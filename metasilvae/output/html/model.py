@@ -168,8 +168,7 @@ def show_model(content: PageContent) -> Markup:
             ("Fold", "fold", "Fold all nodes"),
         )
     ]
-    # The first tree of a boosted model is often a leaf with the base score, which shows nothing.
-    first = next((number for number, tree in enumerate(drawing["trees"]) if tree["total"] > 1), 0)
+    first = _choose_first(content.model, n_drawn)
     options = [
         element("option", _name_tree(number, tree["total"], content.model), value=number, selected=number == first)
         for number, tree in enumerate(drawing["trees"])
@@ -190,6 +189,23 @@ def show_model(content: PageContent) -> Markup:
         element("noscript", element("p", NO_SCRIPT, class_="warning")),
         embed_json("tree-data", drawing),
     )
+
+
+def _choose_first(model: Model, n_drawn: int) -> int:
+    """The tree to open the page with.
+
+    The first tree of a boosted model is often a leaf with the base score, which shows nothing. With several labels each
+    tree adds to the score of one of them: of the first ones, that whose leaves differ most in their predictions.
+    """
+    with_splits = [number for number, (start, end) in enumerate(model.tree_bounds) if end - start > 1]
+    candidates = with_splits[: model.n_labels if model.leaf_kind is LeafKind.SCORES else 1]
+
+    def count_predictions(number: int) -> int:
+        nodes = model.nodes[slice(*model.tree_bounds[number])]
+        return len(np.unique(model.leaf_predictions.ids[nodes["leaf"][nodes["feature"] < 0]]))
+
+    best = max(candidates, key=count_predictions, default=0)
+    return best if best < n_drawn else 0
 
 
 def _name_tree(number: int, n_nodes: int, model: Model) -> str:

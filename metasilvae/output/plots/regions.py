@@ -368,7 +368,11 @@ def draw_regions(panels: Sequence[Panel], title: str | None = None) -> Figure:
         heading = [line for words in (name, panel.title) for line in wrap(words, PANEL_WIDTH - 0.5, HEADING_SIZE)]
         axes.set_title("\n".join(heading), fontsize=HEADING_SIZE)
         axes.set_xlabel(say(dataset.feature_name(plane.features[0])))
+        if not dataset.names.is_number(plane.features[0]):
+            axes.set_xticks([0, 1], ["no", "yes"])
     all_axes[0].set_ylabel(say(dataset.feature_name(plane.features[1])))
+    if not dataset.names.is_number(plane.features[1]):
+        all_axes[0].set_yticks([0, 1], ["no", "yes"])
     put_heading(figure, _default_heading(panels, row) if title is None else say(title, 200))
     predictions = _list_predictions(panels, look)
     if len(predictions) > MOST_ENTRIES:

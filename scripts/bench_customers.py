@@ -1,6 +1,6 @@
 """Time training and verification on a table as it leaves a database.
 
-    python scripts/bench_table.py [--rows 30000] [--preset default] [FOLDER]
+    python scripts/bench_customers.py [--rows 30000] [--preset default] [FOLDER]
 
 Writes a synthetic table to FOLDER (a temporary folder by default) and runs on it, on one core,
 
