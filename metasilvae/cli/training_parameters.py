@@ -177,7 +177,7 @@ training_options = shared_options(
     ),
     option_group(
         ENSEMBLES,
-        option("--trees", type=_SIZE, help="Train a forest of N trees."),
+        option("--trees", type=_SIZE, help="Train a forest of N trees. --boost is mostly faster and better."),
         option("--boost", type=_SIZE, help="Train a boosted model in at most N rounds."),
         option(
             "--forest-method",
