@@ -57,7 +57,7 @@ X, y = arrays(TRAIN)
 X_TEST, Y_TEST = arrays(TEST)
 
 
-# A row of weight k counts as k rows in the objective, but as one row of the minimum per leaf and of those that are drawn.
+# A row of weight k counts as k rows in the objective, but as one row of the minimum per leaf and among drawn rows.
 UNEQUAL = {"check_sample_weight_equivalence_on_dense_data": "min_samples_leaf counts rows, whatever they weigh"}
 
 
