@@ -4,8 +4,8 @@
 
 Models are not trained for these norms: they are boosted models of metasilvae, trained for boxes, and extremely
 randomized trees of scikit-learn, imported. What is measured is the exact verification. For each set, norm and radius,
-the candidate (kind, depth, size of the boxes) is chosen by certified accuracy in 3 folds of at most 600 training rows;
-test rows choose nothing. Values are scaled to [0, 1] by the training rows, as in the papers. The columns are
+the candidate (kind, depth, size of the boxes) is chosen by certified accuracy in 3 folds of at most 600 training rows.
+Values are scaled to [0, 1] by the training rows, as in the papers. The columns are
 
     acc / cert    accuracy and certified accuracy on the test rows, at most --rows of them, drawn with a fixed seed
     undecided     rows that are not decided within 100000 steps; they count as not certified
