@@ -196,7 +196,7 @@ training_options = shared_options(
             "--feature-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Features drawn for each level of a boosted tree.  [default: all of up to 16, fewer of more]",
+            help="Features for each boosted level.  [default: fewer above 16]",
         ),
         option(
             "--learning-rate",

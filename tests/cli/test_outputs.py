@@ -47,6 +47,11 @@ LINES = {
     "explain": [
         "explain TREE ROWS --attack ATTACK -o OUT.txt",
         "explain TREE ROWS --perturbation from-file BOXES -o OUT.txt",
+        "explain TREE ROWS --sufficient --domain TESTROWS -o OUT.txt",
+    ],
+    "prove": [
+        "prove TREE --stable-on REGION.TOML -o OUT.txt",
+        "prove TREE --stable-share --epsilon 0.001 --at-least 0.1 --domain ROWS -o OUT.txt",
     ],
     "report": [
         "report TREE ROWS TESTROWS --attack ATTACK -o OUT.html",
@@ -85,9 +90,11 @@ WITHOUT_OUTPUT = {"data check", "data list", "data fetch", "attack check"}
 NO_FILES = {
     "epsilon", "epsilons", "weights", "class_weight", "fitness", "allowed_features", "scheduler", "label_column",
     "requirements", "title", "wanted", "labels", "names", "mirror", "noise", "feature_names", "base_score",
+    "target", "date", "insensitive", "monotone",
 }  # fmt: skip
 BOXES = "\n".join("[0;1] [0;1]" for _ in range(7))
 ATTACK = "default = { radius = 0.1 }\n"
+REGION = "[columns]\n0 = { min = 0, max = 0.4 }\n1 = { min = 0, max = 0.2 }\n"
 # Outputs whose suffix decides about their content, so that only names with this suffix come into question.
 SUFFIXED = (".png", ".csv", ".json", ".html", ".jsonl")
 
@@ -128,7 +135,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for word, text in {
         "TREE": TREE, "TREE2": TREE.replace("0.5", "0.4"), "FOREST": FOREST.replace("2 2 a b", "2 3 a bb c").replace(
             "LEAF 1 0", "LEAF 1 0 0").replace("LEAF 0 1", "LEAF 0 1 0").replace("LEAF 3 1", "LEAF 3 1 0"),
-        "ROWS": ROWS, "TESTROWS": ROWS, "BOXES": BOXES, "ATTACK": ATTACK, "WEIGHTS": "1,0.5\n",
+        "ROWS": ROWS, "TESTROWS": ROWS, "BOXES": BOXES, "ATTACK": ATTACK, "REGION.TOML": REGION, "WEIGHTS": "1,0.5\n",
         "XGBOOST": xgboost_document(), "COLUMN": "0,0.1\n1,0.9\n",
     }.items():  # fmt: skip
         write(folder, word, text)

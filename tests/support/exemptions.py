@@ -130,6 +130,7 @@ EXEMPT = [
     Exemption("_METASILVAE_COMPLETE=fish_source metasilvae | source", check_completion, "needs fish"),
     Exemption("make soak MINUTES=120", check_make, "takes two hours"),
     Exemption("scripts/bench_ablation.py ...", check_script, "takes hours, and needs the data of the paper"),
+    Exemption("scripts/bench_generalization.py ...", check_script, "takes hours; test_scripts.py runs a short one"),
     Exemption("scripts/bench_hard_forests.py ...", check_script, "takes minutes; test_scripts.py runs a short one"),
     Exemption("scripts/bench_peers.py ...", check_script, "takes minutes, and needs the data of the paper"),
     Exemption("scripts/bench_published.py ...", check_script, "fetches files; test_scripts.py runs a short one"),
