@@ -122,7 +122,8 @@ def holds_distributions(model: Model) -> bool:
     """
     if model.leaf_kind is not LeafKind.SCORES or (model.leaf_values < 0).any():
         return False
-    totals = model.leaf_values.sum(axis=1)
+    with np.errstate(over="ignore"):
+        totals = model.leaf_values.sum(axis=1)
     return any(bool(np.allclose(totals, total, rtol=1e-5, atol=0)) for total in (1.0, 1 / model.n_trees))
 
 

@@ -192,3 +192,7 @@ def test_scores_that_overflow() -> None:
     model = make_model([[LARGEST, 0.0], [LARGEST, 0.0]], 1, kind=LeafKind.SCORES)
     assert predict_proba(model, np.zeros((1, 1))).tolist() == [[1.0, 0.0]]
     assert rank_labels(model, np.zeros((1, 1))).tolist() == [[np.inf, -np.inf]]
+
+
+def test_huge_scores_are_no_distributions() -> None:
+    assert not holds_distributions(make_model([[LARGEST, LARGEST]], 1, kind=LeafKind.SCORES))
