@@ -53,6 +53,17 @@ def test_a_forest_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert trained(*options, "--scheduler", cluster.address, output=tmp_path / "there.silva") == expected
 
 
+@pytest.mark.parametrize("options", [["--seeds", "1..3"], ["--trees", "4"]])
+def test_a_table_with_missing_values_and_class_weights_on_a_cluster(
+    options: list[str], cluster: Cluster, tmp_path: Path
+) -> None:
+    words = ["--attack", write(tmp_path, "attack.toml", '[default]\nradius = "2% of range"\nmissing = "may appear"\n')]
+    words += ["--label-column", "species", "--class-weight", "balanced", "--preset", "fast", *options]
+    run("train", "builtin:penguins/train", tmp_path / "here.silva", *words)
+    run("train", "builtin:penguins/train", tmp_path / "there.silva", *words, "--scheduler", cluster.address)
+    assert (tmp_path / "here.silva").read_bytes() == (tmp_path / "there.silva").read_bytes()
+
+
 @pytest.mark.parametrize("options", [["--seeds", "1..4", "--no-tune"], ["--trees", "6", "--preset", "fast"]])
 def test_a_checkpoint_goes_to_a_cluster_and_back(
     options: list[str], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
