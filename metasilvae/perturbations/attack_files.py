@@ -17,9 +17,10 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from metasilvae.errors import MetasilvaeWarning, PerturbationError, at_line, shorten
+from metasilvae.errors import MetasilvaeWarning, PerturbationError, at_line, list_some, shorten
 from metasilvae.io.memory import TABLE_EXPANSION
 from metasilvae.io.storage import display_name, read_source
+from metasilvae.notebook import describe
 
 SECTIONS = ("default", "columns", "one-hot")
 MOVES = ("radius", "up", "down", "immutable", "values", "any", "swap")
@@ -122,6 +123,10 @@ class AttackRules:
     default: Rule
     columns: Mapping[str, Rule]
     groups: tuple[Group, ...]
+
+    def __repr__(self) -> str:
+        facts = [f"columns {list_some(list(self.columns))}"] if self.columns else []
+        return describe(f"AttackRules {self.source}", facts)
 
 
 def read_attack(source: str) -> AttackRules:

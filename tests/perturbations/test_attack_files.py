@@ -214,3 +214,9 @@ d = { values = [0, 1] }
     }  # fmt: skip
     with pytest.raises(PerturbationError, match=r'toml:2: default.missing: .always. is unknown; write "stays" or'):
         parse_attack(b'[default]\nmissing = "always"\n', "attack.toml")
+
+
+def test_rules_have_a_short_description() -> None:
+    rules = parse_attack(b"[columns]\na = { radius = 1 }\nb = { immutable = true }\n", "attack.toml")
+    assert repr(rules) == "<AttackRules attack.toml: columns a, b>"
+    assert repr(parse_attack(b"[default]\nradius = 1\n", "attack.toml")) == "<AttackRules attack.toml>"
