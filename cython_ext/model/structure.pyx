@@ -49,7 +49,7 @@ cdef inline KeyedSplit* _sort_splits(KeyedSplit* splits, KeyedSplit* spare, Py_s
                                      Py_ssize_t* counts) noexcept nogil:
     """Sort by key, splits of the same key in their order; returns the array that holds the result.
 
-    One stable pass for each digit from the lowest on; digits that are the same everywhere are passed over, as those of
+    One stable pass for each digit from the lowest on; digits that are the same everywhere are skipped, as those of
     thresholds that are float32 numbers.
     """
     cdef int shift = -DIGIT_BITS
