@@ -349,7 +349,8 @@ class TestBeforeTraining:
         other = run("train", IRIS, tmp_path / "t", "--epsilon", "1", "--test", rows, code=1)
         assert "none of its labels" in other.stderr
 
-    def test_files_that_do_not_exist(self, tmp_path: Path) -> None:
+    def test_files_that_do_not_exist(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)  # where no file has a similar name
         for arguments in (
             ["absent.csv", tmp_path / "t", "--epsilon", "1"],
             [IRIS, tmp_path / "t", "--epsilon", "1", "--test", "absent.csv"],
