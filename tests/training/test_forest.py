@@ -402,7 +402,9 @@ def test_a_forest_can_be_the_default_tree(iris: Dataset, monkeypatch: pytest.Mon
 
 def test_labels_that_nothing_tells_are_one_tree_quickly() -> None:
     rng = np.random.default_rng(0)
-    noise = Dataset(rng.random((FEW_SAMPLES + 500, 3)), rng.integers(0, 2, FEW_SAMPLES + 500).astype(np.int32), ("a", "b"))
+    noise = Dataset(
+        rng.random((FEW_SAMPLES + 500, 3)), rng.integers(0, 2, FEW_SAMPLES + 500).astype(np.int32), ("a", "b")
+    )
     trainer = finished(ForestTrainer(noise, EPSILON, forest_options_for("default", 3, seed=1)))
     assert trainer.forest_options.is_single
     assert trainer.model.n_leaves == 1
