@@ -228,6 +228,8 @@ class CellCosts:
                 # Half for the member that is 1 no more, half for the one that becomes 1.
                 cost /= 2
         can_be = [lower[f] <= value <= upper[f] for value in (0.0, 1.0)]
+        # Another member can be 1 only if the active one can be 0.
+        can_be[1] &= f == active or lower[active] <= 0.0
         costs = (cost, 0.0) if f == active else (0.0, cost)
         zero, one = (each if allowed else np.inf for each, allowed in zip(costs, can_be, strict=True))
         return zero, one
