@@ -234,5 +234,20 @@ def test_the_library_does_the_same() -> None:
         assert distance == pytest.approx(results.distances[change.row])
     with pytest.raises(metasilvae.MetasilvaeError, match="needs a perturbation"):
         metasilvae.find_targets(model, dataset, "setosa")
-    with pytest.raises(metasilvae.MetasilvaeError, match="training takes boxes"):
+    with pytest.raises(metasilvae.MetasilvaeError, match="a tree cannot be trained for the norm l1"):
         metasilvae.train(dataset, NormBall("l1", 0.3))
+
+
+def test_training_takes_the_norm(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("plain.silva", "linf.silva")]
+    for file, options in zip(files, ([], ["--norm", "linf"]), strict=True):
+        run("train", DATA, str(file), "--epsilon", "0.2", "--preset", "fast", *options)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1"]
+    assert "--norm l1 needs --epsilon E, the limit of the sum of all changes" in run(*words, code=2).stderr
+    wrong = {("--perturbation", "l_inf 0.1"): "leave --perturbation out", ("--epsilon", "x"): "is not a number"}
+    for option, message in wrong.items():
+        assert message in run(*words, "--epsilon", "0.1", *option, code=2).stderr
+    linear = ["--fitness", "linear 0.1 1 0 0 0 0 0 0 0 0"]
+    assert "leave --norm or --fitness out" in run(*words, *linear, code=2).stderr
+    assert "in the norm l0 it is a number of features" in run(*words[:-1], "l0", "--epsilon", "0.5", code=2).stderr
