@@ -354,8 +354,8 @@ def merge(
     """Merge each SHARD, written by `verify --shard I/N`, into the report of one run over all rows.
 
     All N shards are needed, in any order; they must belong to the same model, data and perturbation. The time in the
-    report is that of all shards together. Radii and targets, of `verify --radius` and `verify --target` with --shard, are
-    merged in the same way.
+    report is that of all shards together. Radii and targets, of `verify --radius` and `verify --target`, are merged in
+    the same way.
 
     \b
     Examples:
