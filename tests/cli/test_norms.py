@@ -75,6 +75,23 @@ def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
     assert json.loads(fixed.stdout)["stability"] == 1.0
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
+def test_weights_divide_costs(norm: str, tmp_path: Path) -> None:
+    weights, attack = tmp_path / "weights.txt", tmp_path / "attack.toml"
+    weights.write_text("0, 1, 0.5, 0.25")
+    rules = ["sepal_length = { immutable = true }", "petal_length = { cost = 2 }", "petal_width = { cost = 4 }"]
+    attack.write_text("[default]\nradius = inf\n[columns]\n" + "\n".join(rules))
+    words = ["verify", TREE, DATA, "--norm", norm, "--radius", "--format", "csv"]
+    by_weights = run(*words, "--feature-weights", str(weights)).stdout
+    assert by_weights == run(*words, "--attack", str(attack)).stdout
+    assert by_weights != run(*words).stdout
+    weights.write_text("1 1 1 1e-320")
+    assert "so that its change costs inf" in run(*words, "--feature-weights", str(weights), code=1).stderr
+    weights.write_text("1 1 2 1")
+    refused = run(*words, "--feature-weights", str(weights), code=1 if norm == "l0" else 0).stderr
+    assert ("the weight of petal_length is 2" in refused) == (norm == "l0")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -83,7 +100,6 @@ def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
         (["--norm", "l1", "--epsilon", "-1"], "must not be negative"),
         (["--norm", "l0", "--epsilon", "0.5"], "a whole number"),
         (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
-        (["--norm", "l2", "--epsilon", "1", "--feature-weights", "w"], "write cost = .. for columns"),
         (["--target", "x", "--epsilon", "1"], "its labels are setosa, versicolor, virginica"),
         (["--target", "setosa", "--epsilon", "1", "--require", "accuracy>=0"], "leave --target or --require out"),
         (["--target", "setosa", "--epsilon", "1", "--shard", "1/2"], "leave --shard out"),
