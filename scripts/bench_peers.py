@@ -25,7 +25,8 @@ of them; test rows choose nothing. Other programs run as they are. The columns, 
     phi             0.9 accuracy + 0.1 stability (with --goal robustness: robust accuracy), mean and standard error
     acc / st / rob  accuracy, stability and robust accuracy, means
     leaves          of all trees together
-    seconds         processor time of one training, without the choice among candidates; ours with it
+    seconds         processor time of one training, without the choice among candidates; ours with it; the median, because
+                    some programs are compiled when they are first used
     ahead           how far each of ours is ahead of the program on the same rows: the mean of the paired differences of
                     phi (robust accuracy) and its standard error
 
@@ -369,7 +370,7 @@ def show_result(
     value = VALUES[chosen.goal]
     parts = [f"{result.values(part).mean():.3f}" for part in ("accuracy", "stability", "robust_accuracy")]
     cells = [name, program, show_mean(result.values(value), factor), " / ".join(parts)]
-    cells += [f"{np.mean(result.leaves):.0f}", f"{np.mean(result.seconds):.3f}"]
+    cells += [f"{np.mean(result.leaves):.0f}", f"{np.median(result.seconds):.3f}"]
     for kind in chosen.ours.split(","):
         other = ours.get(name_of(kind, chosen))
         if other is None or other is result:
