@@ -25,8 +25,8 @@ of them; test rows choose nothing. Other programs run as they are. The columns, 
     phi             0.9 accuracy + 0.1 stability (with --goal robustness: robust accuracy), mean and standard error
     acc / st / rob  accuracy, stability and robust accuracy, means
     leaves          of all trees together
-    seconds         processor time of one training, without the choice among candidates; ours with it; the median, because
-                    some programs are compiled when they are first used
+    seconds         processor time of one training, without the choice among candidates, ours with it: the median,
+                    because some programs are compiled when they are first used
     ahead           how far each of ours is ahead of the program on the same rows: the mean of the paired differences of
                     phi (robust accuracy) and its standard error
 
