@@ -14,6 +14,7 @@ from libc.string cimport memset
 
 from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie, weight_of
 from training.missing cimport Region, codes_at, find_codes, fit_events, is_copy, present_region
+from training.norm cimport add_payers, has_norm, list_payers
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
 
@@ -154,7 +155,8 @@ cdef inline double worst_side_loss(double reach, const int32_t* own_left, const 
 #     the box     right only   |          both sides         |   left only
 #     the sample  on the right ............... | on the left ...............
 #
-# The three lists of events have the same order, so three cursors over one list sorted by x suffice.
+# The three lists of events have the same order, so three cursors over one list sorted by x suffice. In the norms l0, l1
+# and l2 the samples that do not fall into the node have radii of their own, and the lists are three; see norm.pxd.
 
 cdef inline double threshold_between(double low, double high) noexcept nogil:
     """The middle of [low, high), in float64: low <= k < high."""
@@ -192,7 +194,8 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
                             int32_t n_categories) except -1 nogil:
     """Number the combinations of category, label, membership and weight that occur among the listed samples.
 
-    With very many labels or weights each sample has a number of its own.
+    With very many labels or weights each sample has a number of its own. In a norm, key_counts are those of the samples
+    that pay nothing.
     """
     cdef int32_t m = samples.n_labels, position, entry, label, prediction, category, n_keys = 0
     cdef int64_t n_cells = <int64_t> n_categories * 2 * m * samples.n_weights, cell
@@ -223,25 +226,39 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
         scratch.key_weight[n_keys] = weight_of(samples, entry >> 1)
         n_keys += 1
     scratch.n_keys = n_keys
+    if has_norm(samples):
+        for position in range(scratch.n_free, scratch.n_entries):
+            scratch.key_counts[scratch.key_of[position]] -= 1
     return 0
 
 
 cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch* scratch) except -1 nogil:
-    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node."""
+    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node.
+
+    In a norm these are the samples that pay nothing; the others are added to the first and to the last events.
+    """
     cdef TrainNode here
     cdef Region region
-    cdef int32_t n_runs
-    if not is_copy(samples, feature):
+    cdef int32_t n_runs, n_entries = scratch.n_entries
+    cdef bint has_region = is_copy(samples, feature), has_payers = has_norm(samples) and scratch.n_free < n_entries
+    if has_payers:
+        scratch.n_entries = scratch.n_free
+    if not has_region:
         n_runs = _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
-        _weigh_runs(samples, n_runs, scratch)
-        return n_runs
-    region = present_region(samples, feature, scratch)
-    here.feature = feature
-    find_codes(samples, feature, &region, &here)
-    n_runs = _order_events(samples, feature, codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch),
-                           scratch)
-    fit_events(samples, feature, &region, n_runs, scratch)
+    else:
+        region = present_region(samples, feature, scratch)
+        here.feature = feature
+        find_codes(samples, feature, &region, &here)
+        n_runs = _order_events(samples, feature,
+                               codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch), scratch)
+        fit_events(samples, feature, &region, n_runs, scratch)
+    scratch.n_entries = n_entries
     _weigh_runs(samples, n_runs, scratch)
+    scratch.n_sides = n_runs
+    scratch.low_ends, scratch.low_keys, scratch.low_sums = scratch.lows, scratch.run_keys, scratch.run_sums
+    scratch.high_ends, scratch.high_keys, scratch.high_sums = scratch.highs, scratch.run_keys, scratch.run_sums
+    if has_payers and n_runs > 0:
+        add_payers(samples, feature, &region if has_region else NULL, n_runs, scratch)
     return n_runs
 
 
@@ -348,14 +365,14 @@ cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const
     return n
 
 
-cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, int32_t high,
-                              int32_t n_runs) noexcept nogil:
+cdef inline double next_event(const double* lows, const double* mids, const double* highs, int32_t low, int32_t mid,
+                              int32_t high, int32_t n_runs, int32_t n_sides) noexcept nogil:
     """The smallest event at or after three cursors, of which `high` has not reached the end."""
-    cdef double event = scratch.highs[high]
-    if mid < n_runs and scratch.mids[mid] < event:
-        event = scratch.mids[mid]
-    if low < n_runs and scratch.lows[low] < event:
-        event = scratch.lows[low]
+    cdef double event = highs[high]
+    if mid < n_runs and mids[mid] < event:
+        event = mids[mid]
+    if low < n_sides and lows[low] < event:
+        event = lows[low]
     return event
 
 
@@ -443,7 +460,17 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     cdef Impurity impurity = criterion.impurity
     cdef Split candidate, best_split
     cdef Split* best = &best_split
-    cdef int32_t stride
+    cdef int32_t stride, n_sides
+    cdef const double* lows
+    cdef const double* mids
+    cdef const double* highs
+    cdef const int32_t* low_keys
+    cdef const int32_t* low_sums
+    cdef const int32_t* run_keys
+    cdef const int32_t* run_sums
+    cdef const int32_t* run_counts
+    cdef const int32_t* high_keys
+    cdef const int32_t* high_sums
     for item in range(n_finalists):
         finalists[item].feature = -1
     if n == 0:
@@ -480,6 +507,8 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         base_robust -= weight * (tree.joint[sample] != MIXED and tree.own[sample] == label)
     if own_rows < 2 * min_leaf:
         return 0
+    if has_norm(samples):
+        list_payers(samples, scratch)
     assign_keys(samples, tree, scratch, n_categories)
     total_mass = 0
     reach_total_mass = 0
@@ -496,6 +525,10 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         n_runs = list_events(samples, feature, scratch)
         if n_runs == 0:
             continue
+        lows, low_keys, low_sums = scratch.low_ends, scratch.low_keys, scratch.low_sums
+        highs, high_keys, high_sums = scratch.high_ends, scratch.high_keys, scratch.high_sums
+        mids, run_keys, run_sums, run_counts = scratch.mids, scratch.run_keys, scratch.run_sums, scratch.run_counts
+        n_sides = scratch.n_sides
         best.feature = -1
         stride = n_runs // n_thresholds
         memset(own_left, 0, m * sizeof(int32_t))
@@ -505,11 +538,11 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         for label in range(m):
             own_right[label] = own_total[label]
             reach_right[label] = reach_total[label]
-        for run in range(n_runs):
-            key = scratch.run_keys[run]
+        for run in range(n_sides):
+            key = low_keys[run]
             label = scratch.key_label[key]
             category = scratch.key_category[key]
-            count = scratch.run_sums[run]
+            count = low_sums[run]
             only_right[category] += count
             if category == FREE or category == FIRST_PREDICTION + label:
                 sure_right[label] += count
@@ -521,12 +554,12 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         right_max, right_ties, right_label = -1, 0, 0
         low, mid, high = 0, 0, 0
         while True:
-            event = next_event(scratch, low, mid, high, n_runs)
+            event = next_event(lows, mids, highs, low, mid, high, n_runs, n_sides)
             if stride > 1:
-                event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
-            while low < n_runs and scratch.lows[low] <= event:
-                key = scratch.run_keys[low]
-                count = scratch.run_sums[low]
+                event = max(event, mids[min(mid + stride, n_runs - 1)])
+            while low < n_sides and lows[low] <= event:
+                key = low_keys[low]
+                count = low_sums[low]
                 label = scratch.key_label[key]
                 category = scratch.key_category[key]
                 only_right[category] -= count
@@ -538,10 +571,10 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 reach_left[label] += count
                 left_reach += count
                 low += 1
-            while mid < n_runs and scratch.mids[mid] <= event:
-                key = scratch.run_keys[mid]
-                count = scratch.run_sums[mid]
-                rows = scratch.run_counts[mid]
+            while mid < n_runs and mids[mid] <= event:
+                key = run_keys[mid]
+                count = run_sums[mid]
+                rows = run_counts[mid]
                 mid += 1
                 if not scratch.key_own[key]:
                     continue
@@ -564,9 +597,9 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                     left_ties = 1
                 elif own_left[label] == left_max:
                     left_ties += 1
-            while high < n_runs and scratch.highs[high] <= event:
-                key = scratch.run_keys[high]
-                count = scratch.run_sums[high]
+            while high < n_sides and highs[high] <= event:
+                key = high_keys[high]
+                count = high_sums[high]
                 label = scratch.key_label[key]
                 category = scratch.key_category[key]
                 both[category] -= count
@@ -578,11 +611,11 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 reach_right[label] -= count
                 right_reach -= count
                 high += 1
-            if right_rows < min_leaf or high == n_runs:
+            if right_rows < min_leaf or high == n_sides:
                 break
             if left_rows < min_leaf:
                 continue
-            event_after = next_event(scratch, low, mid, high, n_runs)
+            event_after = next_event(lows, mids, highs, low, mid, high, n_runs, n_sides)
             if right_max < 0:
                 right_ties = 0
                 for label in range(m):
