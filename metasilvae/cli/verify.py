@@ -98,7 +98,8 @@ report_options = shared_options(
     "--feature-weights",
     metavar="FILE",
     group=THREAT_MODEL,
-    help="One number per feature that multiplies its radius; 0 keeps the feature fixed.",
+    help="One number per feature that multiplies its radius, and with --norm divides its cost; 0 keeps the feature "
+    "fixed.",
 )
 @option(
     "--radius",
@@ -192,10 +193,6 @@ def verify(
     """
     if threat.attack is not None and tiers is not None:
         raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
-    if threat.has_total and feature_weights is not None:
-        raise click.UsageError(
-            "--feature-weights multiplies radii; with --norm write cost = .. for columns into an --attack file"
-        )
     if threat.attack is not None and feature_weights is not None:
         raise click.UsageError("--attack gives each column its own radius; leave --feature-weights out")
     if counterexamples_format is not None and counterexamples is None:

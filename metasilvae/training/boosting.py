@@ -386,6 +386,8 @@ class BoostingTrainer(BaseTrainer):
         The candidate that tuning chose.
     """
 
+    title = "a boosted model"
+
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:

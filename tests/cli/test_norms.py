@@ -75,6 +75,23 @@ def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
     assert json.loads(fixed.stdout)["stability"] == 1.0
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
+def test_weights_divide_costs(norm: str, tmp_path: Path) -> None:
+    weights, attack = tmp_path / "weights.txt", tmp_path / "attack.toml"
+    weights.write_text("0, 1, 0.5, 0.25")
+    rules = ["sepal_length = { immutable = true }", "petal_length = { cost = 2 }", "petal_width = { cost = 4 }"]
+    attack.write_text("[default]\nradius = inf\n[columns]\n" + "\n".join(rules))
+    words = ["verify", TREE, DATA, "--norm", norm, "--radius", "--format", "csv"]
+    by_weights = run(*words, "--feature-weights", str(weights)).stdout
+    assert by_weights == run(*words, "--attack", str(attack)).stdout
+    assert by_weights != run(*words).stdout
+    weights.write_text("1 1 1 1e-320")
+    assert "so that its change costs inf" in run(*words, "--feature-weights", str(weights), code=1).stderr
+    weights.write_text("1 1 2 1")
+    refused = run(*words, "--feature-weights", str(weights), code=1 if norm == "l0" else 0).stderr
+    assert ("the weight of petal_length is 2" in refused) == (norm == "l0")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -83,7 +100,6 @@ def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
         (["--norm", "l1", "--epsilon", "-1"], "must not be negative"),
         (["--norm", "l0", "--epsilon", "0.5"], "a whole number"),
         (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
-        (["--norm", "l2", "--epsilon", "1", "--feature-weights", "w"], "write cost = .. for columns"),
         (["--target", "x", "--epsilon", "1"], "its labels are setosa, versicolor, virginica"),
         (["--target", "setosa", "--epsilon", "1", "--require", "accuracy>=0"], "leave --target or --require out"),
         (["--target", "setosa", "--epsilon", "1", "--shard", "1/2"], "leave --shard out"),
@@ -164,5 +180,20 @@ def test_the_library_does_the_same() -> None:
         assert distance == pytest.approx(results.distances[change.row])
     with pytest.raises(metasilvae.MetasilvaeError, match="needs a perturbation"):
         metasilvae.find_targets(model, dataset, "setosa")
-    with pytest.raises(metasilvae.MetasilvaeError, match="training takes boxes"):
+    with pytest.raises(metasilvae.MetasilvaeError, match="a tree cannot be trained for the norm l1"):
         metasilvae.train(dataset, NormBall("l1", 0.3))
+
+
+def test_training_takes_the_norm(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("plain.silva", "linf.silva")]
+    for file, options in zip(files, ([], ["--norm", "linf"]), strict=True):
+        run("train", DATA, str(file), "--epsilon", "0.2", "--preset", "fast", *options)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1"]
+    assert "--norm l1 needs --epsilon E, the limit of the sum of all changes" in run(*words, code=2).stderr
+    wrong = {("--perturbation", "l_inf 0.1"): "leave --perturbation out", ("--epsilon", "x"): "is not a number"}
+    for option, message in wrong.items():
+        assert message in run(*words, "--epsilon", "0.1", *option, code=2).stderr
+    linear = ["--fitness", "linear 0.1 1 0 0 0 0 0 0 0 0"]
+    assert "leave --norm or --fitness out" in run(*words, *linear, code=2).stderr
+    assert "in the norm l0 it is a number of features" in run(*words[:-1], "l0", "--epsilon", "0.5", code=2).stderr

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from metasilvae.dataset import Dataset
 from metasilvae.output.text.headings import describe_subject
 from metasilvae.output.text.tables import as_text, dump_json, finite_or_none, stream_csv, stream_jsonl
 from metasilvae.verification.query import VerificationQuery
@@ -17,6 +18,13 @@ from metasilvae.verification.targets import TargetResults, TargetStatus, find_ch
 from metasilvae.verification.verifier import Witness
 
 ROWS_SHOWN = 5
+
+
+def list_changes(dataset: Dataset, change: Witness) -> list[tuple[str, str | float, str | float]]:
+    """Name, old and new value of each column that changes."""
+    sample, point = dataset.X[change.row], change.point
+    moved = np.flatnonzero((sample != point) & ~(np.isnan(sample) & np.isnan(point))).tolist()
+    return dataset.names.describe_changes(sample, point, moved)
 
 
 @dataclass(frozen=True)
@@ -38,10 +46,7 @@ class TargetReport:
 
     def list_changes(self, row: int) -> list[tuple[str, str | float, str | float]]:
         """Name, old and new value of each column that changes."""
-        dataset, point = self.query.dataset, self.changes[row].point
-        sample = dataset.X[row]
-        moved = np.flatnonzero((sample != point) & ~(np.isnan(sample) & np.isnan(point))).tolist()
-        return dataset.names.describe_changes(sample, point, moved)
+        return list_changes(self.query.dataset, self.changes[row])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """For each row: its number, label, prediction, whether it can get the wanted label, and what changes."""
