@@ -35,7 +35,7 @@ from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.boxes import Ball, Perturbation
-from metasilvae.perturbations.norms import LINF, NormBall
+from metasilvae.perturbations.norms import LINF, NormBall, allowed_changes
 from metasilvae.prediction import check_missing, find_leaves, predict, predict_proba
 from metasilvae.training.options import PUBLIC_NAMES
 from metasilvae.training.protocol import Progress
@@ -87,6 +87,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
     """A classifier whose predictions can be certified; subclasses define the parameters."""
 
     epsilon: float
+    norm: str
     perturbation: Perturbation | AttackRules | None
     preset: str
     weights: dict[str, float] | None
@@ -298,8 +299,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         norm : {"linf", "l1", "l2", "l0"} or None, default=None
-            Norm of the distances. None is the maximum norm, or multiples of the radii of a general perturbation; in the
-            other norms, such a perturbation says what may change at all.
+            Norm of the distances. None is that of training, or multiples of the radii of a general perturbation; in
+            the norms l1, l2 and l0, such a perturbation says what may change at all.
         budget : Budget or None, default=None
             Limit of the search for each sample of a forest; with it, radii may be lower bounds.
 
@@ -309,9 +310,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
             Infinite where no perturbation changes the prediction.
         """
         allowed: Allowed = 1.0
-        if norm is not None and norm != LINF:
+        trained = self._perturbation()
+        within = None if self.perturbation is None else allowed_changes(trained)
+        if norm == LINF and isinstance(trained, NormBall):
+            allowed = within or Ball(1.0)
+        elif norm is not None and norm != LINF:
             try:
-                allowed = NormBall(norm, within=None if self.perturbation is None else self._perturbation())
+                allowed = NormBall(norm, within=within)
             except RequestError as error:
                 raise ValueError(str(error)) from None
         return find_radii(self._make_query(X, allowed), effective_n_jobs(self.n_jobs), budget=budget).lower
@@ -449,17 +454,23 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
 
     def _perturbation(self, epsilon: Allowed = None, dataset: Dataset | None = None) -> Perturbation:
         """The perturbation of training, or another one; a number changes only the radius of a ball."""
-        own = self.epsilon if self.perturbation is None else self.perturbation
-        is_bound = isinstance(own, AttackRules) and hasattr(self, "model_") and dataset is None
-        trained = self.perturbation_ if is_bound else own if epsilon is not None else as_perturbation(own, dataset)
         if epsilon is None:
-            return as_perturbation(trained)
+            return self._withstood(dataset)
         try:
-            if isinstance(own, Ball) and isinstance(epsilon, Real):
-                return replace(own, epsilon=float(epsilon))
+            if isinstance(epsilon, Real) and (self.norm != LINF or isinstance(self.perturbation, Ball | NormBall)):
+                return replace(self._withstood(None), epsilon=float(epsilon))  # type: ignore[type-var]
             return as_perturbation(epsilon, dataset)
         except (RequestError, PerturbationError) as error:
             raise ValueError(str(error)) from None
+
+    def _withstood(self, dataset: Dataset | None) -> Perturbation:
+        """The perturbation of training; rules are bound to a data set, or were bound to that of training."""
+        own = self.perturbation
+        if isinstance(own, AttackRules) and dataset is None and hasattr(self, "model_"):
+            return self.perturbation_
+        if self.norm == LINF:
+            return as_perturbation(self.epsilon if own is None else own, dataset)
+        return NormBall(self.norm, self.epsilon, None if own is None else as_perturbation(own, dataset))
 
     def _decide(self, X: ArrayLike, epsilon: Allowed, budget: Budget | None) -> tuple[VerificationQuery, Outcome]:
         query = self._make_query(X, epsilon)
@@ -542,9 +553,13 @@ class MetaSilvaeClassifier(RobustClassifier):
     ----------
     epsilon : float, default=0.1
         Maximum change of each feature that the tree is trained to withstand, in the units of the features.
+    norm : {"linf", "l1", "l2", "l0"}, default="linf"
+        What `epsilon` limits: the change of each feature, or the total change. Trainers refuse norms that they do not
+        know.
     perturbation : Perturbation, AttackRules or None, default=None
         A general perturbation instead of `epsilon`, for instance ``Ball(30, 0, 255)``. The rules of `read_attack` are
         bound to the names of columns when the model is fitted, so that they fit in cross-validation and pipelines.
+        With a `norm` of the total change, it says what may change at all.
     preset : {"default", "fast", "best", "paper", "cart"}, default="default"
         Set of defaults for the parameters that are None. Use "fast" for quick experiments, "best" for final models.
     weights : dict or None, default=None
@@ -614,6 +629,7 @@ class MetaSilvaeClassifier(RobustClassifier):
         self,
         epsilon: float = 0.1,
         *,
+        norm: str = "linf",
         perturbation: Perturbation | AttackRules | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
@@ -674,6 +690,7 @@ class RobustForestClassifier(RobustClassifier):
         *,
         method: str | None = None,
         max_samples: float | None = None,
+        norm: str = "linf",
         perturbation: Perturbation | AttackRules | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
@@ -740,7 +757,8 @@ class RobustBoostingClassifier(RobustClassifier):
         learning_rate: float | None = None,
         subsample: float | None = None,
         max_features: float | None = None,
-        perturbation: Perturbation | None = None,
+        norm: str = "linf",
+        perturbation: Perturbation | AttackRules | None = None,
         preset: str = "default",
         weights: dict[str, float] | None = None,
         max_depth: int | None = None,

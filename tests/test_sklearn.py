@@ -111,7 +111,7 @@ class TestParameters:
 
     def test_every_parameter_has_an_effect(self) -> None:
         changes: dict[str, Any] = {
-            "epsilon": 0.3, "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
+            "epsilon": 0.3, "norm": "l1", "perturbation": Ball(0.3), "preset": "cart", "weights": {"robustness": 1.0},
             "max_depth": 1, "max_leaf_nodes": 2, "min_samples_leaf": 45, "leaf_penalty": 50.0,
             "training_epsilon_factor": 5.0, "robust_weight": 1.0, "tune": True, "max_iter": 1, "n_iter_no_change": 1,
             "time_limit": 1.0, "validation_fraction": 0.5,
@@ -142,6 +142,7 @@ class TestParameters:
         ("change", "message"),
         [
             ({"epsilon": -1.0}, "epsilon is -1"),
+            ({"norm": "l3"}, "norm 'l3'"),
             ({"preset": "worst"}, "preset 'worst'"),
             ({"options": {"no_such": 1}}, "no such option: no_such"),
             ({"max_leaf_nodes": 0}, "max_leaf_nodes is 0"),

@@ -22,10 +22,11 @@ from metasilvae.cli.commands import (
     option,
     option_group,
 )
-from metasilvae.cli.inputs import NormChoice, choose_perturbation, fit_perturbation
+from metasilvae.cli.inputs import Chosen, NormChoice, fit_perturbation
 from metasilvae.cli.parameters import (
     Phrase,
     PositiveNumber,
+    ThreatModel,
     attack_option,
     data_options,
     jobs_option,
@@ -38,7 +39,8 @@ from metasilvae.cli.parameters import (
 from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import MetasilvaeWarning, RequestError
 from metasilvae.perturbations.attack_files import AttackRules
-from metasilvae.perturbations.boxes import PERTURBATIONS, Ball, Perturbation
+from metasilvae.perturbations.boxes import PERTURBATIONS, Ball
+from metasilvae.perturbations.norms import NORMS
 from metasilvae.training.boosted_trees import MOST_THRESHOLDS
 from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN
 from metasilvae.training.options import (
@@ -71,6 +73,7 @@ _OF_ENSEMBLES = {
     "thresholds": "boosting; give the number of rounds with --boost",
     "score_penalty": "boosting; give the number of rounds with --boost",
     "tolerance": "boosting; give the number of rounds with --boost",
+    "refits": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
@@ -121,7 +124,13 @@ class SeedList(click.ParamType):
 training_options = shared_options(
     option_group(
         THREAT_MODEL,
-        option("--epsilon", metavar="E", help="Maximum change of each feature."),
+        option("--epsilon", metavar="E", help="Maximum change of each feature, or in the --norm."),
+        option(
+            "--norm",
+            type=click.Choice(list(NORMS)),
+            metavar="NAME",
+            help="What epsilon limits: linf, each change; l1, their sum; l2, the distance.  [default: linf]",
+        ),
         option(
             "--perturbation",
             type=Phrase({name: words for name, words in PERTURBATIONS.items() if name != "from-file"}),
@@ -143,7 +152,7 @@ training_options = shared_options(
         option(
             "--class-weight",
             metavar="WEIGHTS",
-            help="Weights of classes in accuracy and stability: balanced, or LABEL=W,LABEL=W; 1 for others.",
+            help="Weights of classes: balanced, or LABEL=W,LABEL=W; 1 for others.",
         ),
         _preset_option("--robust-weight", "robust_weight", _FRACTION, "Accuracy weight moved to robust accuracy."),
         _preset_option(
@@ -171,8 +180,8 @@ training_options = shared_options(
             "--split",
             type=click.Choice(SPLITS),
             metavar="NAME",
-            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: rows that follow each other; auto: "
-            "blocks if rows look ordered in time.  [default: auto]",
+            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: consecutive rows; auto: blocks if rows "
+            "look ordered.  [default: auto]",
         ),
     ),
     option_group(
@@ -221,6 +230,12 @@ training_options = shared_options(
             metavar="X",
             help="How far boosting gives up rows that are far from robust, from 0 to 1.  [default: tuned]",
         ),
+        option(
+            "--refits",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Passes that fit all boosted leaves again at the end.  [default: 3, 0 if few rows]",
+        ),
     ),
     option_group(
         SEARCH,
@@ -235,7 +250,7 @@ training_options = shared_options(
         option("--target", type=float, metavar="PHI", help="Stop when phi in training reaches this."),
         _preset_option("--patience", "patience", _COUNT, "Stop after N generations without gain; 0: never."),
         _preset_option("--polish", "polish", _COUNT, "Passes of local search over the best trees."),
-        _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity of growth: "),
+        _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity: "),
         _preset_option("--tournament-size", "tournament_size", _SIZE, "Trees per tournament."),
         _preset_option(
             "--crossover-probability", "crossover", _FRACTION, "Probability that offspring have two parents."
@@ -335,6 +350,7 @@ def read_request(
     files: dict[str, Any],
     *,
     epsilon: str | None,
+    norm: str | None,
     perturbation: tuple[str, ...] | None,
     attack: str | None,
     weights: tuple[str, ...],
@@ -358,6 +374,7 @@ def read_request(
     thresholds: int | None,
     score_penalty: float | None,
     tolerance: float | None,
+    refits: int | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -374,7 +391,7 @@ def read_request(
     if trees is not None and boost is not None:
         raise click.UsageError("--trees asks for a forest and --boost for a boosted model; give one of them")
     kind = "forest" if trees is not None else "tree" if boost is None else "model"
-    chosen, goal = _read_goal(kind, epsilon, perturbation, attack, weights, fitness)
+    chosen, goal = _read_goal(kind, ThreatModel(epsilon, perturbation, attack, norm), weights, fitness)
     generator, *path = population_generator or (None,)
     fixed = [f"--{name.replace('_', '-')}" for name in sorted(TUNED) if changes[name] is not None]
     if generator not in (None, "greedy"):
@@ -383,7 +400,7 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty, "tolerance": tolerance,
+        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()
@@ -408,7 +425,7 @@ def read_request(
         **changes,
     )
     # An attack is known after the columns of the data.
-    withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules) else chosen
+    withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules | NormChoice) else chosen
     start = path[0] if path else None
     others = () if attack is None else (attack,)
     parsed = None if class_weight is None else _parse_class_weight(class_weight)
@@ -426,22 +443,20 @@ def _parse_class_weight(text: str) -> ClassWeight:
 
 def _read_goal(
     kind: str,
-    epsilon: str | None,
-    perturbation: tuple[str, ...] | None,
-    attack: str | None,
+    threat: ThreatModel,
     weights: tuple[str, ...],
     fitness: tuple[str, ...] | None,
-) -> tuple[Perturbation | AttackRules, Fitness | None]:
+) -> tuple[Chosen, Fitness | None]:
     """What to withstand and what to train for; a fitness of None is that of the preset."""
     if fitness is not None:
-        given = {"--epsilon": epsilon, "--perturbation": perturbation, "--attack": attack, "--weight": weights}
+        given = {**{f"--{name}": value for name, value in vars(threat).items()}, "--weight": weights}
         for name, value in given.items():
             if value:
                 raise click.UsageError(f"--fitness holds epsilon and all weights; leave {name} or --fitness out")
         radius, goal = parse_linear(fitness[1:])
         return Ball(radius), goal
-    chosen = choose_perturbation(epsilon, perturbation, attack)
-    assert not isinstance(chosen, NormChoice)
+    threat.require_epsilon()
+    chosen = threat.choose()
     if chosen is None:
         warnings.warn(
             f"no --epsilon is given: the {kind} is trained for accuracy alone, as if every value were exact",

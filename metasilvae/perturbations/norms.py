@@ -56,6 +56,8 @@ class NormBall:
     def __post_init__(self) -> None:
         if self.norm not in SHARED_NORMS:
             raise RequestError(f"norm {self.norm!r}: choose among {', '.join(SHARED_NORMS)}; Ball is the one of linf")
+        if isinstance(self.within, NormBall):
+            raise RequestError(f"{self.norm} within {self.within.describe()}: one norm at a time; give one of them")
         if not self.epsilon >= 0:
             raise RequestError(f"epsilon is {self.epsilon:g}; it must not be negative")
         if self.norm == "l0" and math.isfinite(self.epsilon) and self.epsilon != math.floor(self.epsilon):
@@ -78,6 +80,11 @@ class NormBall:
                 "costs are whole numbers"
             )
         return replace(boxes, limit=NormLimit(self.norm, self.epsilon, costs))
+
+    def times(self, factor: float) -> NormBall:
+        """The same norm with epsilon multiplied; in l0 it stays a whole number."""
+        size = self.epsilon * factor if self.epsilon else 0.0
+        return replace(self, epsilon=math.floor(size) if self.norm == "l0" and math.isfinite(size) else size)
 
     def for_features(self, features: NDArray[np.int32]) -> NormBall:
         return self if self.within is None else replace(self, within=self.within.for_features(features))

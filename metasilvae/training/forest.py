@@ -371,6 +371,8 @@ class ForestTrainer(BaseTrainer):
         The candidate that tuning chose.
     """
 
+    title = "a forest"
+
     def __init__(
         self,
         dataset: Dataset,

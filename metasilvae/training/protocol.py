@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.execution.threads import available_cores, wait_for
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import LINF
 from metasilvae.training.checkpoint.files import damaged, take
 from metasilvae.training.options import TrainingOptions
 
@@ -70,8 +71,8 @@ class StopReason(enum.Enum):
 
 # Phases of training runs, with the unit of their steps. The phases of a tree are "initial population", "generation" and
 # "local search". Tuning adds "initial tree", which is there for users who stop early, and "tuning" before them. After
-# these two, the steps of a forest are of the phase "tree"; those of a boosted model are of the phase "round". With very
-# many samples all these phases except "tree" and "round" run on a part of the samples first, reported as "sample".
+# these two, the steps of a forest are of the phase "tree"; those of a boosted model are of the phases "round" and "refit". With
+# very many samples all these phases except "tree", "round" and "refit" run on a part of the samples first, reported as "sample".
 PHASES = {
     "sample": "step",
     "initial tree": "step",
@@ -81,6 +82,7 @@ PHASES = {
     "local search": "pass",
     "tree": "tree",
     "round": "round",
+    "refit": "pass",
 }
 
 
@@ -317,7 +319,17 @@ class BaseTrainer(ABC):
         Threads; None means all available cores.
     clock : Clock or None
         The clock of the run that this one is a part of.
+
+    Attributes
+    ----------
+    norms : tuple of str
+        Norms of the total change that the trainer knows (`metasilvae.perturbations.norms`); all of them know boxes.
+    title : str
+        What it trains, for messages.
     """
+
+    norms: ClassVar[tuple[str, ...]] = ()
+    title: ClassVar[str] = "a tree"
 
     def __init__(
         self,
@@ -331,10 +343,11 @@ class BaseTrainer(ABC):
         if dataset.n_labels < 2:
             raise DataError(f"{dataset.source}: holds one class only ({dataset.labels[0]}); there is nothing to learn")
         limit = perturbation.boxes(dataset).limit
-        if limit is not None:
+        if limit is not None and limit.norm not in self.norms:
+            known = ", ".join((LINF, *self.norms))
             raise RequestError(
-                f"{perturbation.describe()}: training takes boxes, not the norm {limit.norm}; train with the maximum "
-                "norm, and verify with this one"
+                f"{perturbation.describe()}: {self.title} cannot be trained for the norm {limit.norm}, only for "
+                f"{known}; train for another norm, and verify with this one"
             )
         self.dataset = dataset.noting_missing
         self.perturbation = perturbation

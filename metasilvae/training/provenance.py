@@ -24,6 +24,7 @@ from metasilvae.io.fingerprints import fingerprint
 from metasilvae.io.storage import is_file_output, read_packed
 from metasilvae.model import Model, ModelDescription
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.options import Options
 from metasilvae.training.results import TrainedModel
 from metasilvae.verification.metrics import Evaluation
@@ -102,7 +103,10 @@ def describe_trained(
         What tuning has chosen.
     """
     words = run["perturbation"]["description"].split(" --feature-weights")[0]
-    description = words if words.startswith("l_inf") else words.split()[0]
+    # Files have names that differ from machine to machine.
+    words, _, within = words.partition(" within ")
+    is_plain = words.startswith("l_inf") or words.split()[0] in SHARED_NORMS
+    description = (words if is_plain else words.split()[0]) + (f" within {within.split()[0]}" if within else "")
     provenance = {
         "versions": run["versions"],
         "data": {name: value for name, value in run["data"].items() if name != "file"},

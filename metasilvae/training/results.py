@@ -16,12 +16,15 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.forest_votes import bound
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.protocol import Observer, StopReason, Trainer
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation, evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
-from metasilvae.verification.verdicts import Stability
+from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import verify
 
+# Steps of search for each row of a forest in the norms l0, l1 and l2, for metrics that are lower bounds.
+PROOF_STEPS = 20
 METRICS = ("phi", "accuracy", "stability", "robust_accuracy")
 
 
@@ -108,9 +111,17 @@ def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
     """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long."""
     if not model.is_forest:
         return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
-    outcome = bound(model, dataset, perturbation, jobs)
+    outcome = _prove(model, dataset, perturbation, jobs)
     results = None if dataset.weights is None else outcome
     return Evaluation(model, dataset, outcome.counts.correct, perturbation, outcome.counts, results=results)
+
+
+def _prove(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Outcome:
+    """What a little work proves about a forest: its votes in boxes, and a few steps of search in other norms."""
+    query = make_query(model, dataset, perturbation)
+    if query.boxes.limit is None:
+        return bound(model, dataset, perturbation, jobs)
+    return verify(query, jobs, budget=Budget(steps=PROOF_STEPS))
 
 
 def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
@@ -124,7 +135,7 @@ def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluati
     model, dataset, perturbation = evaluation.model, evaluation.dataset, evaluation.perturbation
     if not model.is_forest or perturbation is None:
         return evaluation
-    proved = bound(model, dataset, perturbation, jobs)
+    proved = _prove(model, dataset, perturbation, jobs)
     rows = np.flatnonzero(proved.stability == Stability.UNKNOWN)
     if not len(rows):
         return evaluation
