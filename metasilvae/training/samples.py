@@ -21,6 +21,9 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import UNEQUAL_RADII, Boxes
 
+# Powers of changes that the kernels add up.
+POWERS = {"l0": 0, "l1": 1, "l2": 2}
+
 
 def find_doubled(dataset: Dataset, boxes: Boxes) -> NDArray[np.int32]:
     """Columns whose values are or may become missing."""
@@ -49,19 +52,33 @@ def make_samples(dataset: Dataset, boxes: Boxes, like: kernel.TrainingSet | None
     like : TrainingSet or None
         The same samples with other boxes, whose ranks are used again if possible.
     """
+    limit = _limit_of(dataset, boxes)
     if boxes.low_center is boxes.high_center and like is not None:
-        return like.with_boxes(*boxes.arrays[2:])
+        return like.with_boxes(*boxes.arrays[2:], limit)
     parts = dataset.X, dataset.y, dataset.n_labels
     doubled = find_doubled(dataset, boxes)
     # An attack lets the values of a column become missing in all rows or in none.
     droppable = None if boxes.droppable is None else (boxes.droppable != 0).any(axis=0)
     weights = None if dataset.weights is None else dataset.weights.numbers
     if boxes.low_center is boxes.high_center:
-        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable, weights)
-    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable, weights)
+        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable, weights, limit)
+    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable, weights, limit)
     if samples is None:
         raise RequestError(UNEQUAL_RADII)
     return samples
+
+
+def _limit_of(dataset: Dataset, boxes: Boxes) -> tuple[int, float, NDArray[np.float64]] | None:
+    """The limit of the total change in the form that the kernels take."""
+    if boxes.limit is None:
+        return None
+    if boxes.groups.n_groups:
+        members = ", ".join(dataset.feature_name(int(f)) for f in boxes.groups.groups[0].members[:3])
+        raise RequestError(
+            f"{dataset.source}: one-hot groups ({members}, ...) change as one in the norm {boxes.limit.norm}, which trees "
+            "are not trained for; leave the rules of categories out of the attack file, and verify with them"
+        )
+    return POWERS[boxes.limit.norm], boxes.limit.epsilon, boxes.limit.costs
 
 
 def double_columns(dataset: Dataset, boxes: Boxes, doubled: NDArray[np.int32]) -> tuple[Dataset, Boxes]:

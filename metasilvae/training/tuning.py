@@ -17,6 +17,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import MANY_SAMPLES, plan_cross_validation
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions
@@ -51,6 +52,8 @@ class TunedTrainer(BaseTrainer):
     tuning : dict or None
         The same with the scores of the finalists.
     """
+
+    norms = SHARED_NORMS
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
