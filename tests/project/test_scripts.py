@@ -63,6 +63,7 @@ LIBRARIES = {
     "scripts/draw_curves.py": "sklearn",
     "scripts/bench_hard_forests.py": "sklearn",
     "scripts/bench_stable_share.py": "sklearn",
+    "scripts/check_veritas.py": "veritas",
     "scripts/make_datasets.py": "palmerpenguins",
 }
 
