@@ -42,7 +42,9 @@ cdef inline int64_t cost_of(const Samples* samples, int32_t feature, double size
     cdef double cost = samples.costs[feature]
     if samples.unit == 0:
         return 0
-    if samples.power > 0:
+    if samples.power == 0:
+        cost *= samples.unit
+    else:
         cost *= size
         if samples.power == 2:
             cost *= cost
@@ -58,7 +60,7 @@ cdef inline double root_of(const Samples* samples, int64_t rest) noexcept nogil:
     if samples.unit == 0:
         return INFINITY
     if samples.power == 0:
-        return rest
+        return rest / samples.unit
     if samples.power == 1:
         return (rest + 2) / samples.unit * (1 + 1e-15)
     return sqrt((rest + 2) / samples.unit) * (1 + 1e-15)
