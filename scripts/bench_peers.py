@@ -20,15 +20,15 @@ used too.
 Small sets (those with a folds.tsv): the folds given there, of the first --repeats repetitions. Other sets: the test
 split with the seeds --seed and following, --repeats of them. The options of CANDIDATES below (size of a tree, rate and
 number of rounds of boosting) are chosen by the goal on a quarter of the training rows, then the model is trained on all
-of them; test rows choose nothing. Other programs run as they are. The columns of the first table are
+of them; test rows choose nothing. Other programs run as they are. The columns, on rows not used for training, are
 
-    phi ...   0.9 accuracy + 0.1 stability, accuracy, stability and robust accuracy on rows not used for training:
-              means, and the standard errors of phi and of robust accuracy
-    leaves    of all trees together
-    seconds   processor time of one training, without the choice among candidates; ours with it
-
-and the second table shows how far each of ours is ahead of each program on the same rows: the mean of the paired
-differences of phi and of robust accuracy, and their standard errors.
+    phi             0.9 accuracy + 0.1 stability (with --goal robustness: robust accuracy), mean and standard error
+    acc / st / rob  accuracy, stability and robust accuracy, means
+    leaves          of all trees together
+    seconds         processor time of one training, without the choice among candidates, ours with it: the median,
+                    because some programs are compiled when they are first used
+    ahead           how far each of ours is ahead of the program on the same rows: the mean of the paired differences of
+                    phi (robust accuracy) and its standard error
 
 Folds share training rows. Their standard errors are corrected for it (Nadeau and Bengio, Inference for the
 Generalization Error, 2003): the variance is multiplied by 1/n + test rows / training rows. GROOT and FPRDT handle two
@@ -349,7 +349,7 @@ def find_splits(folder: Path, repeats: int, seed: int) -> tuple[list[Split], flo
 
 # Tables
 
-FIGURES = ("set", "program", "phi", "accuracy", "stability", "robust accuracy", "leaves", "seconds")
+VALUES = {"phi": "phi", "robustness": "robust_accuracy"}
 
 
 def show_mean(values: np.ndarray, factor: float, sign: str = "") -> str:
@@ -363,22 +363,21 @@ def show_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def show_figures(name: str, program: str, result: Result, factor: float) -> str:
-    accuracy, stability = (f"{result.values(part).mean():.3f}" for part in ("accuracy", "stability"))
-    phi, robust = (show_mean(result.values(part), factor) for part in ("phi", "robust_accuracy"))
-    sizes = f"{np.mean(result.leaves):.0f}", f"{np.mean(result.seconds):.3f}"
-    return show_row((name, program, phi, accuracy, stability, robust, *sizes))
-
-
-def show_differences(name: str, ours: dict[str, Result], others: dict[str, Result], factor: float) -> Iterator[str]:
-    """How far each of ours is ahead of the others and of the rest of ours."""
-    for program, theirs in {**others, **dict(list(ours.items())[1:])}.items():
-        cells = [
-            "" if each is theirs else show_mean(each.values(part) - theirs.values(part), factor, "+")
-            for each in ours.values()
-            for part in ("phi", "robust_accuracy")
-        ]
-        yield show_row((name, program, *cells))
+def show_result(
+    name: str, program: str, result: Result, ours: dict[str, Result], factor: float, chosen: argparse.Namespace
+) -> str:
+    """Figures of a program, and how far each of ours is ahead of it; ours of those above it only."""
+    value = VALUES[chosen.goal]
+    parts = [f"{result.values(part).mean():.3f}" for part in ("accuracy", "stability", "robust_accuracy")]
+    cells = [name, program, show_mean(result.values(value), factor), " / ".join(parts)]
+    cells += [f"{np.mean(result.leaves):.0f}", f"{np.median(result.seconds):.3f}"]
+    for kind in chosen.ours.split(","):
+        other = ours.get(name_of(kind, chosen))
+        if other is None or other is result:
+            cells.append("")
+        else:
+            cells.append(show_mean(other.values(value) - result.values(value), factor, "+"))
+    return show_row(cells)
 
 
 def name_of(kind: str, chosen: argparse.Namespace) -> str:
@@ -446,21 +445,20 @@ def measure_other(
 
 def compare(
     name: str, splits: Sequence[Split], factor: float, chosen: argparse.Namespace, worker: Worker, records: Records
-) -> Iterator[tuple[str, str]]:
-    """Lines of the two tables for one set: "figures" or "differences", and the line."""
-    ours, others = {}, {}
+) -> Iterator[str]:
+    """The rows of the table for one set; ours come first."""
+    ours: dict[str, Result] = {}
     for kind in chosen.ours.split(","):
-        ours[name_of(kind, chosen)] = result = measure_ours(name, kind, splits, chosen)
-        yield "figures", show_figures(name, name_of(kind, chosen), result, factor)
+        program = name_of(kind, chosen)
+        ours[program] = measure_ours(name, kind, splits, chosen)
+        yield show_result(name, program, ours[program], ours, factor, chosen)
     for program in [*list_peers(chosen), *list_commands(chosen)]:
         try:
-            others[program] = measure_other(name, program, splits, chosen, worker, records)
+            result = measure_other(name, program, splits, chosen, worker, records)
         except Unavailable as error:
-            yield "figures", f"| {name} | {program} | left out: {error} |"
+            yield f"| {name} | {program} | left out: {error} |"
             continue
-        yield "figures", show_figures(name, program, others[program], factor)
-    for line in show_differences(name, ours, others, factor):
-        yield "differences", line
+        yield show_result(name, program, result, ours, factor, chosen)
 
 
 def list_commands(chosen: argparse.Namespace) -> dict[str, str]:
@@ -520,9 +518,10 @@ def main() -> int:
     machine = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}"
     version = f"metasilvae {VERSION}, commit {find_commit() or 'unknown'}"
     print(f"{machine}; {version}, preset {chosen.preset}, trained for {chosen.goal}, one thread\n")
-    print(f"{show_row(FIGURES)}\n|{'---|' * len(FIGURES)}", flush=True)
-    names = [name_of(kind, chosen) for kind in chosen.ours.split(",")]
-    differences: list[str] = []
+    aheads = [f"{name_of(kind, chosen)} ahead" for kind in chosen.ours.split(",")]
+    value = VALUES[chosen.goal].replace("_", " ")
+    head = ("set", "program", value, "acc / st / rob", "leaves", "seconds", *aheads)
+    print(f"{show_row(head)}\n|{'---|' * len(head)}", flush=True)
     records = Records(chosen.records)
     try:
         for name in chosen.sets.split(","):
@@ -531,15 +530,10 @@ def main() -> int:
                 print(f"| {name} | left out: {folder} is missing |")
                 continue
             splits, factor = find_splits(folder, chosen.repeats, chosen.seed)
-            for table, line in compare(name, splits, factor, chosen, worker, records):
-                if table == "figures":
-                    print(line, flush=True)
-                else:
-                    differences.append(line)
+            for line in compare(name, splits, factor, chosen, worker, records):
+                print(line, flush=True)
     finally:
         worker.close()
-    head = ("set", "program", *(f"{each} ahead, {part}" for each in names for part in ("phi", "robust accuracy")))
-    print("\n" + "\n".join([show_row(head), f"|{'---|' * len(head)}", *differences]))
     print("\n" + ", ".join(f"{library}: {version}" for library, version in worker.versions.items()))
     return 0
 
