@@ -1,4 +1,5 @@
-"""Complete assessment of a model on one data set: verdicts, curve of certified radii, and causes of instability."""
+"""Complete assessment of a model on one data set: verdicts, curve of certified radii, causes of instability, and the
+changes that lead to a wanted label."""
 
 from __future__ import annotations
 
@@ -19,8 +20,10 @@ from metasilvae.verification.budget import Budget
 from metasilvae.verification.ceiling import Ceiling, bound_boxes
 from metasilvae.verification.curve import Curve
 from metasilvae.verification.metrics import Evaluation, confusion
+from metasilvae.verification.nearest import check_rows
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import Radii, check_radii, find_radii, in_common_unit
+from metasilvae.verification.targets import TargetResults, TargetStatus, find_targets
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import verify
 
@@ -66,6 +69,29 @@ class Attribution:
 
 
 @dataclass(frozen=True)
+class LabelChanges:
+    """Which rows can get a wanted label, and by which changes.
+
+    Attributes
+    ----------
+    query : VerificationQuery
+        In whose unit the distances are.
+    results : TargetResults
+        With distances, if the perturbation has any; otherwise of changes within the perturbation.
+    """
+
+    query: VerificationQuery
+    results: TargetResults
+
+    def nearest_rows(self, count: int) -> list[int]:
+        """The rows that need the smallest changes, or the first ones if there are no distances."""
+        rows = np.flatnonzero(self.results.statuses == TargetStatus.REACHABLE)
+        if self.results.distances is not None:
+            rows = rows[np.argsort(self.results.distances[rows], kind="stable")]
+        return [int(row) for row in rows[:count]]
+
+
+@dataclass(frozen=True)
 class Assessment:
     """Results on one data set.
 
@@ -77,6 +103,8 @@ class Assessment:
         Why there is no curve.
     ceiling : Ceiling or None
         What no model can exceed on these rows; None where the total change is limited.
+    changes : LabelChanges or None
+        Changes to a wanted label; None if none is wanted.
     """
 
     query: VerificationQuery
@@ -86,6 +114,7 @@ class Assessment:
     no_curve: str
     attribution: Attribution
     ceiling: Ceiling | None
+    changes: LabelChanges | None = None
 
     @property
     def is_over_epsilon(self) -> bool:
@@ -112,6 +141,7 @@ def assess(
     jobs: int | None = None,
     *,
     n_fragile: int = 10,
+    target: int | None = None,
     budget: Budget | None = None,
     stop: threading.Event | None = None,
     watch: Watch = lambda what, n_rows: nullcontext(lambda count: None),
@@ -122,6 +152,8 @@ def assess(
     ----------
     perturbation : Perturbation
         The one of the query.
+    target : int or None
+        Position of a label; the nearest change of each row that gives it this label is found too.
     budget : Budget or None
         Work allowed for each search of a row of a forest; None means no limit.
     stop : threading.Event or None
@@ -130,8 +162,11 @@ def assess(
         Called at the start of each part of the work.
     """
     n_rows = query.dataset.n_samples
+    if target is not None:
+        check_rows(query)
     with watch("verify", n_rows) as on_rows:
         outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
+    in_unit = in_common_unit(query) if isinstance(perturbation, Ball) else query
     radii: Radii | None = None
     no_curve = ""
     try:
@@ -139,7 +174,6 @@ def assess(
     except MetasilvaeError as error:
         no_curve = str(error)
     else:
-        in_unit = in_common_unit(query) if isinstance(perturbation, Ball) else query
         with watch("radii", n_rows) as on_rows:
             radii = find_radii(in_unit, jobs, budget=budget, stop=stop, on_rows=on_rows)
         size = perturbation.epsilon if isinstance(perturbation, Ball | NormBall) else 1.0
@@ -147,11 +181,23 @@ def assess(
         radii = replace(radii, lower=np.minimum(np.maximum(radii.lower, proved), radii.upper))
     attribution = Attribution()
     with watch("explain", outcome.counts.unstable) as on_rows:
-        for rows in explain_in_batches(query, outcome, jobs, budget=budget, radii=radii, stop=stop, on_rows=on_rows):
+        batches = explain_in_batches(
+            query, outcome, jobs, budget=budget, radii=radii, unit=in_unit, stop=stop, on_rows=on_rows
+        )
+        for rows in batches:
             attribution.add(Explanation(query, outcome, rows), n_fragile)
     curve = None if radii is None else Curve(radii)
     ceiling = None
     if query.boxes.limit is None:
         boxes = replace(query.boxes, groups=query.groups)
         ceiling = bound_boxes(query.dataset, boxes, most_pairs=CEILING_PAIRS)
-    return Assessment(query, perturbation, outcome, curve, no_curve, attribution, ceiling)
+    changes = None
+    if target is not None:
+        # Without radii there are no distances, but changes within the perturbation.
+        searched = query if radii is None else in_unit
+        with watch("targets", n_rows) as on_rows:
+            results = find_targets(
+                searched, target, jobs, is_nearest=radii is not None, budget=budget, stop=stop, on_rows=on_rows
+            )
+        changes = LabelChanges(searched, results)
+    return Assessment(query, perturbation, outcome, curve, no_curve, attribution, ceiling, changes)

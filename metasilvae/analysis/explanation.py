@@ -61,7 +61,7 @@ class UnstableRow:
     Attributes
     ----------
     witness : Witness
-        For a tree the nearest one.
+        The nearest known one, if the perturbation has radii.
     moved : tuple of int
         Features that the witness moves, increasing.
     crossed : tuple of (int, float)
@@ -185,7 +185,7 @@ def explain_outcome(
         their total.
     """
     verifier = _Verifier(jobs, budget, threading.Event() if stop is None else stop)
-    batches = _explain_batches(query, outcome, verifier, None, on_searches, on_searches)
+    batches = _explain_batches(query, outcome, verifier, None, None, on_searches, on_searches)
     return Explanation(query, outcome, [row for batch in batches for row in batch])
 
 
@@ -196,6 +196,7 @@ def explain_in_batches(
     *,
     budget: Budget | None = None,
     radii: Radii | None = None,
+    unit: VerificationQuery | None = None,
     stop: threading.Event | None = None,
     on_rows: Callable[[int], object] = lambda count: None,
 ) -> Iterator[list[UnstableRow]]:
@@ -205,13 +206,16 @@ def explain_in_batches(
     ----------
     radii : Radii or None
         Certified radii of all rows, if they are known.
+    unit : VerificationQuery or None
+        The query that these radii are those of: the same one, possibly with radii of 1. None stands for
+        `in_common_unit`.
     stop : threading.Event or None
         Once set, no further rows are explained.
     on_rows : function
         Called with the number of unstable rows that are done since the last call.
     """
     verifier = _Verifier(jobs, budget, threading.Event() if stop is None else stop)
-    for batch in _explain_batches(query, outcome, verifier, radii, lambda count: None, on_rows):
+    for batch in _explain_batches(query, outcome, verifier, radii, unit, lambda count: None, on_rows):
         yield [row for row in batch if row.is_complete]
         if verifier.stop.is_set():
             return
@@ -222,14 +226,16 @@ def _explain_batches(
     outcome: Outcome,
     verifier: _Verifier,
     radii: Radii | None,
+    unit: VerificationQuery | None,
     on_radii: Callable[[int], object],
     on_frozen: Callable[[int], object],
 ) -> Iterator[list[UnstableRow]]:
     unstable = _find_unstable(outcome)
+    unit = in_common_unit(query) if unit is None else unit
     for start in range(0, len(unstable), ROWS_AT_A_TIME):
         rows = unstable[start : start + ROWS_AT_A_TIME]
-        known = _radii(query, rows, verifier, on_radii) if radii is None else radii.subset(rows)
-        yield _explain_rows(query, outcome, rows, known, verifier, on_frozen)
+        known = _radii(unit, rows, verifier, on_radii) if radii is None else radii.subset(rows)
+        yield _explain_rows(query, unit, outcome, rows, known, verifier, on_frozen)
 
 
 def count_searches(query: VerificationQuery, outcome: Outcome) -> int:
@@ -259,18 +265,20 @@ class _Verifier:
 
 def _explain_rows(
     query: VerificationQuery,
+    unit: VerificationQuery,
     outcome: Outcome,
     rows: NDArray[np.intp],
     radii: Radii | None,
     verifier: _Verifier,
     on_frozen: Callable[[int], object],
 ) -> list[UnstableRow]:
-    """Explain unstable rows; `radii` are theirs."""
+    """Explain unstable rows; `radii` are theirs, in the unit of a query."""
     part = query.subset(rows)
     first = {witness.row: witness for witness in find_witnesses(part, outcome.subset(rows), verifier.jobs)}
-    if query.boxes.limit is not None and radii is not None:
-        # The nearest ones are known too, if their search was not given up at some farther point.
-        nearest = find_nearest_witnesses(part, radii, verifier.jobs)
+    if radii is not None and (radii.witness_points is not None or radii.witness_leaves is not None):
+        # The nearest ones are known too, if their search was not given up at some farther point; for a tree in the
+        # maximum norm they are the first ones.
+        nearest = find_nearest_witnesses(unit.subset(rows), radii, verifier.jobs)
         first |= {witness.row: witness for witness in nearest if is_allowed(part, witness.row, witness.point)}
     boxes = boxes_at(part, np.arange(len(rows)), np.ones(len(rows)))
     part = replace(part, boxes=boxes)
@@ -381,13 +389,13 @@ def _find_crossings(
 def _radii(
     query: VerificationQuery, rows: NDArray[np.intp], verifier: _Verifier, on_searches: Callable[[int], object]
 ) -> Radii | None:
-    """Certified radii of some rows, in multiples of the query's radii unless they are the same for all features."""
+    """Certified radii of some rows."""
     boxes, X = query.boxes, query.dataset.X
     if not has_radii(query):
         return None
     if ((X[rows] < boxes.minimum) | (X[rows] > boxes.maximum)).any():
         return None
-    return verifier.find_radii(in_common_unit(query).subset(rows), on_searches)
+    return verifier.find_radii(query.subset(rows), on_searches)
 
 
 def find_smallest_hitting_set(

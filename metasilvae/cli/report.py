@@ -39,12 +39,19 @@ from metasilvae.perturbations.boxes import BoxFile
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import make_query
 from metasilvae.verification.requirements import Requirement, check_requirements, combine
+from metasilvae.verification.targets import find_label
 
 
 @click.command(cls=Command)
 @click.argument("model")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @perturbation_options()
+@option(
+    "--target",
+    metavar="LABEL",
+    help="Show the nearest change that gives a row this label (a counterfactual explanation), for the rows that need "
+    "the smallest ones.",
+)
 @option("--output", "-o", required=True, metavar="FILE", group=OUTPUT, help="HTML file, - for standard output.")
 @require_option
 @option(
@@ -64,6 +71,7 @@ def report(
     model: str,
     data: tuple[str, ...],
     threat: ThreatModel,
+    target: str | None,
     output: str,
     requirements: tuple[str, ...],
     date: str | None,
@@ -77,14 +85,15 @@ def report(
 
     The page shows the model as a drawing that can be zoomed and folded, its metrics, the verdicts of `verify`, the
     stability curve over all epsilon, the confusion matrix, the most fragile rows with adversarial examples, and the
-    features driving instability. It is a single file that loads nothing from the network; the same inputs and the
-    same --date give the same page. Requirements are checked on each DATA and stand on top. The search budget holds for
-    each search. Ctrl-C stops and writes the page with what is known.
+    features driving instability; with --target, changes that lead to a wanted label. It is a single file that loads
+    nothing from the network; the same inputs and the same --date give the same page. Requirements are checked on each
+    DATA and stand on top. The search budget holds for each search. Ctrl-C stops and writes the page with what is known.
 
     \b
     Examples:
       metasilvae report model.silva train.csv test.csv --epsilon 0.1 -o report.html
       metasilvae report model.silva test.csv --epsilon 0.1 -o report.html --require 'recall[*]>=0.6'
+      metasilvae report model.silva test.csv --norm l1 --epsilon 0.5 --target virginica -o report.html
     """
     required = [Requirement.parse(text) for text in requirements]
     written_on = _choose_date(date)
@@ -93,6 +102,7 @@ def report(
         raise click.UsageError("--perturbation from-file has the boxes of one data set; give one DATA")
     check_files([model, *data, threat.attack], [output], chosen)
     loaded = load_model(model)
+    wanted = None if target is None else find_label(loaded, target)
     queries = []
     for source in data:
         dataset = load_data_for(loaded, source, data_options)
@@ -105,12 +115,13 @@ def report(
         interrupts.stop = stop.set
         for query, allowed in queries:
             assessments.append(
-                assess(query, allowed, jobs, n_fragile=n_fragile, budget=budget, stop=stop, watch=_watch)
+                assess(query, allowed, jobs, n_fragile=n_fragile, target=wanted, budget=budget, stop=stop, watch=_watch)
             )
     checked = [check_requirements(required, each.query, each.outcome, each.query.rank_labels) for each in assessments]
     content = PageContent(
-        loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received), checked, written_on
-    )
+        loaded, assessments, command_line(ctx), _list_versions(), bool(interrupts.received), checked, written_on,
+        n_fragile,
+    )  # fmt: skip
     write_output(output, write_page(content))
     if interrupts.received:
         tell("interrupted; the page shows what is known")

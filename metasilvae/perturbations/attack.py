@@ -293,7 +293,7 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
             for feature in features:
                 largest = 1.0 if feature < features[-1] else len(column.values) - 1.0
                 radius = math.inf if is_moving else 0.0
-                by_feature[feature] = Rule(rule.place, radius, radius, 0.0, largest)
+                by_feature[feature] = Rule(rule.place, radius, radius, 0.0, largest, cost=rule.cost)
             if is_moving:
                 moves[len(groups)] = may_become
                 groups.append(Group(tuple(features[:-1]), column.table, features[-1]))

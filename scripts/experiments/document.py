@@ -290,5 +290,6 @@ def render(bundle: Bundle, figures: str) -> str:
     lines += ["## Provenance", ""]
     for number, origin in enumerate(reader.origins, 1):
         machine = f"{origin['machine']}; {origin['libraries']}; {origin['date']}"
-        lines.append(f"{number}. metasilvae {origin['version']}, {mode} mode; {machine}")
+        version = origin["version"] + (f", commit {origin['commit']}" if "commit" in origin else "")
+        lines.append(f"{number}. metasilvae {version}, {mode} mode; {machine}")
     return "\n".join(lines) + "\n"

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.attacks import random_case
 from support.command import run, write
-from support.oracles import boxes_of_leaves, classify, make_model, random_model
+from support.oracles import boxes_of_leaves, classify, make_model, power_of_distance, random_model
 
 from metasilvae.analysis import explanation
 from metasilvae.analysis.explanation import explain, find_smallest_hitting_set
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.verification.query import make_query
 from metasilvae.verification.radius import find_radii
 
@@ -80,22 +81,26 @@ def test_frozen_sets_are_smallest(max_turns: int, monkeypatch: pytest.MonkeyPatc
     assert max_turns == 0 or sizes >= {1, 2, 3}
 
 
-def test_attacks_are_explained() -> None:
+@pytest.mark.parametrize("norm", ["linf", "l1", "l0"])
+def test_attacks_are_explained(norm: str) -> None:
     """Against all points that an attack allows: whole numbers, listed values, one-hot groups."""
     rng = random.Random(5)
     n_rows, n_groups = 0, 0
-    while n_rows < 120:
+    while n_rows < (120 if norm == "linf" else 60):
         case = random_case(rng, 4, 3)
         if not case.groups and n_groups < n_rows / 2:
             continue
         tree = random_model(rng, max_splits=12, n_features=4)
         dataset = replace(case.dataset, labels=tree.labels[:1], y=np.zeros(3, dtype=np.int32))
-        for row in explain(make_query(tree, dataset, case.attack), jobs=1).rows:
+        size = float(rng.randint(1, 2))
+        allowed = case.attack if norm == "linf" else NormBall(norm, size, case.attack)
+        for row in explain(make_query(tree, dataset, allowed), jobs=1).rows:
             sample = case.dataset.X[row.row].tolist()
             moves = {
                 frozenset(f for f in range(4) if point[f] != sample[f])
                 for point in case.points(row.row, tree)
                 if classify(tree, point) != classify(tree, sample)
+                and (norm == "linf" or power_of_distance(norm, sample, point, [1.0] * 4, case.groups) <= size)
             }
             features = row.frozen.features
             assert features is not None

@@ -36,6 +36,8 @@ class PageContent:
         For each data set the results of all requirements; empty without requirements.
     date : str or None
         Date in the header.
+    n_rows : int
+        Rows of each data set to list with changes to a wanted label.
     """
 
     model: Model
@@ -45,6 +47,7 @@ class PageContent:
     is_interrupted: bool = False
     requirements: Sequence[Sequence[CheckedRequirement]] = ()
     date: str | None = None
+    n_rows: int = 10
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -56,6 +59,12 @@ class PageContent:
     def short_names(self) -> list[str]:
         """Names of the data sets for headings."""
         return shorten_sources([each.query.dataset.source for each in self.assessments])
+
+    @property
+    def target(self) -> str | None:
+        """The wanted label, if there is one."""
+        changes = self.assessments[0].changes
+        return None if changes is None else self.model.labels[changes.results.target]
 
     @property
     def voting(self) -> str:

@@ -12,7 +12,7 @@ from metasilvae.output.html.curves import show_curve
 from metasilvae.output.html.markup import Child, Column, Markup, element, join, make_note, make_table, show_name
 from metasilvae.output.html.model import show_model
 from metasilvae.output.html.overview import show_classes, show_confusion, show_metrics, show_requirements, show_verdicts
-from metasilvae.output.html.rows import show_attribution, show_fragile_rows
+from metasilvae.output.html.rows import show_attribution, show_changes, show_fragile_rows
 from metasilvae.output.html.threat_model import list_perturbation_files, show_perturbation
 
 STYLES = ("page.css",)
@@ -22,7 +22,8 @@ SCRIPTS = ("svg_pieces.js", "tree_view.js", "tree.js", "curve.js", "scroll.js")
 def write_page(content: PageContent) -> str:
     """The page as HTML. The same content gives the same text."""
     style, script = (join_files(names) for names in (STYLES, SCRIPTS))
-    perturbation = show_perturbation(content)
+    perturbation, changes = show_perturbation(content), show_changes(content)
+    target = content.target or ""
     # Name, heading, and a shorter one for the list of sections.
     sections = [
         ("figures", "Key metrics", "Metrics", show_metrics(content)),
@@ -34,6 +35,7 @@ def write_page(content: PageContent) -> str:
         ("confusion", "Confusion matrix", "Confusion", show_confusion(content)),
         ("fragile", "Most fragile rows", "Fragile rows", show_fragile_rows(content)),
         ("attribution", "Features driving instability", "Features", show_attribution(content)),
+        *([("changes", join("Changes to ", show_name(target)), "Changes", changes)] if changes else []),
         ("origin", "How this page was made", "Origin", show_origin(content)),
     ]
     title = f"{content.model.source}: metasilvae report"
@@ -79,7 +81,7 @@ def _make_policy(style: str, script: str) -> str:
     )
 
 
-def _make_section(name: str, heading: str, *children: Child) -> Markup:
+def _make_section(name: str, heading: Child, *children: Child) -> Markup:
     title = element("h2", heading, id=f"{name}-heading")
     return element("section", title, children, id=name, aria_labelledby=f"{name}-heading")
 

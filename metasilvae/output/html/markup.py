@@ -152,6 +152,11 @@ def show_fraction(count: int, total: int) -> Markup:
     return element("data", f"{100 * count / total:.2f} %", value=repr(count / total))
 
 
+def show_part(count: int, total: int) -> Markup:
+    """A number of rows, and its fraction of all rows."""
+    return join(count, " ", element("span", show_fraction(count, total), class_="part"))
+
+
 def show_number(value: float) -> Markup:
     """A number with few digits; the markup has the exact value."""
     return element("data", f"{value:.4g}", value=repr(value))

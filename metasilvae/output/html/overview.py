@@ -23,6 +23,7 @@ from metasilvae.output.html.markup import (
     show_fraction,
     show_name,
     show_number,
+    show_part,
     wrap_table,
 )
 from metasilvae.output.text.evaluations import ConfusionTable, choose_worst
@@ -111,7 +112,7 @@ def show_verdicts(content: PageContent) -> Markup:
     ]
     columns = [Column("verdict"), *(Column(show_name(name), is_number=True) for name in content.short_names)]
     rows: list[list[Child]] = [
-        [_name_verdict(verdict), *(_show_part(_count(counts, verdict), counts.size) for counts in counts)]
+        [_name_verdict(verdict), *(show_part(_count(counts, verdict), counts.size) for counts in counts)]
         for verdict in shown
     ]
     return join(
@@ -123,11 +124,6 @@ def show_verdicts(content: PageContent) -> Markup:
 
 def _name_verdict(verdict: Verdict) -> Markup:
     return join(_swatch(verdict), verdict.word, " ", element("small", verdict.meaning, class_="meaning"))
-
-
-def _show_part(count: int, total: int) -> Markup:
-    """A number of rows, and its fraction of all rows."""
-    return join(count, " ", element("span", show_fraction(count, total), class_="part"))
 
 
 def _count(counts: object, verdict: Verdict) -> int:

@@ -1,10 +1,13 @@
-"""Sections about unstable rows: the most fragile ones with adversarial examples, and features driving instability."""
+"""Sections about single rows: the most fragile ones with adversarial examples, features driving instability, and the
+changes that give rows a wanted label."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metasilvae.analysis.assessment import Assessment
+import numpy as np
+
+from metasilvae.analysis.assessment import Assessment, LabelChanges
 from metasilvae.analysis.explanation import UnstableRow
 from metasilvae.dataset import Dataset
 from metasilvae.output.html.content import PageContent
@@ -21,8 +24,13 @@ from metasilvae.output.html.markup import (
     put_side_by_side,
     show_name,
     show_number,
+    show_part,
     show_rounded,
 )
+from metasilvae.output.text.targets import list_changes
+from metasilvae.perturbations.norms import LINF
+from metasilvae.verification.targets import TargetResults, TargetStatus, find_changes
+from metasilvae.verification.verifier import Witness
 
 MOST_MOVES = 6
 MOST_FEATURES = 15
@@ -55,10 +63,7 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
     has_radius = has_unit and any(row.radius is not None for row in attribution.most_fragile)
     unit = "certified radius" if assessment.is_over_epsilon else "certified radius, in multiples of the attack"
     columns = [
-        Column("row", is_number=True),
-        *(Column(name) for name, _ in dataset.ids),
-        *([Column("line", is_number=True)] if dataset.line_of_row is not None else []),
-        Column("label"),
+        *_columns_of_rows(dataset),
         *([Column(unit, is_number=True)] if has_radius else []),
         Column("prediction"),
         Column("adversarial example"),
@@ -66,15 +71,30 @@ def _tabulate_rows(content: PageContent, number: int, assessment: Assessment) ->
     ]
     rows = []
     for row in attribution.most_fragile:
-        cells: list[Child] = [dataset.number_of(row.row), *map(show_name, dataset.ids_of(row.row).values())]
-        if dataset.line_of_row is not None:
-            cells.append(int(dataset.line_of_row[row.row]))
-        cells.append(show_name(dataset.labels[dataset.y[row.row]]))
+        changes = dataset.names.describe_changes(dataset.X[row.row], row.witness.point, row.moved)
+        moves = _show_moves(changes) if changes else join("none: clipping to the range suffices")
+        cells = _cells_of_row(dataset, row.row)
         if has_radius:
             cells.append(_show_radius(row))
-        cells += [_show_predictions(content, row), _show_moves(assessment, row), _show_frozen(assessment, row)]
-        rows.append(cells)
+        rows.append([*cells, _show_predictions(content, row.witness), moves, _show_frozen(assessment, row)])
     return make_stacking_table(f"fragile-{number}", caption, columns, rows)
+
+
+def _columns_of_rows(dataset: Dataset) -> list[Column]:
+    """The columns that say which row it is."""
+    return [
+        Column("row", is_number=True),
+        *(Column(name) for name, _ in dataset.ids),
+        *([Column("line", is_number=True)] if dataset.line_of_row is not None else []),
+        Column("label"),
+    ]
+
+
+def _cells_of_row(dataset: Dataset, row: int) -> list[Child]:
+    cells: list[Child] = [dataset.number_of(row), *map(show_name, dataset.ids_of(row).values())]
+    if dataset.line_of_row is not None:
+        cells.append(int(dataset.line_of_row[row]))
+    return [*cells, show_name(dataset.labels[dataset.y[row]])]
 
 
 def _show_radius(row: UnstableRow) -> Child:
@@ -93,25 +113,23 @@ def _describe_extent(assessment: Assessment) -> str:
     return f"{n_shown} of {n_unstable} unstable rows{among}"
 
 
-def _show_predictions(content: PageContent, row: UnstableRow) -> Markup:
+def _show_predictions(content: PageContent, witness: Witness) -> Markup:
     before, after = (
         list_names([content.model.labels[label] for label in labels])
-        for labels in (row.witness.prediction, row.witness.perturbed_prediction)
+        for labels in (witness.prediction, witness.perturbed_prediction)
     )
     return join(before, " → ", element("strong", after))
 
 
-def _show_moves(assessment: Assessment, row: UnstableRow) -> Markup:
+def _show_moves(changes: Sequence[tuple[str, str | float, str | float]]) -> Markup:
     """Each column that changes, with its old and new value."""
-    dataset = assessment.query.dataset
-    changes = dataset.names.describe_changes(dataset.X[row.row], row.witness.point, row.moved)
     items = [
         element("li", show_name(name), " ", _show_value(before, after), " → ", _show_value(after, before))
         for name, before, after in changes[:MOST_MOVES]
     ]
     if len(changes) > MOST_MOVES:
         items.append(element("li", f"and {len(changes) - MOST_MOVES} more"))
-    return element("ul", items, class_="moves") if items else join("none: clipping to the range suffices")
+    return element("ul", items, class_="moves")
 
 
 def _show_value(value: str | float, other: str | float) -> Child:
@@ -203,3 +221,86 @@ def _describe_part(items: Sequence[object], most: int) -> str:
 def _draw_fraction(count: int, total: int) -> Markup:
     bar = element("rect", width=f"{100 * count / total:.4f}%", height="100%", class_="share")
     return element("svg", bar, class_="share-bar", role="img", aria_label=f"{100 * count / total:.0f} %")
+
+
+def show_changes(content: PageContent) -> Markup | None:
+    """How rows get a wanted label: counts, and the rows that need the smallest changes; None if no label is wanted."""
+    found = [(each, each.changes) for each in content.assessments if each.changes is not None]
+    if not found:
+        return None
+    results = [changes.results for _, changes in found]
+    has_distance = [each.distances is not None for each in results]
+    nearest = (
+        "It is proved that no smaller change does; ≥ marks a proved lower bound where the search ended before it "
+        "was known."
+        if all(has_distance)
+        else "The perturbation has no radii to compare changes by, so that any change within it is shown."
+    )
+    return join(
+        _count_statuses(content, results),
+        [_tabulate_changes(content, number, *each) for number, each in enumerate(found)],
+        make_note(
+            "Each change keeps to the threat model, and was checked by classifying the changed row: its prediction is ",
+            show_name(content.target or ""),
+            f" and no other label. {nearest} Numbers are rounded; `metasilvae verify --target",
+            " --radius" if any(has_distance) else None,
+            " --counterexamples FILE` writes all digits.",
+        ),
+    )
+
+
+def _count_statuses(content: PageContent, results: Sequence[TargetResults]) -> Markup:
+    shown = [s for s in TargetStatus if s is not TargetStatus.NO_INFO or any(each.counts[s] for each in results)]
+    rows: list[list[Child]] = [
+        [
+            join(status.word, " ", element("small", status.meaning, class_="meaning")),
+            *(show_part(each.counts[status], each.n_samples) for each in results),
+        ]
+        for status in shown
+    ]
+    columns = [Column("rows"), *(Column(show_name(name), is_number=True) for name in content.short_names)]
+    return make_table("targets-table", "Rows that can get the label", columns, rows)
+
+
+def _tabulate_changes(content: PageContent, number: int, assessment: Assessment, changes: LabelChanges) -> Markup:
+    dataset, results = assessment.query.dataset, changes.results
+    n_reachable = results.counts[TargetStatus.REACHABLE]
+    rows = np.array(changes.nearest_rows(content.n_rows), dtype=np.intp)
+    if not len(rows):
+        what = f"{n_reachable} rows can get the label by a change"
+        if not n_reachable:
+            has_all = results.counts[TargetStatus.PREDICTED] == results.n_samples
+            what = "no row needs a change" if has_all else "no row is known to get the label by a change"
+        return element("p", show_name(dataset.source), f": {what}")
+    order = "the smallest changes" if results.distances is not None else "changes within the perturbation"
+    caption = join(show_name(dataset.source), f": {order} of {len(rows)} of {n_reachable} rows that can get the label")
+    limit = changes.query.boxes.limit
+    distance = f"distance, {LINF if limit is None else limit.norm}"
+    if not assessment.is_over_epsilon:
+        distance = "distance, in multiples of the attack"
+    columns = [
+        *_columns_of_rows(dataset),
+        *([Column(distance, is_number=True)] if results.distances is not None else []),
+        Column("prediction"),
+        Column("changes"),
+    ]
+    table = []
+    part = changes.query.subset(rows)
+    for change in find_changes(part, results.subset(rows)):
+        row = int(rows[change.row])
+        cells = _cells_of_row(dataset, row)
+        if results.distances is not None:
+            cells.append(_show_distance(results, row))
+        moves = _show_moves(list_changes(part.dataset, change))
+        table.append([*cells, _show_predictions(content, change), moves])
+    return make_stacking_table(f"changes-{number}", caption, columns, table)
+
+
+def _show_distance(results: TargetResults, row: int) -> Child:
+    """The distance of a nearest change, or bounds."""
+    assert results.distances is not None
+    assert results.at_least is not None
+    shown = show_number(float(results.distances[row]))
+    if results.is_nearest[row]:
+        return shown
+    return join("≥ ", show_number(float(results.at_least[row])), ", this one ", shown)
