@@ -65,8 +65,6 @@ class CellTable:
         rows = np.arange(dataset.n_samples)
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng([seed, 5]).permutation(len(rows))[:MOST_ROWS])
-        most = max(FEWEST_THRESHOLDS, MOST_CELLS // max(1, dataset.X.size))
-        n_most = min(n_thresholds, MOST_THRESHOLDS, most)
         is_movable = (boxes.radius_down > 0) | (boxes.radius_up > 0)
         is_movable[boxes.domains.features] = False
         is_movable[boxes.groups.members] = False
@@ -74,7 +72,7 @@ class CellTable:
 
         def choose(start: int, stop: int) -> None:
             for feature in range(start, stop):
-                thresholds[feature] = choose_steps(dataset.X[rows, feature], n_most, bool(is_movable[feature]))
+                thresholds[feature] = choose_steps(dataset.X[rows, feature], n_thresholds, bool(is_movable[feature]))
 
         over_rows(choose, dataset.n_features, jobs)
         return cls.of_thresholds(thresholds, boxes)
@@ -103,6 +101,11 @@ class CellTable:
         return self.starts[1:] - 1
 
 
+def count_thresholds(dataset: Dataset) -> int:
+    """The largest number of thresholds of a feature: fewer with many samples and features."""
+    return min(MOST_THRESHOLDS, max(FEWEST_THRESHOLDS, MOST_CELLS // max(1, dataset.X.size)))
+
+
 def choose_steps(values: FloatArray, n_most: int, is_movable: bool) -> FloatArray:
     """Thresholds of a feature: midpoints between its values, and for changes of any size also an even grid."""
     found, counts = np.unique(values[np.isfinite(values)], return_counts=True)
@@ -112,7 +115,8 @@ def choose_steps(values: FloatArray, n_most: int, is_movable: bool) -> FloatArra
         return spread_values(found, counts, n_most)
     middle = spread_values(found, counts, (n_most + 1) // 2)
     n_even = n_most - len(middle)
-    even = found[0] + (found[-1] / 2 - found[0] / 2) * ((np.arange(n_even) + 0.5) * (2 / max(n_even, 1)))
+    place = (np.arange(n_even) + 0.5) / max(n_even, 1)
+    even = found[0] * (1 - place) + found[-1] * place
     return np.unique(np.concatenate([middle, even[(found[0] <= even) & (even < found[-1])]]))
 
 

@@ -27,6 +27,7 @@ from metasilvae.training.additive_models import (
     AdditiveModel,
     AdditiveSamples,
     CellTable,
+    count_thresholds,
     make_additive_model,
     settle_base,
 )
@@ -35,6 +36,7 @@ from metasilvae.training.boosting import TUNING_FRACTION, BoostingTrainer, choos
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, Trainer
+from metasilvae.training.trials import compare
 
 # Parts of the samples in a round, each of which makes one step.
 PARTS = 4
@@ -79,6 +81,8 @@ class NormBooster:
     options : BoostingOptions
     n_rounds : int
         Rounds in all: steps become smaller towards the end.
+    most_thresholds : int
+        Maximum number of thresholds of each feature, if the options do not ask for fewer.
     pool : Executor or None
         Threads for parts of the samples.
     jobs : int
@@ -91,6 +95,7 @@ class NormBooster:
         tested: LimitedRows | None,
         options: BoostingOptions,
         n_rounds: int,
+        most_thresholds: int,
         pool: futures.Executor | None = None,
         jobs: int = 1,
     ) -> None:
@@ -98,7 +103,7 @@ class NormBooster:
         tree = options.tree
         enlarged = learned.enlarged(tree.training_epsilon_factor)
         n_levels = tree.max_depth - bool(learned.dataset.columns_with_missing.any())
-        n_thresholds = min(options.thresholds, 2 ** min(max(n_levels, 0), 20) - 1)
+        n_thresholds = min(options.thresholds, most_thresholds, 2 ** min(max(n_levels, 0), 20) - 1)
         self.table = CellTable.of(enlarged.dataset, enlarged.boxes, n_thresholds, tree.seed, jobs)
         self.learned = AdditiveSamples(self.table, enlarged.dataset, enlarged.boxes, jobs)
         self.tested = None if tested is None else AdditiveSamples(self.table, tested.dataset, tested.boxes, jobs)
@@ -112,7 +117,10 @@ class NormBooster:
         return len(self.model.base)
 
     def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Do the next round; its random draws depend on the seed and on its number alone. A stop leaves it undone."""
+        """Do the next round; its random draws depend on the seed and on its number alone. A stop leaves it undone.
+
+        What is known about margins is that of the model before it, until `measure` is called.
+        """
         options, samples, model = self._options, self.learned, self.model
         before = model.copy(), samples.prices.copy()
         model.shift[:] = 0.0
@@ -137,7 +145,6 @@ class NormBooster:
                 is_moved[rng.permutation(n_features)[:n_drawn]] = True
             model.descend(gradient * unit, base_gradient * unit, penalty, rate, is_moved)
         self.n_done += 1
-        self.measure()
 
     def measure(self) -> None:
         """Find margins and bounds of all samples, after the base is settled for those of training."""
@@ -205,10 +212,15 @@ class NormBooster:
 
 
 def try_candidate(
-    learned: LimitedRows, tested: LimitedRows, options: BoostingOptions, n_rounds: int, is_stopped: Callable[[], bool]
+    learned: LimitedRows,
+    tested: LimitedRows,
+    options: BoostingOptions,
+    n_rounds: int,
+    most_thresholds: int,
+    is_stopped: Callable[[], bool],
 ) -> float:
     """Lower bound of the fitness on the samples to test on; NaN if it was stopped."""
-    booster = NormBooster(learned, None, options, n_rounds)
+    booster = NormBooster(learned, None, options, n_rounds, most_thresholds)
     for _ in range(n_rounds):
         booster.grow_round(is_stopped)
         if is_stopped():
@@ -255,10 +267,13 @@ class NormBoostingTrainer(BaseTrainer):
         self._learned = every if self.held_out is None else every.subset(self._rows)
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)
+        self._most_thresholds = count_thresholds(self._learned.dataset)
         self._splits: list[Pair] = []
+        self._split_kind, self._n_tuning_rows = options.tree.split, 0
         if options.tree.tune:
             planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
             self._splits = planned.pairs[: planned.n_first]
+            self._split_kind, self._n_tuning_rows = planned.kind, planned.n_rows
         self._candidates = [dict(each) for each in CANDIDATES] if self._splits else []
         self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
         self._trials = np.full((len(self._candidates), len(self._splits)), np.nan)
@@ -294,6 +309,21 @@ class NormBoostingTrainer(BaseTrainer):
         if not self._held_fitness:
             self._make_booster()
         return max(self._held_fitness)
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        if self.candidate is None or not np.isfinite(self._trials).all():
+            return None
+        mean, error = compare(self._trials)
+        compared = [
+            {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
+            for place, candidate in enumerate(self._candidates)
+        ]
+        chosen = compared[self._candidates.index(self.candidate)]
+        return {
+            "chosen": self.candidate, "score": chosen["score"], "error": chosen["error"], "splits": len(self._splits),
+            "split": self._split_kind, "rows": self._n_tuning_rows, "finalists": compared,
+        }  # fmt: skip
 
     @property
     def state(self) -> dict[str, Any]:
@@ -363,7 +393,11 @@ class NormBoostingTrainer(BaseTrainer):
         for row, column in places[n_known:]:
             options = self.boosting_options.with_candidate(self._candidates[row])
             learned, tested = (self._learned.subset(rows) for rows in self._splits[column])
-            tasks.append(pool.submit(try_candidate, learned, tested, options, self._trial_rounds, is_stopped))
+            tasks.append(
+                pool.submit(
+                    try_candidate, learned, tested, options, self._trial_rounds, self._most_thresholds, is_stopped
+                )
+            )
         for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
             score = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
             if self.stop_reason is None and np.isfinite(score):
@@ -386,7 +420,9 @@ class NormBoostingTrainer(BaseTrainer):
     def _make_booster(self, pool: futures.Executor | None = None) -> NormBooster:
         """A model without rounds, and its fitness."""
         options = self.boosting_options
-        self._booster = NormBooster(self._learned, self._held, options, options.n_rounds, pool, self._jobs)
+        self._booster = NormBooster(
+            self._learned, self._held, options, options.n_rounds, self._most_thresholds, pool, self._jobs
+        )
         self._fitness, self._held_fitness, self._best = [], [], None
         self._note(self._booster)
         return self._booster
@@ -415,6 +451,7 @@ class NormBoostingTrainer(BaseTrainer):
             booster.grow_round(self._is_over)
             if self.stop_reason is not None:
                 return
+            booster.measure()
             self._note(booster)
             self._n_reported += 1
             yield self._report("round", step, booster)
@@ -465,6 +502,10 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
         raise RequestError(
             f"{perturbation.describe()}: trees for a norm have leaves without rows, so that a change takes many steps; "
             "leave 'min-samples-leaf' out"
+        )
+    if options.refits:
+        raise RequestError(
+            f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave 'refits' out"
         )
     if not all(group.is_one_hot for group in boxes.groups.groups):
         raise PerturbationError(
