@@ -199,7 +199,7 @@ training_options = shared_options(
             "--row-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Rows drawn for each tree.  [default: 1; independent: 0.7; boosted: 0.3 of many]",
+            help="Rows per tree.  [default: 1; independent: 0.7; boosted: fewer]",
         ),
         option(
             "--feature-sample",
@@ -234,7 +234,7 @@ training_options = shared_options(
             "--refits",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Passes that fit all boosted leaves again at the end.  [default: 3, 0 if few rows]",
+            help="Final fits of all boosted leaves.  [default: 3, 0 if few rows]",
         ),
     ),
     option_group(
