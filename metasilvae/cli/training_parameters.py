@@ -234,7 +234,7 @@ training_options = shared_options(
             "--refits",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Passes that fit all boosted leaves again at the end.  [default: 3, 0 if few rows]",
+            help="Passes that fit boosted leaves again.  [default: 3, 0 if few rows]",
         ),
     ),
     option_group(
