@@ -437,7 +437,7 @@ cdef struct Polished:
     const int64_t* leaf_starts
     const int32_t* leaf_rows
     const double* sign
-    const int32_t* gradient
+    const double* gradient
     const int32_t* hessian
     double* values
     Lowest* lowest
@@ -584,7 +584,7 @@ cdef inline double _fit(const Part* parts, Py_ssize_t n, double own_gradient, do
 def polish_tree(const int32_t[::1] left, const int32_t[::1] right, const int32_t[::1] first_leaf,
                 const int32_t[::1] last_leaf, const int64_t[::1] starts, const int32_t[::1] reached,
                 const int64_t[::1] leaf_starts, const int32_t[::1] leaf_rows, const double[::1] own_gradient,
-                const double[::1] own_hessian, const double[::1] sign, const int32_t[::1] gradient,
+                const double[::1] own_hessian, const double[::1] sign, const double[::1] gradient,
                 const int32_t[::1] hessian, double penalty, bint prunes, int32_t n_passes, double[::1] values,
                 uint8_t[::1] is_leaf):
     """Lower the loss of a tree: move the value of one leaf after another, and prune where that costs nothing.

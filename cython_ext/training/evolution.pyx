@@ -65,6 +65,19 @@ def _double(matrix, doubled, double low, double high):
     return more
 
 
+def _as_bytes(codes, value_starts):
+    """Ranks of the features with few values as bytes, one feature after the other, and where each feature starts."""
+    n_features, n_samples = codes.shape
+    starts = np.full(n_features, -1, dtype=np.int64)
+    chosen = np.flatnonzero(np.diff(value_starts) <= 256)
+    # One byte more, so that there is a first one.
+    ranks = np.zeros(len(chosen) * n_samples + 1, dtype=np.uint8)
+    for place, feature in enumerate(chosen):
+        starts[feature] = place * n_samples
+        ranks[place * n_samples : (place + 1) * n_samples] = codes[feature]
+    return ranks, starts
+
+
 cdef class TrainingSet:
     """Samples in ranks, with the ends of their boxes.
 
@@ -92,7 +105,7 @@ cdef class TrainingSet:
 
     cdef Samples samples
     cdef readonly object codes, labels, values, value_starts, origins
-    cdef object _ends, _doubled, _copies, _weights
+    cdef object _ends, _doubled, _copies, _weights, _bytes
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
                  maximum, doubled=(), droppable=None, weights=None):
@@ -160,7 +173,7 @@ cdef class TrainingSet:
         other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
         other.labels = self.labels
         other.origins, other._doubled, other._copies = self.origins, self._doubled, self._copies
-        other._weights = self._weights
+        other._weights, other._bytes = self._weights, self._bytes
         other._finish(self.samples.n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
         return other
 
@@ -194,6 +207,7 @@ cdef class TrainingSet:
         cdef double[::1] part_view
         cdef int32_t[::1] twins_view
         cdef uint8_t[::1] flags_view
+        cdef int64_t[::1] bytes_view
         if len(self._doubled) and self.codes.shape[1] > len(self.labels):
             self.codes = np.ascontiguousarray(self.codes[:, :-1])
             codes_view = self.codes
@@ -201,6 +215,12 @@ cdef class TrainingSet:
         self.samples.n_features = <int32_t> codes_view.shape[0]
         self.samples.n_labels = n_labels
         self.samples.codes = &codes_view[0, 0]
+        if self._bytes is None:
+            self._bytes = _as_bytes(self.codes, self.value_starts)
+        flags_view = self._bytes[0]
+        self.samples.bytes = &flags_view[0]
+        bytes_view = self._bytes[1]
+        self.samples.byte_starts = &bytes_view[0]
         self.samples.labels = &labels_view[0]
         self.samples.values = &values_view[0]
         self.samples.value_starts = &starts_view[0]

@@ -73,6 +73,7 @@ _OF_ENSEMBLES = {
     "thresholds": "boosting; give the number of rounds with --boost",
     "score_penalty": "boosting; give the number of rounds with --boost",
     "tolerance": "boosting; give the number of rounds with --boost",
+    "refits": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
@@ -229,6 +230,12 @@ training_options = shared_options(
             metavar="X",
             help="How far boosting gives up rows that are far from robust, from 0 to 1.  [default: tuned]",
         ),
+        option(
+            "--refits",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Passes that fit all boosted leaves again at the end.  [default: 3, 0 if few rows]",
+        ),
     ),
     option_group(
         SEARCH,
@@ -367,6 +374,7 @@ def read_request(
     thresholds: int | None,
     score_penalty: float | None,
     tolerance: float | None,
+    refits: int | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -392,7 +400,7 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty, "tolerance": tolerance,
+        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()

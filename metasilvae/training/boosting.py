@@ -4,7 +4,8 @@ Every sample counts twice in the loss: by the scores of the sample itself, and b
 tree by tree: the lowest one of its own label in every tree, the highest one of each other label. Their sums bound the
 margin at the worst point of the box from below (Andriushchenko and Hein, NeurIPS 2019), so a sample whose bound is
 positive is certified. Each round adds one tree for two classes, and one tree for each of more classes; all of them
-share a logistic loss over the scores of all labels. metasilvae.training.boosted_trees grows the trees.
+share a logistic loss over the scores of all labels. metasilvae.training.boosted_trees grows the trees. After the last
+round the leaves of all trees are fitted again, for the loss of the whole model.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from metasilvae.training.boosted_trees import (
     pack_trees,
     unpack_trees,
 )
-from metasilvae.training.boosting_polish import polish_tree
+from metasilvae.training.boosting_polish import polish_tree, refit_tree
 from metasilvae.training.boosting_samples import draw_samples
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
@@ -71,8 +72,22 @@ class Scores:
         self.weights = weights
         self.own, self.lowest, self.highest = (np.repeat(base[:, None], len(y), axis=1) for _ in range(3))
 
+    @property
+    def sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.own, self.lowest, self.highest
+
     def add(self, tree: BoostedTree, column: int) -> None:
-        sums = self.own[column], self.lowest[column], self.highest[column]
+        self._add(tree, [part[column] for part in self.sums])
+
+    def exchange(self, tree: BoostedTree, other: BoostedTree, column: int) -> None:
+        """Take the scores of a tree off and add those of another one; scores are exact, so nothing of it is left."""
+        gone, come = np.zeros((2, 3, len(self.y)))
+        self._add(tree, gone)
+        self._add(other, come)
+        for part, change in zip(self.sums, come - gone, strict=True):
+            part[column] += change
+
+    def _add(self, tree: BoostedTree, sums: Sequence[FloatArray]) -> None:
         if self.codes.exact is None:
             tree.add_to(self.codes, *sums)
         else:
@@ -259,13 +274,48 @@ class Booster:
         def draw_features(level: int) -> IntArray:
             return np.sort(rng.permutation(self._features)[:n_drawn])
 
-        is_positive = scores.y == (1 if len(losses) == 1 else column)
+        is_positive = self._is_positive(column)
         divide = self._divide if len(losses) == 1 else one_part
         codes = self._coded.learned
         tree = grow_tree(codes, loss, is_positive, rows, draw_features, self._limits, divide, is_stopped)
         if not is_stopped():
             tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
         return tree.scaled(options.learning_rate)
+
+    def refit(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Fit the leaves of all trees again, one round after another; returns whether it came to its end."""
+        # Scores of trees are smaller than those that they were grown with, by the learning rate.
+        penalty = self._limits.penalty / self._options.learning_rate
+        for number, trees in enumerate(self.rounds):
+            if is_stopped():
+                return False
+            losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
+            self.rounds[number] = others = self._over_columns(
+                partial(self._refit, trees=trees, losses=losses, penalty=penalty), len(trees)
+            )
+            self._over_columns(partial(self._exchange, trees=trees, others=others), len(trees))
+        return True
+
+    def _refit(
+        self, column: int, trees: Sequence[BoostedTree], losses: Sequence[Derivatives], penalty: float
+    ) -> BoostedTree:
+        is_positive = self._is_positive(column)
+        return refit_tree(trees[column], self._coded.learned, losses[column], is_positive, penalty).scaled(1.0)
+
+    def _exchange(self, column: int, trees: Sequence[BoostedTree], others: Sequence[BoostedTree]) -> None:
+        for scores in self._all_scores:
+            scores.exchange(trees[column], others[column], column)
+
+    def _is_positive(self, column: int) -> NDArray[np.bool_]:
+        """Samples of the label that the trees of a column score."""
+        return np.asarray(self.learned.y == (1 if len(self.base) == 1 else column))
+
+    @property
+    def _all_scores(self) -> list[Scores]:
+        return [scores for scores in (self.learned, self.tested) if scores is not None]
+
+    def _over_columns(self, work: Callable[[int], Any], n_columns: int) -> list[Any]:
+        return list((self._pool.map if self._pool is not None else map)(work, range(n_columns)))
 
     def _divide(self, work: Callable[[int, int], object], n_items: int) -> None:
         n_parts = min(n_items, 2 * self._jobs)
@@ -278,10 +328,17 @@ class Booster:
     def add_round(self, trees: list[BoostedTree]) -> None:
         """Add the trees of a round to the scores."""
         self.rounds.append(trees)
-        for scores in (self.learned, self.tested):
-            if scores is not None:
-                add = lambda column, scores=scores: scores.add(trees[column], column)  # noqa: E731
-                list((self._pool.map if self._pool is not None else map)(add, range(len(trees))))
+        for scores in self._all_scores:
+            self._over_columns(lambda column, scores=scores: scores.add(trees[column], column), len(trees))  # type: ignore[misc]
+
+    def save(self) -> tuple[list[list[BoostedTree]], list[list[FloatArray]]]:
+        """What `restore` takes back."""
+        return list(self.rounds), [[part.copy() for part in scores.sums] for scores in self._all_scores]
+
+    def restore(self, saved: tuple[list[list[BoostedTree]], list[list[FloatArray]]]) -> None:
+        self.rounds = saved[0]
+        for scores, sums in zip(self._all_scores, saved[1], strict=True):
+            scores.own, scores.lowest, scores.highest = sums
 
 
 def make_model(
@@ -368,7 +425,8 @@ class BoostingTrainer(BaseTrainer):
     """Training of a boosted model; see `metasilvae.training.protocol.Trainer` for the contract.
 
     Without held-out rows the model consists of all rounds so far; with them, of the rounds up to the best fitness on
-    these rows. Before the first round it is a single leaf with the class frequencies.
+    these rows. Before the first round it is a single leaf with the class frequencies. After the last round the leaves of
+    the trees that the model consists of are fitted again, in several passes, as long as held-out rows do not lose by it.
 
     Parameters
     ----------
@@ -414,6 +472,10 @@ class BoostingTrainer(BaseTrainer):
         self._booster: Booster | None = None
         self._coded: CodedRows | None = None
         self._known: list[list[BoostedTree]] = []
+        # Passes after the last round. From the first one on, the model consists of all rounds.
+        self._n_refits = options.refits_for(len(self._rows))
+        self._n_refitted = 0
+        self._has_lost_patience = False
         # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
         self._fitness: list[float] = []
         self._held_fitness: list[float] = []
@@ -428,11 +490,14 @@ class BoostingTrainer(BaseTrainer):
 
     @property
     def n_steps(self) -> int:
-        return len(self._candidates) * len(self._splits) + self.boosting_options.n_rounds
+        return len(self._candidates) * len(self._splits) + self.boosting_options.n_rounds + self._n_refits
 
     @property
     def _n_kept(self) -> int:
         """Rounds of the best model so far."""
+        if self._n_refitted:
+            assert self._booster is not None
+            return len(self._booster.rounds)
         if self._held is not None:
             return int(np.argmax(self._held_fitness)) if self._held_fitness else 0
         if not self._fitness or self._fitness[-1] < self._fitness[0]:
@@ -453,7 +518,7 @@ class BoostingTrainer(BaseTrainer):
             return None
         if not self._held_fitness:
             self._make_booster()
-        return self._held_fitness[self._n_kept]
+        return self._held_fitness[-1 if self._n_refitted else self._n_kept]
 
     @property
     def state(self) -> dict[str, Any]:
@@ -462,6 +527,8 @@ class BoostingTrainer(BaseTrainer):
             "curves": self._curves.ravel()[np.isfinite(self._curves.ravel())],
             "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
             "rounds": self._n_rounds,
+            "refits": self._n_refitted,
+            "patience": self._has_lost_patience,
             "trees": pack_trees([tree for trees in rounds for tree in trees]),
             "steps": self._n_reported,
             "seconds": self.seconds,
@@ -483,6 +550,10 @@ class BoostingTrainer(BaseTrainer):
         if len(trees) % n_columns or len(trees) > n_columns * self._n_rounds:
             raise damaged("there are more trees than there should be")
         self._known = [trees[start : start + n_columns] for start in range(0, len(trees), n_columns)]
+        self._n_refitted = take(document, "refits", int)
+        if self._n_refitted > self._n_refits:
+            raise damaged("the leaves were fitted too often")
+        self._has_lost_patience = take(document, "patience", bool)
         self._n_reported = take(document, "steps", int)
         self._clock.resume(take(document, "seconds", float))
 
@@ -569,15 +640,11 @@ class BoostingTrainer(BaseTrainer):
         return fractions
 
     def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
-        booster = self._make_booster(pool)
-        for trees in self._known:
-            self._check_fits(trees)
-            booster.add_round(trees)
-            self._note(booster)
+        booster = self._replay(self._known, pool)
         n_known, self._known = len(self._known), []
-        for step in range(n_known, self._n_rounds):
+        for step in range(n_known, 0 if self._n_refitted else self._n_rounds):
             if self._is_finished():
-                return
+                break
             trees = booster.grow_round(self._is_over)
             if self.stop_reason is not None:
                 return
@@ -585,15 +652,54 @@ class BoostingTrainer(BaseTrainer):
             self._note(booster)
             self._n_reported += 1
             yield self._report("round", step, booster)
-        self._is_finished()
+        if not self._is_finished() or self._has_lost_patience:
+            yield from self._refit(pool)
+        if self._has_lost_patience:
+            self._end(StopReason.PATIENCE)
 
     def _is_finished(self) -> bool:
-        patience = self.options.patience
+        """Whether no other round follows, apart from their number; all but lost patience ends the run too."""
+        if self._is_over():
+            return True
         if self._fitness[-1] >= self.options.target:
             self._end(StopReason.TARGET)
-        elif patience and self._held is not None and len(self._held_fitness) - 1 - self._n_kept >= patience:
-            self._end(StopReason.PATIENCE)
-        return self._is_over()
+            return True
+        patience = self.options.patience
+        if patience and self._held is not None and len(self._held_fitness) - 1 - self._n_kept >= patience:
+            self._has_lost_patience = True
+        return self._has_lost_patience
+
+    def _replay(self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor) -> Booster:
+        """A model with given rounds, and its fitness after each of them."""
+        booster = self._make_booster(pool)
+        for trees in rounds:
+            self._check_fits(trees)
+            booster.add_round(trees)
+            self._note(booster)
+        return booster
+
+    def _refit(self, pool: futures.Executor) -> Iterator[Progress]:
+        """Fit the leaves of the model again, as long as held-out rows do not lose by it."""
+        whole, fitness, held_fitness = self._booster, self._fitness, self._held_fitness
+        assert whole is not None
+        if not self._n_kept or self._n_refitted == self._n_refits:
+            return
+        booster = whole if self._n_kept == len(whole.rounds) else self._replay(whole.rounds[: self._n_kept], pool)
+        for step in range(self._n_refitted, self._n_refits):
+            saved, known = booster.save(), (self._fitness, self._held_fitness)
+            self._fitness, self._held_fitness = list(self._fitness), list(self._held_fitness)
+            is_complete = not self._is_over() and booster.refit(self._is_over)
+            if is_complete:
+                self._note(booster)
+            if not is_complete or (self._held is not None and self._held_fitness[-1] < self._held_fitness[-2]):
+                booster.restore(saved)
+                self._fitness, self._held_fitness = known
+                break
+            self._n_refitted += 1
+            self._n_reported += 1
+            yield self._report("refit", step, booster)
+        if not self._n_refitted:
+            self._booster, self._fitness, self._held_fitness = whole, fitness, held_fitness
 
     def _check_fits(self, trees: Sequence[BoostedTree]) -> None:
         assert self._coded is not None

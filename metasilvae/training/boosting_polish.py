@@ -3,10 +3,13 @@
 While a tree grows, each leaf is treated by itself, which promises more than the tree keeps: a row that is better off in
 one leaf is then worst off in another. Here the certified part of the loss of a row counts at the worst one of all
 leaves that its box reaches. The kernel (cython_ext/training/boosting.pyx) lowers this loss leaf by leaf, and removes
-splits that do not lower it.
+splits that do not lower it. `polish_tree` does so for a new tree, `refit_tree` for the leaves of a tree among others,
+which were grown after it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,35 +36,73 @@ def polish_tree(
     n_passes : int
         Each one moves the values of all leaves, one after another.
     """
-    feature, code, left, right, value = tree.in_preorder()
-    is_leaf = feature < 0
-    last = np.cumsum(is_leaf, dtype=np.int32)
-    n_leaves = int(last[-1])
-    # Leaves before each node; a subtree ends where its right child does.
-    first = last - is_leaf
-    for node in np.flatnonzero(~is_leaf)[::-1]:
-        last[node] = last[right[node]]
-    own_leaf, starts, reached = _reach(codes, (feature, code, left, right, first), tree.depth)
-    leaf_starts, leaf_rows = np.empty(n_leaves + 1, dtype=np.int64), np.empty(len(reached), dtype=np.int32)
-    kernel.group_rows(starts, reached, leaf_starts, leaf_rows)
-    own_gradient, own_hessian = (
-        np.concatenate([[0.0], np.cumsum(np.bincount(own_leaf, part, n_leaves))])
-        for part in (loss.own_gradient, loss.own_hessian)
-    )
-    sign = np.where(is_positive, 1.0, -1.0)
-    values = value[is_leaf]
-    worst = sign * np.minimum.reduceat(np.repeat(sign, np.diff(starts)) * values[reached], starts[:-1])
-    own = values[own_leaf]
+    reached = _ReachedTree(tree, codes, is_positive)
+    own, worst, values = reached.own, reached.worst, reached.values
     slope = float((loss.own_gradient * own + loss.gradient * worst).sum())
     bend = float((loss.own_hessian * own**2 + loss.hessian * worst**2).sum() + penalty / UNIT * (values**2).sum())
     # The loss falls from 0 along the given values, by the slope and the bend, or they are no good.
     values *= 0.0 if slope >= 0 else min(1.0, -slope / bend) if bend else 1.0
-    ends = is_leaf.astype(np.uint8)
-    kernel.polish_tree(
-        left, right, first, last, starts, reached, leaf_starts, leaf_rows, own_gradient, own_hessian, sign,
-        loss.gradient, loss.hessian, penalty / UNIT, prunes, n_passes, values, ends,
-    )  # fmt: skip
-    return _pruned((feature, code, left, right), values[first], ends)
+    return reached.polished(loss.own_gradient, loss.gradient, loss, penalty, prunes, n_passes)
+
+
+def refit_tree(
+    tree: BoostedTree, codes: Codes, loss: Derivatives, is_positive: NDArray[np.bool_], penalty: float, n_passes: int = 1
+) -> BoostedTree:  # fmt: skip
+    """The tree with other values of its leaves, where the derivatives are those at scores that it takes part in.
+
+    The loss is taken as a parabola through the present scores, so its derivatives at scores without the tree follow.
+    """
+    reached = _ReachedTree(tree, codes, is_positive)
+    own_gradient = loss.own_gradient - loss.own_hessian * reached.own
+    gradient = loss.gradient - loss.hessian * reached.worst
+    return reached.polished(own_gradient, gradient, loss, penalty, False, n_passes)
+
+
+class _ReachedTree:
+    """A tree in pre-order with the leaves that samples and their boxes reach.
+
+    Attributes
+    ----------
+    values : float64 array, shape (n_leaves,)
+    own, worst : float64 arrays, shape (n_samples,)
+        Values of the leaf that each sample falls into, and of the worst one that its box reaches.
+    """
+
+    def __init__(self, tree: BoostedTree, codes: Codes, is_positive: NDArray[np.bool_]) -> None:
+        feature, code, left, right, value = tree.in_preorder()
+        self._nodes = feature, code, left, right
+        self._is_leaf = feature < 0
+        self._last = np.cumsum(self._is_leaf, dtype=np.int32)
+        # Leaves before each node; a subtree ends where its right child does.
+        self._first = self._last - self._is_leaf
+        for node in np.flatnonzero(~self._is_leaf)[::-1]:
+            self._last[node] = self._last[right[node]]
+        self._own_leaf, self._starts, self._reached = _reach(codes, (*self._nodes, self._first), tree.depth)
+        self._sign = np.where(is_positive, 1.0, -1.0)
+        self.values = value[self._is_leaf]
+        self.own = self.values[self._own_leaf]
+        signed = np.repeat(self._sign, np.diff(self._starts)) * self.values[self._reached]
+        self.worst = self._sign * np.minimum.reduceat(signed, self._starts[:-1])
+
+    def polished(
+        self, own_gradient: NDArray[Any], gradient: NDArray[Any], loss: Derivatives, penalty: float, prunes: bool,
+        n_passes: int,
+    ) -> BoostedTree:  # fmt: skip
+        """The tree with a smaller loss; second derivatives are those of `loss`."""
+        n_leaves = len(self.values)
+        leaf_starts = np.empty(n_leaves + 1, dtype=np.int64)
+        leaf_rows = np.empty(len(self._reached), dtype=np.int32)
+        kernel.group_rows(self._starts, self._reached, leaf_starts, leaf_rows)
+        own_sums = (
+            np.concatenate([[0.0], np.cumsum(np.bincount(self._own_leaf, part, n_leaves))])
+            for part in (own_gradient, loss.own_hessian)
+        )
+        ends = self._is_leaf.astype(np.uint8)
+        kernel.polish_tree(
+            *self._nodes[2:], self._first, self._last, self._starts, self._reached, leaf_starts, leaf_rows, *own_sums,
+            self._sign, gradient.astype(np.float64), loss.hessian, penalty / UNIT, prunes, n_passes, self.values, ends,
+        )  # fmt: skip
+        return _pruned(self._nodes, self.values[self._first], ends)
 
 
 def _reach(

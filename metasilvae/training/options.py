@@ -517,6 +517,8 @@ _BOOSTED_TREES: dict[str, Any] = {
     "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
 }  # fmt: skip
 MOST_ROUNDS = 100_000
+# Passes that fit the leaves of all boosted trees again. With few rows nothing is gained by them.
+REFITS = 3
 # A boosted tree is grown on this fraction of the rows, and on all of them if they are few.
 BOOSTED_ROW_SAMPLE = 0.3
 ALWAYS_ALL_ROWS = 10_000
@@ -545,6 +547,8 @@ class BoostingOptions:
         L2 penalty on the scores of leaves, as a number of samples.
     tolerance : float
         How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
+    refits : int or None
+        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -560,14 +564,16 @@ class BoostingOptions:
     thresholds: int = 255
     score_penalty: float = 1.0
     tolerance: float = 0.5
+    refits: int | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in (
             ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
             ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
+            ("refits", 0, MOST_ROUNDS),
         ):  # fmt: skip
             value = getattr(self, name)
-            if not low <= value <= high:
+            if value is not None and not low <= value <= high:
                 raise RequestError(f"{_boosting_name(name)} is {value:g}, it must be from {low} to {high}")
         if not self.learning_rate:
             raise RequestError("learning-rate is 0, it must be more than 0")
@@ -609,6 +615,10 @@ class BoostingOptions:
     def rows_per_tree(self, n_rows: int) -> float:
         """Fraction of the rows drawn for each tree."""
         return self.row_sample or min(1.0, max(BOOSTED_ROW_SAMPLE, ALWAYS_ALL_ROWS / n_rows))
+
+    def refits_for(self, n_rows: int) -> int:
+        """Number of passes after the last round."""
+        return (REFITS if n_rows > FEW_SAMPLES else 0) if self.refits is None else self.refits
 
     def features_per_level(self, n_features: int) -> int:
         """Number of features drawn for each level of a tree."""

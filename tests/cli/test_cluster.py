@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import run, write
+from support.command import HARD_FOREST, run, write
 from support.processes import finish, start
 from support.remote_tasks import Cluster, wait_until
 from support.training_commands import die_after
@@ -189,6 +189,16 @@ def test_an_interrupt_keeps_the_rows_that_are_decided(tmp_path: Path, monkeypatc
         ["ROBUST", ""], ["ROBUST", ""], ["NO-INFO", "interrupted"], ["NO-INFO", "interrupted"],
     ]  # fmt: skip
     assert found.stderr == "interrupted; 2 of 4 rows are decided\n"
+
+
+@pytest.mark.parametrize(
+    "options", [["--radius"], ["--target", "b", "--radius"], ["--target", "b", "--epsilon", "0.2"]]
+)
+def test_radii_and_targets_on_a_cluster(options: list[str], cluster: Cluster, tmp_path: Path) -> None:
+    forest = write(tmp_path, "forest.silva", HARD_FOREST)
+    rows = write(tmp_path, "rows.csv", "".join(f"a,{number / 40},{number / 80}\n" for number in range(40)))
+    words = ["verify", forest, rows, *options, "--format", "csv"]
+    assert run(*words, "--scheduler", cluster.address).stdout == run(*words).stdout
 
 
 def test_an_interrupt_ends_searches_on_a_cluster(cluster: Cluster, observer: Any, tmp_path: Path) -> None:

@@ -102,7 +102,6 @@ def test_weights_divide_costs(norm: str, tmp_path: Path) -> None:
         (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
         (["--target", "x", "--epsilon", "1"], "its labels are setosa, versicolor, virginica"),
         (["--target", "setosa", "--epsilon", "1", "--require", "accuracy>=0"], "leave --target or --require out"),
-        (["--target", "setosa", "--epsilon", "1", "--shard", "1/2"], "leave --shard out"),
         (
             ["--target", "setosa", "--epsilon", "1", "--format", "silva"],
             "targets are written as text, json, jsonl, csv",
@@ -141,6 +140,61 @@ def test_targets_are_reached_by_the_changes_that_are_written(norm: str, tmp_path
             sizes = [abs(new - old) for old, new in row["changes"].values()]
             size = {"linf": max(sizes), "l1": sum(sizes), "l2": np.hypot(*[*sizes, 0.0][:2]), "l0": len(sizes)}[norm]
             assert row["distance"] == pytest.approx(size)
+
+
+@pytest.mark.parametrize("options", [["--norm", "l1", "--radius"], ["--epsilon", "1"]])
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_targets_are_merged(options: list[str], has_labels: bool, tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    model, training = str(tmp_path / "model.silva"), tmp_path / "training.csv"
+    rows = [[f"c{number}", "yes" if number % 5 > 1 else "no", str(number % 5), "ab"[number % 2]] for number in range(9)]
+    rows.insert(0, ["customer", "decision", "income", "town"])
+    training.write_text("".join(",".join(row) + "\n" for row in rows))
+    data.write_text("".join(",".join(row if has_labels else [row[0], *row[2:]]) + "\n" for row in rows))
+    named = ["--id", "customer", "--label-column"]
+    run("train", str(training), model, *named, "decision", "--preset", "cart", "--epsilon", "0.1", "--no-manifest")
+    words = [model, str(data), *named, "decision" if has_labels else "none", "--target", "yes", *options]
+    whole = {kind: run("verify", *words, "--format", kind).stdout for kind in ("csv", "text")}
+    assert ("label" in whole["csv"]) == has_labels
+    assert "REACHABLE" in whole["csv"]
+    assert "c1" in whole["csv"]
+    parts = [str(tmp_path / f"{number}.jsonl") for number in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        assert "shard " in run("verify", *words, "--shard", f"{number}/3", "-o", part).stdout
+    assert run("merge", *parts[::-1], "--format", "csv").stdout == whole["csv"]
+    merged = run("merge", *parts, "--format", "text").stdout
+    assert merged.splitlines()[:-1] == whole["text"].splitlines()[:-1]
+    document = json.loads(run("merge", *parts, "--format", "json").stdout)
+    assert document["rows"] == json.loads(run("verify", *words, "--format", "json").stdout)["rows"]
+    assert "leave --target or --require out" in run("merge", *parts, "--require", "accuracy>=0", code=2).stderr
+    other = str(tmp_path / "other.jsonl")
+    words[words.index("yes")] = "no"
+    run("verify", *words, "--shard", "2/3", "-o", other)
+    assert "another target than" in run("merge", parts[0], other, parts[2], code=1).stderr
+    run("verify", TREE, DATA, "--radius", "--shard", "2/3", "-o", other)
+    assert "another kind of results" in run("merge", parts[0], other, parts[2], code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"status": "MAYBE"}, {"status": "UNREACHABLE"}, {"changes": []}, {"changes": {"petal_width": [1]}},
+        {"changes": {"petal_width": [[], 2]}}, {"distance": -1.0}, {"distance": "far"}, {"at_least": 99.0},
+        {"customer": 3}, {"label": 3}, {"target": "setosa"},
+    ],
+)  # fmt: skip
+def test_damaged_parts_are_refused(broken: dict[str, object], tmp_path: Path) -> None:
+    part = tmp_path / "part.jsonl"
+    words = [TREE, DATA, "--target", "virginica", "--norm", "l1", "--radius", "--shard", "1/1"]
+    run("verify", *words, "-o", str(part))
+    rows = [json.loads(line) for line in part.read_text().splitlines()]
+    place = next(place for place, row in enumerate(rows) if row.get("status") == "REACHABLE")
+    if "target" in broken:
+        rows[-1]["summary"]["target"] = 5
+    else:
+        rows[place] |= broken
+    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("merge", str(part), code=1)
 
 
 def test_targets_within_a_perturbation() -> None:

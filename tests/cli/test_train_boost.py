@@ -61,11 +61,11 @@ def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
 
 def test_options_reach_the_trees() -> None:
     asked = request(*QUICK, "--learning-rate", "0.3", "--row-sample", "0.5", "--feature-sample", "0.25",
-                    "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1",
+                    "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1", "--refits", "4",
                     "--weight", "accuracy=0.4", "--weight", "stability=0.6", "--seed", "4")  # fmt: skip
     options = asked.options
     assert (options.n_rounds, options.learning_rate, options.row_sample, options.feature_sample) == (5, 0.3, 0.5, 0.25)
-    assert (options.thresholds, options.score_penalty, options.tolerance) == (9, 2, 1)
+    assert (options.thresholds, options.score_penalty, options.tolerance, options.refits) == (9, 2, 1, 4)
     assert (options.tree.max_depth, options.tree.seed, options.tree.tune) == (3, 4, False)
     assert options.loss_weights[1] >= 0.6
     assert request("--epsilon", "0.1", "--boost", "9").options.tree.tune
@@ -86,6 +86,7 @@ def test_options_reach_the_trees() -> None:
         (["--boost", "3", "--shard", "1/2"], "depends on those before it"),
         (["--boost", "3", "--pareto", "x"], "leave out --pareto or --boost"),
         (["--boost", "3", "--tune", "--max-depth", "2"], "--tune chooses --max-depth"),
+        (["--trees", "3", "--refits", "1"], "--refits is for boosting"),
         (["--boost", "0"], "0 is not in the range"),
     ],
 )

@@ -176,6 +176,6 @@ def loss_of_tree(
         own = value[leaves_of(tree, x[i], x[i])[0]]
         reached = [value[leaf] for leaf in leaves_of(tree, lower[i], upper[i])]
         worst = min(reached) if is_positive[i] else max(reached)
-        loss += int(own_gradient[i]) * own + 0.5 * int(own_hessian[i]) * own**2
-        loss += int(gradient[i]) * worst + 0.5 * int(hessian[i]) * worst**2
+        loss += float(own_gradient[i]) * own + 0.5 * int(own_hessian[i]) * own**2
+        loss += float(gradient[i]) * worst + 0.5 * int(hessian[i]) * worst**2
     return float(loss)

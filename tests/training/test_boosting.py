@@ -193,6 +193,103 @@ def test_the_training_loss_falls_where_it_used_to_rise() -> None:
     assert all(later <= earlier + 1e-6 for earlier, later in pairwise(losses))
 
 
+def boosted(options: BoostingOptions, tested: bool = False) -> Booster:
+    """Rounds on the digits; every fifth row may be there to test on."""
+    dataset, ball = read_dataset("builtin:digits/train").subset(np.arange(500)), Ball(1.0)
+    is_tested = np.arange(500) % 5 == 0
+    parts = [dataset.subset(np.flatnonzero(each)) for each in (~is_tested, is_tested)]
+    learned, other = (Rows(part, ball.boxes(part)) for part in parts)
+    coded = CodedRows.of(learned, other if tested else None, options, 1)
+    booster = Booster(parts[0], parts[1] if tested else None, coded, options)
+    for _ in range(options.n_rounds):
+        booster.add_round(booster.grow_round())
+    return booster
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.5])
+def test_leaves_of_all_trees_are_fitted_again(tolerance: float) -> None:
+    options = boosting_options_for("fast", 6, max_depth=4, tolerance=tolerance, learning_rate=0.3)
+    booster = boosted(options, tested=True)
+
+    def loss() -> float:
+        """With the penalty on scores, which is larger by the learning rate."""
+        squares = sum(float((tree.value[tree.feature < 0] ** 2).sum()) for trees in booster.rounds for tree in trees)
+        rows = loss_of(booster.learned, options.loss_weights, tolerance).sum()
+        return float(rows + options.score_penalty / options.learning_rate * squares / 2)
+
+    losses = [loss()]
+    shapes = [(tree.feature, tree.code) for trees in booster.rounds for tree in trees]
+    saved = booster.save()
+    for _ in range(3):
+        assert booster.refit()
+        losses.append(loss())
+    assert all(later < earlier for earlier, later in pairwise(losses))
+    trees = [tree for trees in booster.rounds for tree in trees]
+    assert all((tree.feature == f).all() and (tree.code == c).all() for tree, (f, c) in zip(trees, shapes, strict=True))
+    # The scores are those of the new trees, exactly.
+    for scores in (booster.learned, booster.tested):
+        assert scores is not None
+        again = Scores(scores.codes, scores.y, booster.base)
+        for trees in booster.rounds:
+            for column, tree in enumerate(trees):
+                again.add(tree, column)
+        assert all((one == other).all() for one, other in zip(scores.sums, again.sums, strict=True))
+    booster.restore(saved)
+    assert loss() == losses[0]
+
+
+def test_a_pass_that_is_stopped_leaves_the_model_as_it_was() -> None:
+    dataset, ball = read_dataset("builtin:iris/train"), Ball(0.1)
+    before = trained(dataset, ball, 5, refits=0).model
+    options = boosting_options_for("fast", 5, min_samples_leaf=1, max_depth=3, refits=2)
+    trainer = BoostingTrainer(dataset, ball, options)
+    refit = Booster.refit
+
+    def stopped(booster: Booster, is_stopped: Any) -> bool:
+        answers = iter([False, False, True])
+
+        def is_stopped_late() -> bool:
+            if next(answers):
+                trainer.stop()
+            return bool(is_stopped())
+
+        return refit(booster, is_stopped_late)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Booster, "refit", stopped)
+        phases = [progress.phase for progress in trainer.run()]
+    assert phases == ["round"] * 5
+    assert trainer.stop_reason is StopReason.INTERRUPTED
+    assert format_model(trainer.model) == format_model(before)
+    again = BoostingTrainer(dataset, ball, options)
+    again.resume(trainer.state)
+    assert format_model(finish(again)) == format_model(trained(dataset, ball, 5, refits=2).model) != format_model(before)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_held_out_rows_do_not_lose_by_fitting_again(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.random((200, 3))
+    y = (X[:, 0] + 0.5 * rng.random(200) > 0.7).astype(np.int32)
+    dataset = Dataset(X, y, ("a", "b"))
+    common = {"validation": 0.4, "patience": 5, "max_depth": 4}
+    before = trained(dataset, Ball(0.05), 60, **common, refits=0)
+    after = trained(dataset, Ball(0.05), 60, **common, refits=3)
+    assert after.stop_reason is before.stop_reason is StopReason.PATIENCE
+    assert after.held_out_fitness is not None
+    assert before.held_out_fitness is not None
+    assert after.held_out_fitness >= before.held_out_fitness
+    assert after.model.n_trees == before.model.n_trees
+    assert (format_model(after.model) == format_model(before.model)) == (after._n_refitted == 0)
+
+
+def test_many_rows_are_fitted_again() -> None:
+    assert boosting_options_for("default", 1).refits_for(500) == 0
+    assert boosting_options_for("default", 1).refits_for(50_000) == 3
+    assert boosting_options_for("default", 1, refits=0).refits_for(50_000) == 0
+    assert boosting_options_for("default", 1, refits=5).refits_for(50) == 5
+
+
 def test_rows_of_a_tree() -> None:
     assert boosting_options_for("default", 1).rows_per_tree(500) == 1
     assert boosting_options_for("default", 1).rows_per_tree(20_000) == 0.5
@@ -303,6 +400,8 @@ def test_too_little_time_for_tuning_trains_the_first_candidate(monkeypatch: pyte
         ("trees", lambda part: {**part, "feature": part["feature"] + 50 * (part["feature"] >= 0)}),
         ("trees", lambda part: {**part, "code": part["code"] + 300 * (part["code"] >= 0)}),
         ("rounds", lambda part: 0),
+        ("refits", lambda part: 1),
+        ("patience", lambda part: None),
     ],
 )
 def test_a_damaged_state_is_refused(name: str, change: Any) -> None:
@@ -331,6 +430,7 @@ def test_a_damaged_state_is_refused(name: str, change: Any) -> None:
     [
         ({"learning_rate": 0.0}, "learning-rate is 0, it must be more than 0"),
         ({"feature_sample": 1.5}, "feature-sample is 1.5, it must be from 0 to 1"),
+        ({"refits": -1}, "refits is -1, it must be from 0 to 100000"),
         ({"thresholds": 300}, "thresholds is 300, it must be from 1 to 255"),
         ({"population": 3}, "'population-max-size' is for the search for trees"),
         ({"leaf_penalty": 1.0}, "'leaf-penalty' is for the search for trees"),

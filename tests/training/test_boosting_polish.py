@@ -15,7 +15,7 @@ from metasilvae._core.training import boosting as kernel
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import boosting_polish
 from metasilvae.training.boosted_trees import UNIT, BoostedTree, Codes, Derivatives, pack_trees, unpack_trees
-from metasilvae.training.boosting_polish import polish_tree
+from metasilvae.training.boosting_polish import polish_tree, refit_tree
 from metasilvae.training.checkpoint.files import pack, unpack
 
 seeds = st.integers(0, 2**32 - 1)
@@ -40,11 +40,20 @@ class Polished:
         threshold = np.array([self.thresholds[f][c] if f >= 0 else 0.0 for f, c in tests])
         return tree.feature, threshold, tree.left, tree.right
 
-    def loss(self, tree: BoostedTree, value: np.ndarray | None = None) -> float:
+    def loss(self, tree: BoostedTree, present: BoostedTree | None = None) -> float:
+        """The loss of a tree; the derivatives are those at scores that hold no tree, or the present one."""
         loss = self.derivatives
+        own_gradient, gradient = loss.own_gradient.astype(float), loss.gradient.astype(float)
+        if present is not None:
+            for row, x in enumerate(self.problem.dataset.X):
+                lower, upper = (each[row] for each in ends(self.problem))
+                (own,) = leaves_of(self.nodes(present), x, x)
+                reached = present.value[leaves_of(self.nodes(present), lower, upper)]
+                own_gradient[row] -= loss.own_hessian[row] * present.value[own]
+                gradient[row] -= loss.hessian[row] * (reached.min() if self.is_positive[row] else reached.max())
         return loss_of_tree(
-            self.nodes(tree), tree.value if value is None else value, self.problem.dataset.X, *ends(self.problem),
-            self.is_positive, (loss.own_gradient, loss.own_hessian, loss.gradient, loss.hessian), self.penalty,
+            self.nodes(tree), tree.value, self.problem.dataset.X, *ends(self.problem), self.is_positive,
+            (own_gradient, loss.own_hessian, gradient, loss.hessian), self.penalty,
         )  # fmt: skip
 
 
@@ -61,6 +70,25 @@ def test_polishing_never_raises_the_loss(seed: int, max_depth: int, n_passes: in
     assert all(later <= earlier + 1e-9 * (1 + abs(earlier)) for earlier, later in pairwise(losses))
     assert after.n_leaves <= problem.tree.n_leaves
     assert prunes or after.n_leaves == problem.tree.n_leaves
+
+
+@given(seeds, st.integers(0, 6), st.integers(1, 3))
+@settings(max_examples=40)
+def test_refitting_never_raises_the_loss_at_the_present_scores(seed: int, max_depth: int, n_passes: int) -> None:
+    problem = Polished(seed, max_depth)
+    tree = problem.tree
+    arguments = problem.codes, problem.derivatives, problem.is_positive, problem.penalty * UNIT
+    losses = [problem.loss(tree, tree)]
+    for passes in range(1, n_passes + 1):
+        after = refit_tree(tree, *arguments, passes)
+        losses.append(problem.loss(after, tree))
+        assert after.n_leaves == tree.n_leaves
+    assert all(later <= earlier + 1e-9 * (1 + abs(earlier)) for earlier, later in pairwise(losses))
+    # A model that is alone and has no derivatives left keeps its leaves, but for the penalty.
+    none = np.zeros(problem.codes.n_samples, dtype=np.int32)
+    settled = Derivatives(none, none + 7, none, none + 7)
+    (kept,) = unpack_trees(pack_trees([refit_tree(tree, problem.codes, settled, problem.is_positive, 0.0)]))
+    assert sorted(kept.value[kept.feature < 0]) == pytest.approx(sorted(tree.value[tree.feature < 0]), abs=1e-9)
 
 
 @given(seeds, st.integers(0, 6))

@@ -77,6 +77,10 @@ MAKERS: dict[str, Maker] = {
     "large tree, held out": large_maker(dataclasses.replace(TREE, validation=0.3)),
     "large tuned tree": large_maker(TUNED),
     "boosting": maker(boosting_options_for("fast", 7, seed=2, max_depth=3, min_samples_leaf=1)),
+    "boosting, fitted again": maker(boosting_options_for("fast", 4, max_depth=3, min_samples_leaf=1, refits=2)),
+    "boosting, held out, fitted again": maker(
+        boosting_options_for("fast", 9, validation=0.3, patience=2, max_depth=4, refits=2)
+    ),
     "boosting, held out": maker(boosting_options_for("fast", 9, validation=0.3, patience=4, row_sample=0.7)),
     "tuned boosting": maker(boosting_options_for("default", 5)),
     "tuned boosting, held out": maker(boosting_options_for("default", 5, validation=0.3)),
