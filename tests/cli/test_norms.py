@@ -290,7 +290,10 @@ def test_training_for_a_norm_within_an_attack(tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "run.checkpoint")
     run("train", "builtin:iris/train", model, *words, "--boost", "4", "--no-tune", "--checkpoint", checkpoint)
     other = ["--norm", "l2", *words[2:], "--boost", "4", "--no-tune", "--resume", checkpoint]
-    assert "was written with perturbation l1 0.3 within" in run("train", "builtin:iris/train", model, *other, code=1).stderr
+    assert (
+        "was written with perturbation l1 0.3 within"
+        in run("train", "builtin:iris/train", model, *other, code=1).stderr
+    )
 
 
 def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
