@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no tuning, no crossover": {**FIXED, "crossover": 0.0},
     "no tuning, no reach-set impurity": {**FIXED, "blends": (0.0,)},
     "no tuning, reach-set impurity only": {**FIXED, "blends": (1.0,)},
-    "no tuning, no larger radius": {**FIXED, "training_epsilon_factor": 1.0},
+    "no tuning, training-epsilon factor 1.15": {**FIXED, "training_epsilon_factor": 1.15},
     "no tuning, no robust weight": {**FIXED, "robust_weight": 0.0},
     "no tuning, no leaf penalty": {**FIXED, "leaf_penalty": 0.0},
     "no tuning, leaves of one sample": {**FIXED, "min_samples_leaf": 1},

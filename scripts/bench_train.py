@@ -158,6 +158,17 @@ def race(program: Path, name: str, train: Dataset, epsilon: float, setting: Sett
     return f"{name}: phi {c_phi:.4f}, C {c_seconds:.2f} s, never passed"
 
 
+def find_commit() -> str | None:
+    """The commit of this copy of the repository, if git knows it."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True
+        )
+    except OSError:
+        return None
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
 def iterations_for(name: str) -> int:
     """Generations of the authors' trainer."""
     return 500 if name == "diabetes" else 100

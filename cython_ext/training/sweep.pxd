@@ -9,11 +9,12 @@
 # candidate tree follows from the counters.
 
 from libc.math cimport log, sqrt
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie, weight_of
 from training.missing cimport Region, codes_at, find_codes, fit_events, is_copy, present_region
+from training.norm cimport add_payers, has_norm, list_payers
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
 
@@ -110,14 +111,21 @@ cdef inline double exponential_loss(double reach, const int32_t* own, const int3
     return loss
 
 
-cdef inline double worst_side_loss(double reach, const int32_t* own_left, const int32_t* own_right,
-                                   const int32_t* reach_left, const int32_t* reach_right, const int32_t* own_total,
-                                   const int32_t* reach_total, int32_t left_size, int32_t right_size,
-                                   int32_t left_reach, int32_t right_reach, int32_t n_own, int32_t n_reached,
-                                   int32_t m) noexcept nogil:
-    """Loss of the two sides of a split; that of the leaf as it is where no order of the two values is consistent."""
+cdef inline double worst_side_loss(double reach, const int32_t* tables, int32_t m, int32_t left_size, int32_t right_size,
+                                   int32_t left_reach, int32_t right_reach, int32_t n_reached) noexcept nogil:
+    """Loss of the two sides of a split; that of the leaf as it is where no order of the two values is consistent.
+
+    `tables` are class counts: of the samples and of the reach set of the leaf, of the samples on the left and on the
+    right, of the reach sets on the left and on the right.
+    """
+    cdef const int32_t* own_total = tables
+    cdef const int32_t* reach_total = tables + m
+    cdef const int32_t* own_left = tables + 2 * m
+    cdef const int32_t* own_right = tables + 3 * m
+    cdef const int32_t* reach_left = tables + 4 * m
+    cdef const int32_t* reach_right = tables + 5 * m
     cdef double own_weight = 1 - reach, loss = 0, least, p_left, q_left, p_right, q_right, p, found
-    cdef int32_t label
+    cdef int32_t label, n_own = left_size + right_size
     for label in range(m - (m == 2)):
         p = own_weight * own_total[label] + reach * reach_total[label]
         least = leaf_loss(p, own_weight * n_own + reach * n_reached - p)
@@ -145,6 +153,23 @@ cdef inline double worst_side_loss(double reach, const int32_t* own_left, const 
     return loss
 
 
+cdef inline double gain_of(const Criterion* criterion, double before, double unit, const int32_t* tables, int32_t m,
+                           int32_t left_size, int32_t right_size, int32_t left_reach, int32_t right_reach,
+                           int32_t n_reached, double left_mass, double right_mass, double reach_left_mass,
+                           double reach_right_mass) noexcept nogil:
+    """Decrease of the blended impurity, or of the loss, by a split; `before` is that of the leaf."""
+    cdef Impurity impurity = criterion.impurity
+    if impurity == EXPONENTIAL:
+        return before - worst_side_loss(
+            criterion.reach, tables, m, left_size, right_size, left_reach, right_reach, n_reached)
+    return before - blend(
+        criterion,
+        impurity_of(impurity, left_size, left_mass, unit) + impurity_of(impurity, right_size, right_mass, unit),
+        impurity_of(impurity, left_reach, reach_left_mass, unit)
+        + impurity_of(impurity, right_reach, reach_right_mass, unit),
+    )
+
+
 # Events: the samples of a node in the order of a feature, as runs of samples that behave alike.
 #
 # Between two neighbouring events (a sample's value x, or an end of its box) all thresholds are equivalent on the
@@ -154,7 +179,8 @@ cdef inline double worst_side_loss(double reach, const int32_t* own_left, const 
 #     the box     right only   |          both sides         |   left only
 #     the sample  on the right ............... | on the left ...............
 #
-# The three lists of events have the same order, so three cursors over one list sorted by x suffice.
+# The three lists of events have the same order, so three cursors over one list sorted by x suffice. In the norms l0, l1
+# and l2 the samples that do not fall into the node have radii of their own, and the lists are three; see norm.pxd.
 
 cdef inline double threshold_between(double low, double high) noexcept nogil:
     """The middle of [low, high), in float64: low <= k < high."""
@@ -192,7 +218,8 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
                             int32_t n_categories) except -1 nogil:
     """Number the combinations of category, label, membership and weight that occur among the listed samples.
 
-    With very many labels or weights each sample has a number of its own.
+    With very many labels or weights each sample has a number of its own. In a norm, key_counts are those of the samples
+    that pay nothing.
     """
     cdef int32_t m = samples.n_labels, position, entry, label, prediction, category, n_keys = 0
     cdef int64_t n_cells = <int64_t> n_categories * 2 * m * samples.n_weights, cell
@@ -223,25 +250,42 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
         scratch.key_weight[n_keys] = weight_of(samples, entry >> 1)
         n_keys += 1
     scratch.n_keys = n_keys
+    if has_norm(samples):
+        for position in range(scratch.n_free, scratch.n_entries):
+            scratch.key_counts[scratch.key_of[position]] -= 1
     return 0
 
 
 cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch* scratch) except -1 nogil:
-    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node."""
+    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node.
+
+    In a norm these are the samples that pay nothing; the others are added to the first and to the last events.
+    """
     cdef TrainNode here
     cdef Region region
-    cdef int32_t n_runs
-    if not is_copy(samples, feature):
-        n_runs = _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
-        _weigh_runs(samples, n_runs, scratch)
-        return n_runs
-    region = present_region(samples, feature, scratch)
-    here.feature = feature
-    find_codes(samples, feature, &region, &here)
-    n_runs = _order_events(samples, feature, codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch),
-                           scratch)
-    fit_events(samples, feature, &region, n_runs, scratch)
+    cdef int32_t n_runs, n_entries = scratch.n_entries
+    cdef bint has_region = is_copy(samples, feature), has_payers = has_norm(samples) and scratch.n_free < n_entries
+    if has_payers:
+        scratch.n_entries = scratch.n_free
+    if not has_region:
+        if samples.byte_starts[feature] >= 0:
+            n_runs = _order_events(samples, feature, samples.bytes + samples.byte_starts[feature], scratch)
+        else:
+            n_runs = _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
+    else:
+        region = present_region(samples, feature, scratch)
+        here.feature = feature
+        find_codes(samples, feature, &region, &here)
+        n_runs = _order_events(samples, feature,
+                               codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch), scratch)
+        fit_events(samples, feature, &region, n_runs, scratch)
+    scratch.n_entries = n_entries
     _weigh_runs(samples, n_runs, scratch)
+    scratch.n_sides = n_runs
+    scratch.low_ends, scratch.low_keys, scratch.low_sums = scratch.lows, scratch.run_keys, scratch.run_sums
+    scratch.high_ends, scratch.high_keys, scratch.high_sums = scratch.highs, scratch.run_keys, scratch.run_sums
+    if has_payers and n_runs > 0:
+        add_payers(samples, feature, &region if has_region else NULL, n_runs, scratch)
     return n_runs
 
 
@@ -255,7 +299,12 @@ cdef inline void _weigh_runs(const Samples* samples, int32_t n_runs, Scratch* sc
         scratch.run_sums[run] = scratch.run_counts[run] * scratch.key_weight[scratch.run_keys[run]]
 
 
-cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const int32_t* codes,
+ctypedef fused Code:
+    int32_t
+    uint8_t
+
+
+cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const Code* codes,
                                   Scratch* scratch) except -1 nogil:
     """Bring the listed samples into the order of a feature; return the number of runs, 0 if all have the same value.
 
@@ -348,14 +397,14 @@ cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const
     return n
 
 
-cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, int32_t high,
-                              int32_t n_runs) noexcept nogil:
+cdef inline double next_event(const double* lows, const double* mids, const double* highs, int32_t low, int32_t mid,
+                              int32_t high, int32_t n_runs, int32_t n_sides) noexcept nogil:
     """The smallest event at or after three cursors, of which `high` has not reached the end."""
-    cdef double event = scratch.highs[high]
-    if mid < n_runs and scratch.mids[mid] < event:
-        event = scratch.mids[mid]
-    if low < n_runs and scratch.lows[low] < event:
-        event = scratch.lows[low]
+    cdef double event = highs[high]
+    if mid < n_runs and mids[mid] < event:
+        event = mids[mid]
+    if low < n_sides and lows[low] < event:
+        event = lows[low]
     return event
 
 
@@ -415,10 +464,10 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     """
     cdef int32_t m = samples.n_labels, n = scratch.n_entries
     cdef int32_t n_categories = FIRST_PREDICTION + m + tree.n_ties
-    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count, rows, weight
+    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count, weight
     # Weighted, as all counts here, except for numbers of rows.
     cdef int32_t n_reached = 0
-    cdef int32_t own_rows = 0, left_rows, right_rows
+    cdef int32_t own_rows = 0, left_rows
     cdef int32_t low, mid, high, category
     cdef int32_t* own_total
     cdef int32_t* reach_total
@@ -432,18 +481,33 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     cdef int32_t* only_left
     cdef int32_t* both
     cdef int32_t* only_right
-    cdef int32_t left_size, right_size, n_own = 0, left_reach, right_reach
+    cdef int32_t left_size, n_own = 0, left_reach, right_reach
     cdef int32_t left_max, left_ties, left_label, right_max, right_ties, right_label, left_prediction, right_prediction
     cdef int64_t base_correct = tree.n_correct, base_stable = tree.n_stable, base_robust = tree.n_robust
     cdef int64_t correct, stable, robust
     cdef bint same
-    cdef double event, event_after, before
+    cdef double event, event_after, before, value_range
     cdef double left_mass, right_mass, reach_left_mass, reach_right_mass, total_mass, reach_total_mass
+    # Masses of reach sets are left out where they have no weight.
+    cdef bint has_reach = criterion.reach != 0 and criterion.impurity != EXPONENTIAL
+    cdef const int32_t* key_label = scratch.key_label
+    cdef const int32_t* key_category = scratch.key_category
+    cdef const int32_t* key_own = scratch.key_own
     cdef double unit = 1.0 / log(m) if m > 1 else 1.0
     cdef Impurity impurity = criterion.impurity
     cdef Split candidate, best_split
     cdef Split* best = &best_split
-    cdef int32_t stride
+    cdef int32_t stride, n_sides
+    cdef const double* lows
+    cdef const double* mids
+    cdef const double* highs
+    cdef const int32_t* low_keys
+    cdef const int32_t* low_sums
+    cdef const int32_t* run_keys
+    cdef const int32_t* run_sums
+    cdef const int32_t* run_counts
+    cdef const int32_t* high_keys
+    cdef const int32_t* high_sums
     for item in range(n_finalists):
         finalists[item].feature = -1
     if n == 0:
@@ -480,6 +544,8 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         base_robust -= weight * (tree.joint[sample] != MIXED and tree.own[sample] == label)
     if own_rows < 2 * min_leaf:
         return 0
+    if has_norm(samples):
+        list_payers(samples, scratch)
     assign_keys(samples, tree, scratch, n_categories)
     total_mass = 0
     reach_total_mass = 0
@@ -496,8 +562,13 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         n_runs = list_events(samples, feature, scratch)
         if n_runs == 0:
             continue
+        lows, low_keys, low_sums = scratch.low_ends, scratch.low_keys, scratch.low_sums
+        highs, high_keys, high_sums = scratch.high_ends, scratch.high_keys, scratch.high_sums
+        mids, run_keys, run_sums, run_counts = scratch.mids, scratch.run_keys, scratch.run_sums, scratch.run_counts
+        n_sides = scratch.n_sides
         best.feature = -1
         stride = n_runs // n_thresholds
+        value_range = range_of(samples, feature)
         memset(own_left, 0, m * sizeof(int32_t))
         memset(reach_left, 0, m * sizeof(int32_t))
         memset(sure_left, 0, 3 * m * sizeof(int32_t))
@@ -505,84 +576,88 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         for label in range(m):
             own_right[label] = own_total[label]
             reach_right[label] = reach_total[label]
-        for run in range(n_runs):
-            key = scratch.run_keys[run]
-            label = scratch.key_label[key]
-            category = scratch.key_category[key]
-            count = scratch.run_sums[run]
+        for run in range(n_sides):
+            key = low_keys[run]
+            label = key_label[key]
+            category = key_category[key]
+            count = low_sums[run]
             only_right[category] += count
             if category == FREE or category == FIRST_PREDICTION + label:
                 sure_right[label] += count
         left_mass, reach_left_mass = 0, 0
         right_mass, reach_right_mass = total_mass, reach_total_mass
-        left_size, right_size, left_reach, right_reach = 0, n_own, 0, n_reached
-        left_rows, right_rows = 0, own_rows
+        left_size, left_reach, right_reach = 0, 0, n_reached
+        left_rows = 0
         left_max, left_ties, left_label = 0, 0, 0
         right_max, right_ties, right_label = -1, 0, 0
         low, mid, high = 0, 0, 0
         while True:
-            event = next_event(scratch, low, mid, high, n_runs)
+            event = next_event(lows, mids, highs, low, mid, high, n_runs, n_sides)
             if stride > 1:
-                event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
-            while low < n_runs and scratch.lows[low] <= event:
-                key = scratch.run_keys[low]
-                count = scratch.run_sums[low]
-                label = scratch.key_label[key]
-                category = scratch.key_category[key]
+                event = max(event, mids[min(mid + stride, n_runs - 1)])
+            while low < n_sides and lows[low] <= event:
+                key = low_keys[low]
+                count = low_sums[low]
+                label = key_label[key]
+                category = key_category[key]
                 only_right[category] -= count
                 both[category] += count
                 if category == FREE or category == FIRST_PREDICTION + label:
                     sure_right[label] -= count
                     sure_both[label] += count
-                reach_left_mass += mass_change(impurity, reach_left[label], count)
+                if has_reach:
+                    reach_left_mass += mass_change(impurity, reach_left[label], count)
                 reach_left[label] += count
                 left_reach += count
                 low += 1
-            while mid < n_runs and scratch.mids[mid] <= event:
-                key = scratch.run_keys[mid]
-                count = scratch.run_sums[mid]
-                rows = scratch.run_counts[mid]
+            while mid < n_runs and mids[mid] <= event:
+                key = run_keys[mid]
+                if key_own[key]:
+                    count = run_sums[mid]
+                    left_rows += run_counts[mid]
+                    label = key_label[key]
+                    left_mass += mass_change(impurity, own_left[label], count)
+                    right_mass += mass_change(impurity, own_right[label], -count)
+                    if own_right[label] == right_max:
+                        right_ties -= 1
+                        if right_ties <= 1:
+                            right_max = -1      # to be computed again, with its label
+                    own_left[label] += count
+                    own_right[label] -= count
+                    left_size += count
+                    if own_left[label] > left_max:
+                        left_max = own_left[label]
+                        left_label = label
+                        left_ties = 1
+                    elif own_left[label] == left_max:
+                        left_ties += 1
                 mid += 1
-                if not scratch.key_own[key]:
-                    continue
-                left_rows += rows
-                right_rows -= rows
-                label = scratch.key_label[key]
-                left_mass += mass_change(impurity, own_left[label], count)
-                right_mass += mass_change(impurity, own_right[label], -count)
-                if own_right[label] == right_max:
-                    right_ties -= 1
-                    if right_ties <= 1:
-                        right_max = -1      # to be computed again, with its label
-                own_left[label] += count
-                own_right[label] -= count
-                left_size += count
-                right_size -= count
-                if own_left[label] > left_max:
-                    left_max = own_left[label]
-                    left_label = label
-                    left_ties = 1
-                elif own_left[label] == left_max:
-                    left_ties += 1
-            while high < n_runs and scratch.highs[high] <= event:
-                key = scratch.run_keys[high]
-                count = scratch.run_sums[high]
-                label = scratch.key_label[key]
-                category = scratch.key_category[key]
+            while high < n_sides and highs[high] <= event:
+                key = high_keys[high]
+                count = high_sums[high]
+                label = key_label[key]
+                category = key_category[key]
                 both[category] -= count
                 only_left[category] += count
                 if category == FREE or category == FIRST_PREDICTION + label:
                     sure_both[label] -= count
                     sure_left[label] += count
-                reach_right_mass += mass_change(impurity, reach_right[label], -count)
+                if has_reach:
+                    reach_right_mass += mass_change(impurity, reach_right[label], -count)
                 reach_right[label] -= count
                 right_reach -= count
                 high += 1
-            if right_rows < min_leaf or high == n_runs:
+            if own_rows - left_rows < min_leaf or high == n_sides:
                 break
             if left_rows < min_leaf:
                 continue
-            event_after = next_event(scratch, low, mid, high, n_runs)
+            # What decides comes first; most thresholds are not the best so far, and need nothing else.
+            if not criterion.by_score:
+                candidate.gain = gain_of(
+                    criterion, before, unit, own_total, m, left_size, n_own - left_size, left_reach, right_reach,
+                    n_reached, left_mass, right_mass, reach_left_mass, reach_right_mass)
+                if best.feature >= 0 and candidate.gain < best.gain:
+                    continue
             if right_max < 0:
                 right_ties = 0
                 for label in range(m):
@@ -622,22 +697,15 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 if left_ties == 1:
                     robust += sure_both[left_label]
             candidate.score = score_of(weights, correct, stable, robust)
-            if criterion.by_score and best.feature >= 0 and candidate.score < best.score:
-                continue
-            if impurity == EXPONENTIAL:
-                candidate.gain = before - worst_side_loss(
-                    criterion.reach, own_left, own_right, reach_left, reach_right, own_total, reach_total, left_size,
-                    right_size, left_reach, right_reach, n_own, n_reached, m)
-            else:
-                candidate.gain = before - blend(
-                    criterion,
-                    impurity_of(impurity, left_size, left_mass, unit)
-                    + impurity_of(impurity, right_size, right_mass, unit),
-                    impurity_of(impurity, left_reach, reach_left_mass, unit)
-                    + impurity_of(impurity, right_reach, reach_right_mass, unit),
-                )
+            if criterion.by_score:
+                if best.feature >= 0 and candidate.score < best.score:
+                    continue
+                candidate.gain = gain_of(
+                    criterion, before, unit, own_total, m, left_size, n_own - left_size, left_reach, right_reach,
+                    n_reached, left_mass, right_mass, reach_left_mass, reach_right_mass)
+            event_after = next_event(lows, mids, highs, low, mid, high, n_runs, n_sides)
             candidate.feature = feature
-            candidate.width = (event_after - event) / range_of(samples, feature)
+            candidate.width = (event_after - event) / value_range
             if is_better(criterion, &candidate, best):
                 candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate

@@ -4,6 +4,8 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
+from training.norm cimport has_norm
+from training.norm_move cimport find_move_in_norm
 from training.scratch cimport FEW_SWEPT, Scratch, reserve_cells, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
@@ -40,7 +42,14 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
     """
     cdef int32_t item, feature, left_size, n_own = 0, low, mid, high, key, n_runs, change, stride
     cdef int64_t correct, stable, robust
-    cdef double event, event_after
+    cdef double event, event_after, value_range
+    cdef const double* lows = scratch.lows
+    cdef const double* mids = scratch.mids
+    cdef const double* highs = scratch.highs
+    cdef const int32_t* run_keys = scratch.run_keys
+    cdef const int32_t* run_counts = scratch.run_counts
+    cdef const int32_t* run_sums
+    cdef const int32_t* key_category = scratch.key_category
     cdef Criterion by_score = Criterion(True, 0, GINI)
     cdef Split candidate, best_split
     cdef Split* best = &best_split
@@ -57,30 +66,32 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
             continue
         best.feature = -1
         stride = n_runs // n_thresholds
+        value_range = range_of(samples, feature)
+        run_sums = scratch.run_sums
         correct, stable, robust = start_correct, start_stable, start_robust
         left_size = 0
         low, mid, high = 0, 0, 0
         while True:
-            event = next_event(scratch, low, mid, high, n_runs)
+            event = next_event(scratch.lows, scratch.mids, scratch.highs, low, mid, high, n_runs, n_runs)
             if stride > 1:
-                event = max(event, scratch.mids[min(mid + stride, n_runs - 1)])
-            while low < n_runs and scratch.lows[low] <= event:
-                key = scratch.key_category[scratch.run_keys[low]]
-                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * scratch.run_sums[low]
+                event = max(event, mids[min(mid + stride, n_runs - 1)])
+            while low < n_runs and lows[low] <= event:
+                key = key_category[run_keys[low]]
+                change = (((key >> 1) & 1) - ((key >> 2) & 1)) * run_sums[low]
                 stable += change
                 robust += ((key >> 4) & 1) * change
                 low += 1
-            while mid < n_runs and scratch.mids[mid] <= event:
-                key = scratch.key_category[scratch.run_keys[mid]]
+            while mid < n_runs and mids[mid] <= event:
+                key = key_category[run_keys[mid]]
                 if key & 32:
-                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * scratch.run_sums[mid]
+                    change = (((key >> 3) & 1) - ((key >> 4) & 1)) * run_sums[mid]
                     correct += change
                     robust += ((key >> 1) & 1) * change
-                    left_size += scratch.run_counts[mid]
+                    left_size += run_counts[mid]
                 mid += 1
-            while high < n_runs and scratch.highs[high] <= event:
-                key = scratch.key_category[scratch.run_keys[high]]
-                change = ((key & 1) - ((key >> 1) & 1)) * scratch.run_sums[high]
+            while high < n_runs and highs[high] <= event:
+                key = key_category[run_keys[high]]
+                change = ((key & 1) - ((key >> 1) & 1)) * run_sums[high]
                 stable += change
                 robust += ((key >> 3) & 1) * change
                 high += 1
@@ -91,9 +102,9 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
             candidate.score = score_of(weights, correct, stable, robust)
             if best.feature >= 0 and candidate.score < best.score:
                 continue
-            event_after = next_event(scratch, low, mid, high, n_runs)
+            event_after = next_event(scratch.lows, scratch.mids, scratch.highs, low, mid, high, n_runs, n_runs)
             candidate.feature = feature
-            candidate.width = (event_after - event) / range_of(samples, feature)
+            candidate.width = (event_after - event) / value_range
             if is_better(&by_score, &candidate, best):
                 candidate.threshold = threshold_between(event, event_after)
                 best[0] = candidate
@@ -125,6 +136,10 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     best.feature = -1
     if n == 0:
         return 0
+    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
+    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
+    if has_norm(samples):
+        return find_move_in_norm(samples, tree, node, scratch, features, n_features, weights, min_leaf, best)
     for position in range(n):
         sample = scratch.entries[position] >> 1
         scratch.left_merged[sample] = NONE
@@ -136,8 +151,6 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     for position in range(n):
         scratch.lists[position] = scratch.entries[position]
     merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
-    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
-    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
     # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left
     # only, on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
     scratch.n_keys = 0

@@ -21,6 +21,10 @@ cdef struct Samples:
     int32_t n_features
     int32_t n_labels
     const int32_t* codes            # rank of sample i in feature f: codes[f * n_samples + i]
+    # The same ranks again as bytes, for features with at most 256 of them (pixels): bytes[byte_starts[f] + i]. Sweeps read
+    # them, because a feature of 10000 samples then fits into the nearest cache. byte_starts[f] is -1 for other features.
+    const uint8_t* bytes
+    const int64_t* byte_starts
     const int32_t* labels
     const double* values            # of the ranks of feature f, increasing, from value_starts[f] on
     const int64_t* value_starts
@@ -36,6 +40,11 @@ cdef struct Samples:
     const int32_t* weight_numbers
     int32_t n_weights
     double samples_per_weight       # number of samples by their total weight
+    # A limit of the total change, see norm.pxd; costs is NULL without one.
+    const double* costs             # of each feature, by which its change is multiplied
+    int32_t power                   # 0, 1 or 2, for the norms l0, l1 and l2
+    double unit                     # a cost of 1 has so many units; 0 if changes cost nothing
+    int64_t budget                  # what all changes of a sample may cost, in units
 
 
 cdef enum MissingPlace:

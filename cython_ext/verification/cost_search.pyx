@@ -16,6 +16,9 @@ The search divides boxes of cells. In each box:
 - Cutting: if the bound decides nothing, some best leaf does not hold the nearest point. A cut between the two removes
   the leaf on one side and makes the other side more expensive.
 
+A table group (common/table.pxd) that is not one-hot costs what its option costs. Its members have costs besides whose
+sum, or largest, does not exceed that of any option; bounds use these, and the nearest point has the cheapest option.
+
 Costs are numbers that do not exceed the exact costs, and every rounding here is on the safe side, so that nothing is left
 out. The caller checks candidates with exact costs and scores, and lowers the limit. Where the cost of the nearest point
 of a box is within rounding of the limit, the function `is_affordable` decides, which knows exact costs.
@@ -25,12 +28,13 @@ import numpy as np
 
 cimport cython
 from libc.math cimport INFINITY, ceil, floor
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from common.buffer cimport reserve
 from common.node cimport Node
 from common.status cimport ABSENT, CANDIDATE, UNDECIDED
+from common.table cimport Tables, can_be, has_option, has_options, keep_options, make_tables
 from verification.leaf_sets cimport (
     ALL_CELLS, NO_CELL, Constraint, Reached, collect_reached, free_reached, reserve_reached,
 )
@@ -86,7 +90,8 @@ cdef class CostSearch:
     node_cuts : for each split the number of its threshold among those of its feature
     scores : shape (n_leaves, n_labels)
     slack : how far a margin may be from the exact one
-    members, group_starts : one-hot groups; group g consists of members[group_starts[g]:group_starts[g+1]]
+    members, group_starts, codes, n_options, ones : groups, see common/table.pxd
+    is_table : for each group whether its options are searched; else it is one-hot
     zero_cells, one_cells : for each feature the cells of 0 and 1; a member of a group has the cell of 0 and the next one
     is_sum : the cost of a point is the sum of the costs of its cells, else the largest of them
     is_exact : costs and their sums are exact
@@ -100,6 +105,15 @@ cdef class CostSearch:
     cdef const int64_t[:, ::1] scores
     cdef const int32_t[::1] members
     cdef const int32_t[::1] group_starts
+    cdef const int32_t[::1] codes, n_options
+    cdef const uint64_t[:, ::1] ones
+    cdef const uint8_t[::1] is_table
+    cdef Tables tables
+    cdef bint has_tables
+    cdef uint64_t[:, ::1] row_options   # by group: options of the row within the limit
+    cdef uint64_t[::1] options          # of one group in the present box
+    cdef int32_t[::1] option_starts
+    cdef const double[::1] option_costs
     cdef int64_t slack
     cdef bint is_sum, is_exact
     cdef object is_affordable
@@ -144,13 +158,21 @@ cdef class CostSearch:
     def __cinit__(self, const Node[::1] nodes, const int32_t[::1] roots, Py_ssize_t max_depth,
                   const int32_t[::1] threshold_starts, const int32_t[::1] node_cuts, const int64_t[:, ::1] scores,
                   int64_t slack, const int32_t[::1] members, const int32_t[::1] group_starts,
-                  const int32_t[::1] zero_cells, const int32_t[::1] one_cells, bint is_sum, bint is_exact,
-                  is_affordable):
+                  const int32_t[::1] codes, const int32_t[::1] n_options, const uint64_t[:, ::1] ones,
+                  const uint8_t[::1] is_table, const int32_t[::1] zero_cells, const int32_t[::1] one_cells,
+                  bint is_sum, bint is_exact, is_affordable):
         cdef int32_t group, place, f
         self.nodes, self.roots, self.node_cuts, self.scores = nodes, roots, node_cuts, scores
         self.threshold_starts, self.slack = threshold_starts, slack
         self.is_sum, self.is_exact = is_sum, is_exact
         self.members, self.group_starts, self.is_affordable = members, group_starts, is_affordable
+        # Views that keep the arrays of the tables alive.
+        self.codes, self.n_options, self.ones, self.is_table = codes, n_options, ones, is_table
+        self.tables = make_tables(members, group_starts, codes, n_options, ones)
+        self.has_tables = bool(np.any(is_table))
+        self.row_options = np.zeros((n_options.shape[0], max(ones.shape[1], 1)), dtype=np.uint64)
+        self.options = np.zeros(max(ones.shape[1], 1), dtype=np.uint64)
+        self.option_starts = np.concatenate([[0], np.cumsum(n_options)]).astype(np.int32)
         self.n_features = <int32_t> threshold_starts.shape[0] - 1
         self.n_labels, self.n_trees = <int32_t> scores.shape[1], <int32_t> roots.shape[0]
         self.n_groups = <int32_t> group_starts.shape[0] - 1
@@ -181,7 +203,8 @@ cdef class CostSearch:
         free(self.branches)
         free(self.saved)
 
-    def set_row(self, const double[::1] costs, const int32_t[::1] home, const uint8_t[::1] is_free, double limit):
+    def set_row(self, const double[::1] costs, const int32_t[::1] home, const uint8_t[::1] is_free,
+                const double[::1] option_costs, double limit):
         """Collect the leaves in reach of a row.
 
         Parameters
@@ -189,10 +212,12 @@ cdef class CostSearch:
         costs : by cell, infinite for cells that are not allowed; the allowed cells of a feature are consecutive
         home : the cell of each feature, -1 if its value is missing
         is_free : for each group whether a member may be 1 that no threshold tells from 0
+        option_costs : by option of the first group, then of the second one, and so on; infinite for options that are
+            not allowed; read for table groups only
         limit : largest cost of points, not less than the exact limit
         """
-        cdef int32_t f, cell
-        self.costs, self.is_free, self.limit = costs, is_free, limit
+        cdef int32_t f, cell, group
+        self.costs, self.is_free, self.limit, self.option_costs = costs, is_free, limit, option_costs
         self.n_saved = 0
         for f in range(self.n_features):
             if home[f] < 0:
@@ -206,6 +231,9 @@ cdef class CostSearch:
             while (self.high[f] < self.threshold_starts[f + 1] - self.threshold_starts[f]
                    and costs[cell + self.high[f] + 1] <= limit and costs[cell + self.high[f] + 1] < INFINITY):
                 self.high[f] += 1
+        for group in range(self.n_groups if self.has_tables else 0):
+            if self.is_table[group]:
+                self._start_table(group)
         with nogil:
             collect_reached(&self.reached, &self.nodes[0], &self.roots[0], self.n_trees, &self.node_cuts[0],
                             &self.merged_low[0], &self.merged_high[0], &self.low[0], &self.high[0], &self.values[0],
@@ -216,6 +244,50 @@ cdef class CostSearch:
                 self.low[f] = self.high[f] = self.home[f] = 0
             self.point[f] = self.home[f]
         self._list_active()
+
+    cdef int _start_table(self, int32_t group) except -1:
+        """List the options of a group that the limit can pay, and close the cells of members that no such option has."""
+        cdef int32_t option
+        cdef double cost
+        for option in range(self.row_options.shape[1]):
+            self.row_options[group, option] = 0
+        for option in range(self.n_options[group]):
+            cost = self.option_costs[self.option_starts[group] + option]
+            if cost <= self.limit and cost < INFINITY:
+                self.row_options[group, option >> 6] |= (<uint64_t> 1) << (option & 63)
+        if self._list_options(group):
+            self._close_members(group, False)
+        return 0
+
+    cdef bint _list_options(self, int32_t group) noexcept nogil:
+        """Write the options of a table group that lie in the present box; returns whether there are some."""
+        cdef int32_t i, place, f
+        for i in range(self.tables.n_words):
+            self.options[i] = self.row_options[group, i]
+        for place in range(self.group_starts[group], self.group_starts[group + 1]):
+            f = self.members[place]
+            if self.low[f] == self.high[f] and self.merged_low[f] < self.merged_high[f]:
+                keep_options(&self.tables, place, self.low[f] > self.merged_low[f], &self.options[0])
+        return has_options(&self.options[0], self.tables.n_words)
+
+    cdef int _close_members(self, int32_t group, bint is_saved) except -1 nogil:
+        """Narrow the members of a table group to values that one of the listed options has."""
+        cdef int32_t place, f, cell
+        for place in range(self.group_starts[group], self.group_starts[group + 1]):
+            f = self.members[place]
+            if self.low[f] == self.high[f]:
+                continue
+            if not can_be(&self.tables, place, True, &self.options[0]):
+                cell = self.low[f]
+            elif not can_be(&self.tables, place, False, &self.options[0]):
+                cell = self.high[f]
+            else:
+                continue
+            if is_saved:
+                self._narrow(f, cell, cell)
+            else:
+                self.low[f] = self.high[f] = cell
+        return 0
 
     cdef void _list_active(self):
         """List the features that some leaf is about."""
@@ -332,6 +404,11 @@ cdef class CostSearch:
         self._narrow(f, low, high)
         if group < 0:
             return True
+        if self.is_table[group]:
+            if not self._list_options(group):
+                return False
+            self._close_members(group, True)
+            return True
         if low > self.merged_low[f]:
             for place in range(self.group_starts[group], self.group_starts[group + 1]):
                 other = self.members[place]
@@ -372,18 +449,21 @@ cdef class CostSearch:
         """Find the nearest point of the box and its cost."""
         cdef int32_t i, f, group, place, open_member
         cdef bint has_one
-        cdef double cost, total = 0.0
+        cdef double cost, total = 0.0, own = 0.0
         for i in range(self.n_active):
             f = self.active[i]
             self.point[f] = min(max(self.home[f], self.low[f]), self.high[f])
             cost = self.costs[self.threshold_starts[f] + f + self.point[f]]
             self.least_cost[f] = cost
-            if self.is_sum:
-                total += cost
-            elif cost > total:
-                total = cost
-        self.cost = self.point_cost = total
+            total = total + cost if self.is_sum else max(total, cost)
+            if self.has_tables and (self.group_of[f] < 0 or not self.is_table[self.group_of[f]]):
+                own = own + cost if self.is_sum else max(own, cost)
+        self.cost = total
+        self.point_cost = own if self.has_tables else total
         for group in range(self.n_groups):
+            if self.is_table[group]:
+                self._choose_option(group)
+                continue
             has_one = self.is_free[group]
             open_member = -1
             for place in range(self.group_starts[group], self.group_starts[group + 1]):
@@ -396,6 +476,23 @@ cdef class CostSearch:
                 self.point[open_member] = self.high[open_member]
                 cost = self.costs[self.threshold_starts[open_member] + open_member + self.point[open_member]]
                 self.point_cost = self.point_cost + cost if self.is_sum else max(self.point_cost, cost)
+
+    cdef void _choose_option(self, int32_t group) noexcept nogil:
+        """Give the nearest point the cheapest option of a table group in the box, of several the first one."""
+        cdef int32_t option, place, f, chosen = -1
+        cdef const double* costs = &self.option_costs[self.option_starts[group]]
+        cdef double cost
+        self._list_options(group)
+        for option in range(self.n_options[group]):
+            if has_option(&self.options[0], option) and (chosen < 0 or costs[option] < costs[chosen]):
+                chosen = option
+        for place in range(self.group_starts[group], self.group_starts[group + 1]):
+            f = self.members[place]
+            if self.merged_low[f] < self.merged_high[f]:
+                self.point[f] = self.merged_low[f] + has_option(
+                    self.tables.ones + <size_t> place * self.tables.n_words, chosen)
+        cost = costs[chosen]
+        self.point_cost = self.point_cost + cost if self.is_sum else max(self.point_cost, cost)
 
     cdef int _ask(self) except -1 with gil:
         return self.is_affordable(self.point)

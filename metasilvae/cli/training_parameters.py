@@ -199,7 +199,7 @@ training_options = shared_options(
             "--row-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Rows drawn for each tree.  [default: 1; independent: 0.7; boosted: 0.3 of many]",
+            help="Rows per tree.  [default: 1; independent: 0.7; boosted: fewer]",
         ),
         option(
             "--feature-sample",

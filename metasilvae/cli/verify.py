@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -28,7 +29,7 @@ from metasilvae.cli.parameters import (
 )
 from metasilvae.cli.progress import RowWork, follow_rows
 from metasilvae.io.storage import STANDARD_STREAM, display_name, strip_compression, write_output
-from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport, describe_distance
+from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport
 from metasilvae.output.text.targets import TARGET_FORMATS, TargetReport
 from metasilvae.output.text.terminal import Verbosity, get_verbosity, tell
 from metasilvae.output.text.verdicts import (
@@ -43,24 +44,33 @@ from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import Radii, find_nearest_witnesses, find_radii
 from metasilvae.verification.requirements import CheckedRequirement, Requirement, check_requirements, combine
-from metasilvae.verification.shards import MERGEABLE_FORMATS, RADII, Shard, ShardNote, merge_shards, read_shard
-from metasilvae.verification.targets import find_changes, find_label, find_targets
-from metasilvae.verification.verdicts import Outcome
+from metasilvae.verification.shards import (
+    MERGEABLE_FORMATS,
+    NEAREST_TARGETS,
+    RADII,
+    TARGETS,
+    VERDICTS,
+    Shard,
+    ShardNote,
+    merge_shards,
+    read_shard,
+    search_in_pieces,
+)
+from metasilvae.verification.targets import TargetResults, find_changes, find_label, find_targets
+from metasilvae.verification.verdicts import Outcome, RowResults
 from metasilvae.verification.verifier import Witness, find_witnesses
 from metasilvae.verification.verifier import verify as verify_rows
 
+R = TypeVar("R", bound=RowResults)
 # Options that cannot be combined with --radius, by the names of their parameters, and why.
 REFUSED_WITH_RADIUS = {
     "epsilon": "radii cover every epsilon; leave --epsilon out",
     "requirements": "requirements are about verdicts; leave --radius or --require out",
-    "scheduler": "radii are computed in this process; leave --scheduler out, or divide the rows by --shard I/N",
 }
 
 # The same for --target.
 REFUSED_WITH_TARGET = {
     "requirements": "requirements are about verdicts; leave --target or --require out",
-    "scheduler": "targets are searched in this process; leave --scheduler out",
-    "shard": "targets are searched in one process; leave --shard out",
 }
 
 report_options = shared_options(
@@ -98,7 +108,8 @@ report_options = shared_options(
     "--feature-weights",
     metavar="FILE",
     group=THREAT_MODEL,
-    help="One number per feature that multiplies its radius; 0 keeps the feature fixed.",
+    help="One number per feature that multiplies its radius, and with --norm divides its cost; 0 keeps the feature "
+    "fixed.",
 )
 @option(
     "--radius",
@@ -192,10 +203,6 @@ def verify(
     """
     if threat.attack is not None and tiers is not None:
         raise click.UsageError("--tiers cannot be combined with --attack; write [[one-hot]] groups into its file")
-    if threat.has_total and feature_weights is not None:
-        raise click.UsageError(
-            "--feature-weights multiplies radii; with --norm write cost = .. for columns into an --attack file"
-        )
     if threat.attack is not None and feature_weights is not None:
         raise click.UsageError("--attack gives each column its own radius; leave --feature-weights out")
     if counterexamples_format is not None and counterexamples is None:
@@ -228,50 +235,46 @@ def verify(
         allowed = Weighted(allowed, read_weights(feature_weights), display_name(feature_weights))
     query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
-    if target is not None:
-        wanted = find_label(loaded, target)
-        with follow_rows(dataset.n_samples, budget, phase="searching") as work:
-            results = find_targets(
-                query, wanted, jobs, is_nearest=wants_radius, budget=budget, stop=work.stop, on_rows=work.advance
-            )
-        if work.is_interrupted:
-            tell(f"interrupted; {results.n_samples - len(results.reasons)} of {results.n_samples} rows are decided")
-        if counterexamples is not None:
-            write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
-            write_output(counterexamples, write(loaded, dataset, find_changes(query, results)))
-        unit = describe_distance(described) if wants_radius else described
-        _write_report(TargetReport(query, unit, results), report_format, path, counterexamples == STANDARD_STREAM)
-        ctx.exit(work.exit_code)
+    wanted = None if target is None else find_label(loaded, target)
     note = None
     if shard is not None:
-        note = ShardNote.of(query, shard, budget.as_dict(), *([RADII] if wants_radius else []))
+        content = RADII if wants_radius else VERDICTS
+        if target is not None:
+            content = NEAREST_TARGETS if wants_radius else TARGETS
+        note = ShardNote.of(query, shard, budget.as_dict(), content)
         query = query.subset(shard.take_rows(dataset.n_samples))
         dataset = query.dataset
     # A tree is decided at once in the maximum norm; there is nothing to keep when it is interrupted.
-    is_long = loaded.n_trees > 1 or scheduler is not None or threat.has_total
-    phase = "computing radii" if wants_radius else "verifying"
-    report: VerificationReport | RadiusReport
-    witnesses: Iterable[Witness]
-    checked: list[CheckedRequirement] = []
-    with follow_rows(dataset.n_samples, budget, is_long=is_long, phase=phase) as work:
-        if wants_radius:
-            radii = find_radii(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
-        else:
-            outcome = _verify_rows(query, jobs, scheduler, budget, work)
-    if wants_radius:
-        done = f"{radii.is_exact.sum()} of {radii.n_samples} radii are exact"
-        report = RadiusReport(query, described, radii, note)
-        witnesses = find_nearest_witnesses(query, radii, jobs) if counterexamples is not None else []
+    is_long = loaded.n_trees > 1 or scheduler is not None or threat.has_total or wanted is not None
+    phase = "searching" if wanted is not None else "computing radii" if wants_radius else "verifying"
+    search: Callable[..., Outcome] | Callable[..., Radii] | Callable[..., TargetResults]
+    if wanted is not None:
+        search = partial(find_targets, target=wanted, is_nearest=wants_radius, budget=budget)
     else:
-        done = f"{outcome.n_samples - outcome.counts.no_info} of {outcome.n_samples} rows are decided"
-        checked = check_requirements(required, query, outcome, query.rank_labels)
-        report = VerificationReport(query, described, outcome, checked, max_print_length, note)
-        witnesses = find_witnesses(query, outcome, jobs) if counterexamples is not None else []
+        search = partial(find_radii if wants_radius else verify_rows, budget=budget)
+    with follow_rows(dataset.n_samples, budget, is_long=is_long, phase=phase) as work:
+        found = _search_rows(query, search, jobs, scheduler, work)
+    report: VerificationReport | RadiusReport | TargetReport
+    checked: list[CheckedRequirement] = []
+    if isinstance(found, TargetResults):
+        done = f"{found.n_samples - len(found.reasons)} of {found.n_samples} rows are decided"
+        report = TargetReport.of(query, described, found, note)
+        find_points: Callable[[], Iterable[Witness]] = partial(find_changes, query, found)
+    elif isinstance(found, Radii):
+        done = f"{found.is_exact.sum()} of {found.n_samples} radii are exact"
+        report = RadiusReport(query, described, found, note)
+        find_points = partial(find_nearest_witnesses, query, found, jobs)
+    else:
+        assert isinstance(found, Outcome)
+        done = f"{found.n_samples - found.counts.no_info} of {found.n_samples} rows are decided"
+        checked = check_requirements(required, query, found, query.rank_labels)
+        report = VerificationReport(query, described, found, checked, max_print_length, note)
+        find_points = partial(find_witnesses, query, found, jobs)
     if work.is_interrupted:
         tell(f"interrupted; {done}")
     if counterexamples is not None:
         write = COUNTEREXAMPLE_FORMATS[counterexamples_format or "csv"]
-        write_output(counterexamples, write(loaded, dataset, witnesses))
+        write_output(counterexamples, write(loaded, dataset, find_points()))
     _write_report(report, report_format, path, is_stdout_taken=counterexamples == STANDARD_STREAM)
     ctx.exit(work.exit_code or combine(each.result for each in checked))
 
@@ -302,19 +305,18 @@ def _choose_format(wanted: str | None, path: str, shard: Shard | None, formats: 
     raise click.UsageError(f"--shard writes {' or '.join(known)} for `merge` to read, not {found}")
 
 
-def _verify_rows(
-    query: VerificationQuery, jobs: int | None, scheduler: str | None, budget: Budget, work: RowWork
-) -> Outcome:
+def _search_rows(
+    query: VerificationQuery, search: Callable[..., R], jobs: int | None, scheduler: str | None, work: RowWork
+) -> R:
     if scheduler is None:
-        return verify_rows(query, jobs, budget=budget, stop=work.stop, on_rows=work.advance)
+        return search(query, jobs=jobs, stop=work.stop, on_rows=work.advance)
     from metasilvae.execution.executors import open_executor
-    from metasilvae.verification.shards import verify_in_pieces
 
     with open_executor(scheduler) as executor:
         work.on_stop = executor.stop
         if work.is_interrupted:
             executor.stop()
-        return verify_in_pieces(query, executor, budget, work.advance)
+        return search_in_pieces(query, executor, search, work.advance)
 
 
 def _write_report(
@@ -352,7 +354,8 @@ def merge(
     """Merge each SHARD, written by `verify --shard I/N`, into the report of one run over all rows.
 
     All N shards are needed, in any order; they must belong to the same model, data and perturbation. The time in the
-    report is that of all shards together. Radii, of `verify --radius --shard I/N`, are merged in the same way.
+    report is that of all shards together. Radii and targets, of `verify --radius` and `verify --target`, are merged in
+    the same way.
 
     \b
     Examples:
@@ -363,14 +366,23 @@ def merge(
     path = STANDARD_STREAM if output is None else output
     check_files(shards, [path])
     files = [read_shard(shard) for shard in shards]
-    has_radii = files[0].note.content == RADII
-    if has_radii:
+    content = files[0].note.content
+    formats: Mapping[str, object] = VERDICT_FORMATS
+    if content == RADII:
         _refuse_options(ctx.params)
-    report_format = _choose_format(report_format, path, None, RADIUS_FORMATS if has_radii else VERDICT_FORMATS)
-    query, perturbation, outcome = merge_shards(files)
-    if isinstance(outcome, Radii):
-        _write_report(RadiusReport(query, perturbation, outcome), report_format, path)
+        formats = RADIUS_FORMATS
+    elif content != VERDICTS:
+        _refuse_options(ctx.params, REFUSED_WITH_TARGET)
+        formats = TARGET_FORMATS
+    report_format = _choose_format(report_format, path, None, formats)
+    merged = merge_shards(files)
+    subject, found = (merged.query, merged.perturbation), merged.results
+    if isinstance(found, TargetResults):
+        _write_report(TargetReport(*subject, found, merged.changes), report_format, path)
         return
-    checked = check_requirements(required, query, outcome)
-    _write_report(VerificationReport(query, perturbation, outcome, checked, max_print_length), report_format, path)
+    if isinstance(found, Radii):
+        _write_report(RadiusReport(*subject, found), report_format, path)
+        return
+    checked = check_requirements(required, merged.query, found)
+    _write_report(VerificationReport(*subject, found, checked, max_print_length), report_format, path)
     ctx.exit(combine(each.result for each in checked))

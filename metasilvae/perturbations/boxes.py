@@ -95,6 +95,19 @@ class Boxes:
         """Which options samples allow, in the form that kernels take: no rows if all are allowed."""
         return np.zeros((0, 0, 0), dtype=np.uint64) if self.allowed is None else self.allowed
 
+    def admits(self, row: int, number: int, lower: FloatArray, upper: FloatArray) -> NDArray[np.bool_]:
+        """Which options of a group lie between bounds and are allowed for a sample."""
+        group = self.groups.groups[number]
+        members = list(group.members)
+        found = ((lower[members] <= group.table) & (group.table <= upper[members])).all(axis=1)
+        options = np.arange(len(group.table))
+        if group.code >= 0:
+            found &= (lower[group.code] <= options) & (options <= upper[group.code])
+        if self.allowed is not None:
+            words = self.allowed[row, number][options // 64]
+            found &= (words >> (options % 64).astype(np.uint64)) & np.uint64(1) == 1
+        return np.asarray(found)
+
     @property
     def dropping(self) -> NDArray[np.uint8]:
         """Which values may become missing, in the form that kernels take: no rows if none may."""
@@ -292,7 +305,10 @@ class Enlarged:
 
 @dataclass(frozen=True)
 class Weighted:
-    """The same perturbation with the radius of each feature multiplied by its weight; 0 keeps a feature fixed."""
+    """The same perturbation with the radius of each feature multiplied by its weight; 0 keeps a feature fixed.
+
+    Under a limit of the total change a feature with weight w may change w times as far, which divides its cost by w.
+    """
 
     perturbation: Perturbation
     weights: tuple[float, ...]
@@ -312,9 +328,28 @@ class Weighted:
                 f"{self.source}: has {len(self.weights)} weights, {dataset.source} has {dataset.n_features} features; "
                 "give one weight for each feature"
             )
-        boxes = boxes.with_radii_times(np.array(self.weights, dtype=np.float64))
+        weights = np.array(self.weights, dtype=np.float64)
+        boxes = boxes.with_radii_times(weights)
+        if boxes.limit is not None:
+            boxes = replace(boxes, limit=replace(boxes.limit, costs=self._divide(boxes.limit, weights, dataset)))
         _refuse_empty(boxes, dataset, f"that {self.describe()} allows")
         return boxes
+
+    def _divide(self, limit: NormLimit, weights: FloatArray, dataset: Dataset) -> FloatArray:
+        """The costs of a limit, as float64 numbers; those of fixed features do not matter."""
+        with np.errstate(over="ignore", divide="ignore"):
+            costs = np.where(weights > 0, limit.costs / weights, limit.costs)
+        is_bad = ~np.isfinite(costs) | (costs <= 0)
+        if limit.norm == "l0":
+            is_bad |= costs != np.floor(costs)
+        if is_bad.any():
+            feature = int(np.argmax(is_bad))
+            wanted = "in the norm l0 it is a whole number" if limit.norm == "l0" else "it must be finite and above 0"
+            raise PerturbationError(
+                f"{self.source}: the weight of {dataset.feature_name(feature)} is {weights[feature]:g}, so that its "
+                f"change costs {costs[feature]:g}; {wanted}"
+            )
+        return costs
 
     def for_features(self, features: NDArray[np.int32]) -> Weighted:
         chosen = tuple(self.weights[feature] for feature in features)

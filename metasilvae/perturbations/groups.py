@@ -113,6 +113,11 @@ class TableGroups:
         return [list(group.members) for group in self.groups]
 
     @property
+    def feature_lists(self) -> list[list[int]]:
+        """The same with codes."""
+        return [list(group.features) for group in self.groups]
+
+    @property
     def parts(self) -> tuple[NDArray[np.generic], ...]:
         """What tells groups apart, as arrays; one-hot groups without their tables."""
         tables = [np.packbits(group.table) for group in self.groups if not group.is_one_hot]

@@ -100,6 +100,10 @@ class CellCosts:
         The cell of the row, -1 for a missing value.
     is_free : uint8 array, shape (n_groups,)
         Whether a member of the group may be 1 that no threshold tells from 0.
+    is_table : uint8 array, shape (n_groups,)
+        Whether a group is not one-hot: its options have costs, those of its members only bound them.
+    option_costs : float64 array, shape (n_options,)
+        By option of the first group, then of the second one, and so on; infinite for options that are not allowed.
     zero_cells, one_cells : int32 arrays, shape (n_features,)
         The cells of the values 0 and 1.
     """
@@ -119,8 +123,11 @@ class CellCosts:
         n_cells = len(thresholds) + n_features
         self.costs, self._values = np.zeros(n_cells), np.zeros(n_cells)
         self.home = np.zeros(n_features, dtype=np.int32)
-        self._groups = query.groups.lists
+        self._groups, self._features_of_groups = query.groups.lists, query.groups.feature_lists
         self.is_free = np.zeros(len(self._groups), dtype=np.uint8)
+        self.is_table = np.array([not group.is_one_hot for group in query.groups.groups], dtype=np.uint8)
+        self._option_starts = np.cumsum([0, *(len(group.table) for group in query.groups.groups)])
+        self.option_costs = np.zeros(self._option_starts[-1])
         self.zero_cells, self.one_cells = (self._count_below(np.full(n_features, value)) for value in (0.0, 1.0))
         # For each group the members that may be 1 and that no threshold tells from 0, the nearest one first.
         self._unseen: list[list[int]] = [[] for _ in self._groups]
@@ -161,7 +168,10 @@ class CellCosts:
         self._values[self._cell_starts + self._starts_of_home(sample)] = sample
         self.costs[cells], self._values[cells] = costs, values
         for number, group in enumerate(self._groups):
-            self._set_group(number, group, sample, lower, upper)
+            if self.is_table[number]:
+                self._set_table(number, lower, upper)
+            else:
+                self._set_group(number, group, sample, lower, upper)
 
     def _starts_of_home(self, sample: FloatArray) -> NDArray[np.int32]:
         cells = self._count_below(sample)
@@ -234,6 +244,47 @@ class CellCosts:
         zero, one = (each if allowed else np.inf for each, allowed in zip(costs, can_be, strict=True))
         return zero, one
 
+    def _set_table(self, number: int, lower: FloatArray, upper: FloatArray) -> None:
+        """Costs of the options of a group, all the same but for the present one, and of its members."""
+        group, row = self._query.groups.groups[number], self._row
+        members = np.array(group.members, dtype=np.int32)
+        home = int(group.find_options(self._query.dataset.X[row : row + 1])[0])
+        is_open = self._query.boxes.admits(row, number, lower, upper)
+        cost = 0.0
+        if self._limit is not None:
+            features = np.array(group.features, dtype=np.int32)
+            cost = float(self._bound_costs(np.ones(len(features)), features).max())
+        elif not self._has_fixed_boxes:
+            cost = float(self._member_radii[members].max(initial=0.0))
+        costs = np.where(is_open, cost, np.inf)
+        costs[home] = 0.0
+        self.option_costs[self._option_starts[number] : self._option_starts[number + 1]] = costs
+        table = group.table[np.isfinite(costs)]
+        is_seen = self.zero_cells[members] < self.one_cells[members]
+        # Members that an option changes share its cost; in the maximum norm each of them has it.
+        n_changed = int((table != group.table[home])[:, is_seen].sum(axis=1).max(initial=1))
+        part = cost if self._limit is None else cost / max(n_changed, 1) * _SAFE
+        for place, f in enumerate(group.members):
+            first = self._cell_starts[f]
+            self.costs[first : first + self._starts[f + 1] - self._starts[f] + 1] = np.inf
+            zero, value = first + self.zero_cells[f], int(group.table[home, place])
+            self.home[f] = self.zero_cells[f] + (is_seen[place] and value)
+            self.costs[zero], self._values[zero] = 0.0, float(value)
+            if is_seen[place]:
+                both = [part if (table[:, place] == bit).any() else np.inf for bit in (False, True)]
+                both[value] = 0.0
+                self.costs[zero : zero + 2] = both
+                self._values[zero : zero + 2] = 0.0, 1.0
+
+    def _find_option(self, number: int, cells: NDArray[np.int32]) -> int:
+        """The cheapest option of a table group in the given cells, of several the first one."""
+        group = self._query.groups.groups[number]
+        seen = [place for place, f in enumerate(group.members) if self.zero_cells[f] < self.one_cells[f]]
+        members = np.array(group.members, dtype=np.int32)[seen]
+        fits = (group.table[:, seen] == (cells[members] > self.zero_cells[members])).all(axis=1)
+        costs = self.option_costs[self._option_starts[number] : self._option_starts[number + 1]]
+        return int(np.argmin(np.where(fits, costs, np.inf)))
+
     @property
     def cost_range(self) -> tuple[float, float]:
         """The smallest cost of a change, infinite if none is allowed, and a number that no cost exceeds."""
@@ -250,6 +301,11 @@ class CellCosts:
         is_kept = np.isnan(sample) | (np.diff(self._starts) == 0)
         point: FloatArray = np.where(is_kept, sample, self._values[self._cell_starts + np.maximum(cells, 0)])
         for number, group in enumerate(self._groups):
+            if self.is_table[number]:
+                option, table = self._find_option(number, cells), self._query.groups.groups[number]
+                point[group] = table.table[option]
+                point[table.code] = option
+                continue
             seen = [f for f in group if self.zero_cells[f] < self.one_cells[f]]
             ones = [f for f in seen if cells[f] > self.zero_cells[f]] or self._unseen[number][:1]
             point[group] = 0.0
@@ -261,7 +317,7 @@ class CellCosts:
         sample = self._query.dataset.X[self._row]
         point = self.point(cells)
         if self._limit is not None:
-            return exact_cost(self._limit, self._groups, sample, point)
+            return exact_cost(self._limit, self._features_of_groups, sample, point)
         if self._has_fixed_boxes:
             return Fraction(0)
         is_moved = (point != sample) & ~np.isnan(sample)

@@ -180,7 +180,7 @@ class _RowSearch:
         self._epsilon = math.inf if limit is None or is_nearest else limit.epsilon
         self._kernel = CostSearch(
             model.nodes, model.roots, model.max_depth, starts, node_cuts, scores.units, self._slack,
-            groups.members, groups.starts, self._cells.zero_cells, self._cells.one_cells, limit is not None,
+            *groups.arrays, self._cells.is_table, self._cells.zero_cells, self._cells.one_cells, limit is not None,
             self._norm in ("l0", "linf"), self._is_affordable,
         )  # fmt: skip
         self._leaves = np.zeros(model.n_trees, dtype=np.int32)
@@ -236,7 +236,8 @@ class _RowSearch:
                 limit = math.ceil(limit)
 
     def _set_limit(self) -> None:
-        self._kernel.set_row(self._cells.costs, self._cells.home, self._cells.is_free, self._rounded_limit())
+        cells = self._cells
+        self._kernel.set_row(cells.costs, cells.home, cells.is_free, cells.option_costs, self._rounded_limit())
 
     def _rounded_limit(self) -> float:
         """The limit as a float64 number that is not smaller."""
@@ -335,11 +336,6 @@ def check_rows(query: VerificationQuery) -> None:
         raise PerturbationError(
             f'{dataset.source}: values may become missing (missing = "may appear"), which this search does not take; '
             'write missing = "stays"'
-        )
-    if not all(group.is_one_hot for group in query.groups.groups):
-        raise PerturbationError(
-            f"{query.model.source}: splits by sets of categories, whose changes this search does not take; leave the "
-            "rules of categories out of the attack file"
         )
     lower, upper = query.boxes.all_bounds
     X = dataset.X

@@ -1,6 +1,6 @@
 """Shards: a verification divided into parts, and their results joined into those of one run over all rows.
 
-The parts are tasks of an executor (`verify_in_pieces`), or jobs of a batch array, each of which writes a file that
+The parts are tasks of an executor (`search_in_pieces`), or jobs of a batch array, each of which writes a file that
 ``metasilvae merge`` reads. A shard's file has a note with fingerprints of the model, the data and the perturbation, so
 that files of different runs are not merged, whatever their names are.
 """
@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,26 +25,29 @@ from metasilvae.execution.executors import Abandonment, TaskExecutor, run_all
 from metasilvae.io.memory import JSON_EXPANSION
 from metasilvae.io.storage import display_name, read_source
 from metasilvae.model import LabelSet, PredictionTable
-from metasilvae.verification.budget import Budget
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import Radii
-from metasilvae.verification.verdicts import Outcome, Verdict
-from metasilvae.verification.verifier import verify
+from metasilvae.verification.targets import Change, TargetResults, TargetStatus
+from metasilvae.verification.verdicts import Outcome, RowResults, Verdict
 
 T = TypeVar("T")
+R = TypeVar("R", bound=RowResults)
 # Rows of a task if they are few; a forest may need a second for a row, and a task should be done in a minute.
 ROWS_PER_PIECE = 16
 # More tasks than this keep the scheduler busier than the workers.
 MOST_PIECES = 1024
 # Formats of files that can be merged.
 MERGEABLE_FORMATS = ("jsonl", "json")
-VERDICTS, RADII = "verdicts", "radii"
+VERDICTS, RADII, TARGETS, NEAREST_TARGETS = "verdicts", "radii", "targets", "nearest targets"
 _MOST_LISTED = 8
 _SYNTAX = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 _STABILITY = {verdict.word: verdict.stability for verdict in Verdict}
 # Upper limit for numbers of rows, features, trees and shards in files.
 _MOST = 2**53
-_ROW_KINDS = {"row": int, "label": str, "prediction": list}
+_STATUSES = {status.word: status for status in TargetStatus}
+_ROW_KINDS = {"row": int, "prediction": list}
+# What a row with a target may have besides the columns that identify it.
+_TARGET_KEYS = {*_ROW_KINDS, "label", "target", "status", "distance", "at_least", "reason", "changes"}
 _SUMMARY_KINDS = {"model": str, "data": str, "perturbation": str, "voting": str, "seconds": float}
 _NOTE_KINDS = {
     **dict.fromkeys(("number", "count", "n_rows", "n_features", "n_trees", "n_leaves", "max_depth"), int),
@@ -96,65 +99,58 @@ def plan_pieces(n_rows: int) -> list[Shard]:
     return [Shard(number + 1, n_pieces) for number in range(n_pieces)]
 
 
-def verify_in_pieces(
+def search_in_pieces(
     query: VerificationQuery,
     executor: TaskExecutor,
-    budget: Budget | None = None,
+    search: Callable[..., R],
     on_rows: Callable[[int], object] = lambda count: None,
-) -> Outcome:
-    """The same as `metasilvae.verification.verifier.verify`, in tasks; `seconds` is the total time of all tasks.
+) -> R:
+    """The results of a search for all rows, in tasks; `seconds` is the total time of all tasks.
 
     Once the executor is stopped, rows of unfinished tasks stay undecided if they need a search.
+
+    Parameters
+    ----------
+    search : function of a query, and of `jobs` and `stop`
+        Such as `metasilvae.verification.verifier.verify`; it must be possible to pickle it.
     """
     n_rows = query.dataset.n_samples
     pieces = plan_pieces(n_rows)
     shared = executor.share(query)
     # Pieces are of equal size but for one row.
-    tasks = [(shared, piece, budget) for piece in pieces]
-    results = run_all(executor, _verify_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
+    tasks = [(shared, piece, search) for piece in pieces]
+    results = run_all(executor, _search_piece, tasks, lambda: on_rows(n_rows // len(pieces)))
     rows = [piece.take_rows(n_rows) for piece in pieces]
-    outcomes = [
-        _give_up(query.subset(places)) if outcome is None else outcome
-        for places, outcome in zip(rows, results, strict=True)
-    ]
-    return join_outcomes(rows, outcomes)
-
-
-def _verify_piece(query: VerificationQuery, piece: Shard, budget: Budget | None) -> Outcome:
-    part = query.subset(piece.take_rows(query.dataset.n_samples))
-    return verify(part, 1, budget=budget, stop=Abandonment())
-
-
-def _give_up(query: VerificationQuery) -> Outcome:
-    """The results that need no search."""
     stopped = threading.Event()
     stopped.set()
-    return verify(query, 1, stop=stopped)
+    # Of pieces that were not finished, the results that need no search.
+    found: list[R] = [
+        search(query.subset(places), jobs=1, stop=stopped) if result is None else result
+        for places, result in zip(rows, results, strict=True)
+    ]
+    return join_results(rows, found)
 
 
-def join_outcomes(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome]) -> Outcome:
-    """Join outcomes; `rows` holds the row numbers of each of them."""
-    return Outcome(**_join(rows, outcomes))
+def _search_piece(query: VerificationQuery, piece: Shard, search: Callable[..., R]) -> R:
+    return search(query.subset(piece.take_rows(query.dataset.n_samples)), jobs=1, stop=Abandonment())
 
 
-def join_radii(rows: Sequence[NDArray[np.intp]], radii: Sequence[Radii]) -> Radii:
-    """Join certified radii in the same way."""
-    return Radii(**_join(rows, radii))
-
-
-def _join(rows: Sequence[NDArray[np.intp]], outcomes: Sequence[Outcome | Radii]) -> dict[str, Any]:
+def join_results(rows: Sequence[NDArray[np.intp]], results: Sequence[R]) -> R:
+    """Join results of parts; `rows` holds the row numbers of each of them."""
     numbers: dict[LabelSet, int] = {}
     ids: list[NDArray[np.int32]] = []
     reasons: dict[int, str] = {}
-    for places, outcome in zip(rows, outcomes, strict=True):
-        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in outcome.predictions.sets]
-        ids.append(np.array(own_numbers, dtype=np.int32)[outcome.predictions.ids])
-        reasons |= {int(places[row]): reason for row, reason in outcome.reasons.items()}
+    for places, part in zip(rows, results, strict=True):
+        own_numbers = [numbers.setdefault(label_set, len(numbers)) for label_set in part.predictions.sets]
+        ids.append(np.array(own_numbers, dtype=np.int32)[part.predictions.ids])
+        reasons |= {int(places[row]): reason for row, reason in part.reasons.items()}
     predictions = PredictionTable(tuple(numbers), _place(rows, ids))
-    names = outcomes[0].array_names
-    arrays = {name: _place(rows, [getattr(outcome, name) for outcome in outcomes]) for name in names}
-    seconds = sum(outcome.seconds for outcome in outcomes)
-    return {"predictions": predictions, "seconds": seconds, "reasons": dict(sorted(reasons.items())), **arrays}
+    names = results[0].array_names
+    arrays = {name: _place(rows, [getattr(part, name) for part in results]) for name in names}
+    seconds = sum(part.seconds for part in results)
+    return replace(
+        results[0], predictions=predictions, seconds=seconds, reasons=dict(sorted(reasons.items())), **arrays
+    )
 
 
 def _place(rows: Sequence[NDArray[np.intp]], parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -181,7 +177,7 @@ class ShardNote:
     is_forest, n_trees, n_leaves, max_depth
         Of the model.
     content : str
-        `VERDICTS` or `RADII`.
+        `VERDICTS`, `RADII`, `TARGETS` or `NEAREST_TARGETS`.
     """
 
     number: int
@@ -261,7 +257,9 @@ def read_shard(source: str) -> ShardFile:
         if note is not None:
             _check_kinds(asdict(note), _NOTE_KINDS)
             Shard(note.number, note.count)
-        is_valid = {VERDICTS: _has_verdict, RADII: _has_radius}[VERDICTS if note is None else note.content]
+        is_valid = _CHECKS[VERDICTS if note is None else note.content]
+        if note is not None and note.content in (TARGETS, NEAREST_TARGETS):
+            _check_kinds(summary, {"target": str})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, RequestError):
         raise DataError(
             f"{name}: is not a complete file of a shard; expected a file that `metasilvae verify --shard I/N` wrote"
@@ -280,16 +278,44 @@ def read_shard(source: str) -> ShardFile:
 
 def _has_verdict(row: dict[str, Any]) -> bool:
     verdict = row.get("verdict")
-    return isinstance(verdict, str) and verdict in _STABILITY
+    return isinstance(row.get("label"), str) and isinstance(verdict, str) and verdict in _STABILITY
 
 
 def _has_radius(row: dict[str, Any]) -> bool:
     """Whether a row has a radius, not above its upper bound; null stands for infinity."""
     radius = row.get("radius", math.nan)
-    bounds = [math.inf if value is None else value for value in (radius, row.get("at_most", radius))]
+    return isinstance(row.get("label"), str) and _are_ordered(radius, row.get("at_most", radius))
+
+
+def _are_ordered(*numbers: Any) -> bool:
+    """Whether values are increasing numbers from 0 on; null stands for infinity."""
+    bounds = [math.inf if value is None else value for value in numbers]
     return all(type(bound) is float or (type(bound) is int and bound <= _MOST) for bound in bounds) and (
-        0 <= bounds[0] <= bounds[1]
+        bounds[0] >= 0 and all(low <= high for low, high in pairwise(bounds))
     )
+
+
+def _has_target(row: dict[str, Any]) -> bool:
+    """Whether a row has a status, and changes if it can get the label; the columns that identify it are texts."""
+    status, changes = row.get("status"), row.get("changes", {})
+    is_known = isinstance(status, str) and status in _STATUSES and isinstance(row.get("label", ""), str)
+    ids = [value for key, value in row.items() if key not in _TARGET_KEYS]
+    return (
+        is_known
+        and all(isinstance(value, str) for value in ids)
+        and isinstance(changes, dict)
+        and ("changes" in row) == (status == TargetStatus.REACHABLE.word)
+        and all(isinstance(pair, list) and len(pair) == 2 for pair in changes.values())
+        and all(value is None or type(value) in (str, float, int) for pair in changes.values() for value in pair)
+    )
+
+
+def _has_distance(row: dict[str, Any]) -> bool:
+    distance = row.get("distance", math.nan)
+    return _has_target(row) and _are_ordered(row.get("at_least", distance), distance)
+
+
+_CHECKS = {VERDICTS: _has_verdict, RADII: _has_radius, TARGETS: _has_target, NEAREST_TARGETS: _has_distance}
 
 
 def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
@@ -302,8 +328,25 @@ def _check_kinds(document: Any, kinds: Mapping[str, type]) -> None:
             raise TypeError(key)
 
 
-def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuery, str, Outcome | Radii]:
-    """The query, the perturbation, and the outcome or certified radii of all rows; shards may come in any order."""
+@dataclass(frozen=True)
+class MergedShards:
+    """What all shards of a run found.
+
+    Attributes
+    ----------
+    results : Outcome, Radii or TargetResults
+    changes : dict
+        For rows that can get a wanted label, the columns that change.
+    """
+
+    query: MergedQuery
+    perturbation: str
+    results: Outcome | Radii | TargetResults
+    changes: dict[int, list[Change]]
+
+
+def merge_shards(shards: Sequence[ShardFile]) -> MergedShards:
+    """The results of all rows; shards may come in any order."""
     shards = sorted(shards, key=lambda shard: shard.note.number)
     _check_fit(shards)
     first = shards[0]
@@ -311,24 +354,42 @@ def merge_shards(shards: Sequence[ShardFile]) -> tuple[MergedQuery, str, Outcome
     labels = tuple(dict.fromkeys(_labels_in(shards)))
     place = {label: position for position, label in enumerate(labels)}
     rows = [shard.shard.take_rows(note.n_rows) for shard in shards]
-    found = (
-        join_radii(rows, [_radii_of(shard, place) for shard in shards])
-        if note.content == RADII
-        else join_outcomes(rows, [_outcome_of(shard, place) for shard in shards])
-    )
-    y = np.empty(note.n_rows, dtype=np.int32)
-    for places, shard in zip(rows, shards, strict=True):
-        y[places] = [place[row["label"]] for row in shard.rows]
+    found: Outcome | Radii | TargetResults
+    if note.content == VERDICTS:
+        found = join_results(rows, [_outcome_of(shard, place) for shard in shards])
+    elif note.content == RADII:
+        found = join_results(rows, [_radii_of(shard, place) for shard in shards])
+    else:
+        found = join_results(rows, [_targets_of(shard, place) for shard in shards])
+    by_row = {int(number): row for places, shard in zip(rows, shards, strict=True)
+              for number, row in zip(places, shard.rows, strict=True)}  # fmt: skip
+    in_order = [by_row[number] for number in range(note.n_rows)]
+    has_labels = all("label" in row for row in in_order)
+    y = np.array([place[row["label"]] if has_labels else 0 for row in in_order], dtype=np.int32)
     X = np.broadcast_to(np.float64(0), (note.n_rows, note.n_features))
     model = MergedModel(summary["model"], labels, note.is_forest, note.n_trees, note.n_leaves, note.max_depth)
-    query = MergedQuery(model, Dataset(X, y, labels, None, summary["data"]), summary["voting"])
-    return query, summary["perturbation"], found
+    dataset = Dataset(X, y, labels if has_labels else (), None, summary["data"], ids=_ids_of(note, in_order))
+    changes = {
+        number: [(name, *pair) for name, pair in row["changes"].items()]
+        for number, row in enumerate(in_order)
+        if "changes" in row
+    }
+    return MergedShards(MergedQuery(model, dataset, summary["voting"]), summary["perturbation"], found, changes)
+
+
+def _ids_of(note: ShardNote, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, NDArray[np.object_]], ...]:
+    """Columns that identify rows, which only reports of targets hold."""
+    if note.content not in (TARGETS, NEAREST_TARGETS):
+        return ()
+    names = [name for name in rows[0] if name not in _TARGET_KEYS]
+    return tuple((name, np.array([row.get(name, "") for row in rows], dtype=np.object_)) for name in names)
 
 
 def _labels_in(shards: Iterable[ShardFile]) -> Iterable[str]:
     for shard in shards:
+        yield from [shard.summary["target"]] if "target" in shard.summary else []
         for row in shard.rows:
-            yield row["label"]
+            yield from [row["label"]] if "label" in row else []
             yield from row["prediction"]
 
 
@@ -336,7 +397,7 @@ def _predictions_of(shard: ShardFile, place: dict[str, int]) -> tuple[Prediction
     sets: dict[LabelSet, int] = {}
     predictions = [tuple(place[label] for label in row["prediction"]) for row in shard.rows]
     ids = np.array([sets.setdefault(prediction, len(sets)) for prediction in predictions], dtype=np.int32)
-    is_correct = np.array([row["prediction"] == [row["label"]] for row in shard.rows], dtype=np.bool_)
+    is_correct = np.array([row["prediction"] == [row.get("label")] for row in shard.rows], dtype=np.bool_)
     return PredictionTable(tuple(sets), ids), is_correct
 
 
@@ -351,12 +412,25 @@ def _outcome_of(shard: ShardFile, place: dict[str, int]) -> Outcome:
     )
 
 
-def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
-    def numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
-        return np.array([np.inf if value is None else value for value in values], dtype=np.float64)
+def _as_numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
+    return np.array([np.inf if value is None else value for value in values], dtype=np.float64)
 
-    lower = numbers(row["radius"] for row in shard.rows)
-    upper = numbers(row.get("at_most", row["radius"]) for row in shard.rows)
+
+def _targets_of(shard: ShardFile, place: dict[str, int]) -> TargetResults:
+    distances = at_least = None
+    if shard.note.content == NEAREST_TARGETS:
+        distances = _as_numbers(row["distance"] for row in shard.rows)
+        at_least = _as_numbers(row.get("at_least", row["distance"]) for row in shard.rows)
+    statuses = np.array([_STATUSES[row["status"]] for row in shard.rows], dtype=np.uint8)
+    return TargetResults(
+        *_predictions_of(shard, place), place[shard.summary["target"]], statuses, distances, at_least,
+        seconds=shard.summary["seconds"], reasons=_reasons_of(shard),
+    )  # fmt: skip
+
+
+def _radii_of(shard: ShardFile, place: dict[str, int]) -> Radii:
+    lower = _as_numbers(row["radius"] for row in shard.rows)
+    upper = _as_numbers(row.get("at_most", row["radius"]) for row in shard.rows)
     return Radii(
         *_predictions_of(shard, place), lower, upper, seconds=shard.summary["seconds"], reasons=_reasons_of(shard)
     )
@@ -377,10 +451,11 @@ def _check_fit(shards: Sequence[ShardFile]) -> None:
         for name, difference in differences.items():
             if getattr(first.note, name) != getattr(shard.note, name):
                 raise DataError(f"{shard.name}: {difference} {first.name}; merge shards of one run")
-        if shard.summary["voting"] != first.summary["voting"]:
-            raise DataError(
-                f"{shard.name}: was verified with another voting than {first.name}; merge shards of one run"
-            )
+        for name in ("voting", "target"):
+            if shard.summary.get(name) != first.summary.get(name):
+                raise DataError(
+                    f"{shard.name}: was verified with another {name} than {first.name}; merge shards of one run"
+                )
     by_number: dict[int, str] = {}
     for shard in shards:
         if shard.note.number in by_number:

@@ -33,6 +33,8 @@ from metasilvae.verification.verdicts import RowResults
 from metasilvae.verification.verifier import Witness, is_allowed
 
 FloatArray = NDArray[np.float64]
+# Name, old and new value of a column that changes.
+Change = tuple[str, str | float, str | float]
 
 
 class TargetStatus(enum.IntEnum):

@@ -187,7 +187,7 @@ def is_allowed(query: VerificationQuery, row: int, point: NDArray[np.float64]) -
     lower, upper = query.boxes.bounds(row)
     limit = query.boxes.limit
     if limit is not None and math.isfinite(limit.epsilon):
-        cost = exact_cost(limit, query.groups.lists, query.dataset.X[row], point)
+        cost = exact_cost(limit, query.groups.feature_lists, query.dataset.X[row], point)
         if cost > exact_power(limit.norm, Fraction(limit.epsilon)):
             return False
     domains, is_missing = query.boxes.domains, np.isnan(point)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from bench_train import find_commit
 
 from experiments.tasks import GRID, HELD_OUT, MOST_HELD_OUT, PAPER_EPSILONS, STEPS_PER_ROW, Task
 from metasilvae import __version__
@@ -206,6 +207,7 @@ def describe_origin(jobs: int) -> dict[str, str]:
     libraries += [f"scikit-learn {learn.__version__}"] if learn else []
     return {
         "version": __version__,
+        "commit": find_commit() or "unknown",
         "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores, {jobs} task(s) at a time",
         "libraries": ", ".join(libraries),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -75,6 +75,23 @@ def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
     assert json.loads(fixed.stdout)["stability"] == 1.0
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
+def test_weights_divide_costs(norm: str, tmp_path: Path) -> None:
+    weights, attack = tmp_path / "weights.txt", tmp_path / "attack.toml"
+    weights.write_text("0, 1, 0.5, 0.25")
+    rules = ["sepal_length = { immutable = true }", "petal_length = { cost = 2 }", "petal_width = { cost = 4 }"]
+    attack.write_text("[default]\nradius = inf\n[columns]\n" + "\n".join(rules))
+    words = ["verify", TREE, DATA, "--norm", norm, "--radius", "--format", "csv"]
+    by_weights = run(*words, "--feature-weights", str(weights)).stdout
+    assert by_weights == run(*words, "--attack", str(attack)).stdout
+    assert by_weights != run(*words).stdout
+    weights.write_text("1 1 1 1e-320")
+    assert "so that its change costs inf" in run(*words, "--feature-weights", str(weights), code=1).stderr
+    weights.write_text("1 1 2 1")
+    refused = run(*words, "--feature-weights", str(weights), code=1 if norm == "l0" else 0).stderr
+    assert ("the weight of petal_length is 2" in refused) == (norm == "l0")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -83,10 +100,8 @@ def test_an_attack_file_limits_what_may_change(tmp_path: Path) -> None:
         (["--norm", "l1", "--epsilon", "-1"], "must not be negative"),
         (["--norm", "l0", "--epsilon", "0.5"], "a whole number"),
         (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
-        (["--norm", "l2", "--epsilon", "1", "--feature-weights", "w"], "write cost = .. for columns"),
         (["--target", "x", "--epsilon", "1"], "its labels are setosa, versicolor, virginica"),
         (["--target", "setosa", "--epsilon", "1", "--require", "accuracy>=0"], "leave --target or --require out"),
-        (["--target", "setosa", "--epsilon", "1", "--shard", "1/2"], "leave --shard out"),
         (
             ["--target", "setosa", "--epsilon", "1", "--format", "silva"],
             "targets are written as text, json, jsonl, csv",
@@ -127,6 +142,61 @@ def test_targets_are_reached_by_the_changes_that_are_written(norm: str, tmp_path
             assert row["distance"] == pytest.approx(size)
 
 
+@pytest.mark.parametrize("options", [["--norm", "l1", "--radius"], ["--epsilon", "1"]])
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_targets_are_merged(options: list[str], has_labels: bool, tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    model, training = str(tmp_path / "model.silva"), tmp_path / "training.csv"
+    rows = [[f"c{number}", "yes" if number % 5 > 1 else "no", str(number % 5), "ab"[number % 2]] for number in range(9)]
+    rows.insert(0, ["customer", "decision", "income", "town"])
+    training.write_text("".join(",".join(row) + "\n" for row in rows))
+    data.write_text("".join(",".join(row if has_labels else [row[0], *row[2:]]) + "\n" for row in rows))
+    named = ["--id", "customer", "--label-column"]
+    run("train", str(training), model, *named, "decision", "--preset", "cart", "--epsilon", "0.1", "--no-manifest")
+    words = [model, str(data), *named, "decision" if has_labels else "none", "--target", "yes", *options]
+    whole = {kind: run("verify", *words, "--format", kind).stdout for kind in ("csv", "text")}
+    assert ("label" in whole["csv"]) == has_labels
+    assert "REACHABLE" in whole["csv"]
+    assert "c1" in whole["csv"]
+    parts = [str(tmp_path / f"{number}.jsonl") for number in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        assert "shard " in run("verify", *words, "--shard", f"{number}/3", "-o", part).stdout
+    assert run("merge", *parts[::-1], "--format", "csv").stdout == whole["csv"]
+    merged = run("merge", *parts, "--format", "text").stdout
+    assert merged.splitlines()[:-1] == whole["text"].splitlines()[:-1]
+    document = json.loads(run("merge", *parts, "--format", "json").stdout)
+    assert document["rows"] == json.loads(run("verify", *words, "--format", "json").stdout)["rows"]
+    assert "leave --target or --require out" in run("merge", *parts, "--require", "accuracy>=0", code=2).stderr
+    other = str(tmp_path / "other.jsonl")
+    words[words.index("yes")] = "no"
+    run("verify", *words, "--shard", "2/3", "-o", other)
+    assert "another target than" in run("merge", parts[0], other, parts[2], code=1).stderr
+    run("verify", TREE, DATA, "--radius", "--shard", "2/3", "-o", other)
+    assert "another kind of results" in run("merge", parts[0], other, parts[2], code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"status": "MAYBE"}, {"status": "UNREACHABLE"}, {"changes": []}, {"changes": {"petal_width": [1]}},
+        {"changes": {"petal_width": [[], 2]}}, {"distance": -1.0}, {"distance": "far"}, {"at_least": 99.0},
+        {"customer": 3}, {"label": 3}, {"target": "setosa"},
+    ],
+)  # fmt: skip
+def test_damaged_parts_are_refused(broken: dict[str, object], tmp_path: Path) -> None:
+    part = tmp_path / "part.jsonl"
+    words = [TREE, DATA, "--target", "virginica", "--norm", "l1", "--radius", "--shard", "1/1"]
+    run("verify", *words, "-o", str(part))
+    rows = [json.loads(line) for line in part.read_text().splitlines()]
+    place = next(place for place, row in enumerate(rows) if row.get("status") == "REACHABLE")
+    if "target" in broken:
+        rows[-1]["summary"]["target"] = 5
+    else:
+        rows[place] |= broken
+    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("merge", str(part), code=1)
+
+
 def test_targets_within_a_perturbation() -> None:
     text = run("verify", TREE, DATA, "--target", "versicolor", "--epsilon", "0.3").stdout
     assert "target        versicolor" in text
@@ -164,8 +234,8 @@ def test_the_library_does_the_same() -> None:
         assert distance == pytest.approx(results.distances[change.row])
     with pytest.raises(metasilvae.MetasilvaeError, match="needs a perturbation"):
         metasilvae.find_targets(model, dataset, "setosa")
-    with pytest.raises(metasilvae.MetasilvaeError, match="a tree cannot be trained for the norm l1"):
-        metasilvae.train(dataset, NormBall("l1", 0.3))
+    trained = metasilvae.train(dataset, NormBall("l1", 0.3), preset="fast")
+    assert metasilvae.verify(trained, dataset, NormBall("l1", 0.3)).counts.robust > outcome.counts.robust
 
 
 def test_training_takes_the_norm(tmp_path: Path) -> None:
@@ -181,3 +251,38 @@ def test_training_takes_the_norm(tmp_path: Path) -> None:
     linear = ["--fitness", "linear 0.1 1 0 0 0 0 0 0 0 0"]
     assert "leave --norm or --fitness out" in run(*words, *linear, code=2).stderr
     assert "in the norm l0 it is a number of features" in run(*words[:-1], "l0", "--epsilon", "0.5", code=2).stderr
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), [("l1", "0.5"), ("l2", "0.4"), ("l0", "1")])
+@pytest.mark.parametrize("kind", [[], ["--trees", "3"]])
+def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
+    files = [tmp_path / f"{jobs}.silva" for jobs in (1, 2)]
+    for jobs, file in enumerate(files, start=1):
+        words = ["train", DATA, str(file), "--norm", norm, "--epsilon", epsilon, *kind, "--jobs", str(jobs)]
+        report = run(*words, "--preset", "fast", "--seed", "4").stdout
+        assert f"perturbation  {norm} {epsilon}\n" in report
+    assert files[0].read_bytes() == files[1].read_bytes()
+    verdicts = run("verify", str(files[0]), DATA, "--norm", norm, "--epsilon", epsilon, "--format", "csv").stdout
+    metrics = next(line.split() for line in report.splitlines() if line.startswith("training  ") and "seed" not in line)
+    n_stable = verdicts.count(",ROBUST") + verdicts.count(",VULNERABLE")
+    assert float(metrics[4]) == pytest.approx(n_stable / int(metrics[1]), abs=1e-4)
+
+
+def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
+    attack = tmp_path / "attack.toml"
+    attack.write_text(
+        '[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n'
+        '[[one-hot]]\ncolumns = ["a", "b"]\n'
+    )
+    rng = np.random.default_rng(3)
+    a, c, d = rng.integers(0, 2, 80), rng.integers(0, 6, 80), rng.random(80)
+    labels = np.where((c > 2) ^ ((a == 1) & (d > 0.5)), "x", "y")
+    lines = [f"{label},{one},{1 - one},{two},{three:.3f}" for label, one, two, three in zip(labels, a, c, d, strict=True)]
+    data, tree = tmp_path / "data.csv", tmp_path / "tree.silva"
+    data.write_text("label,a,b,c,d\n" + "\n".join(lines) + "\n")
+    threat = ["--norm", "l1", "--epsilon", "1.5", "--attack", str(attack)]
+    report = run("train", str(data), str(tree), *threat, "--preset", "fast").stdout
+    verdicts = run("verify", str(tree), str(data), *threat, "--format", "csv").stdout
+    n_robust = verdicts.count(",ROBUST")
+    assert n_robust > 0
+    assert f"{n_robust / 80:.4g}" in report.splitlines()[-1]

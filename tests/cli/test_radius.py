@@ -113,7 +113,6 @@ def test_clipped_radii(tree: str, rows: str) -> None:
         (["--epsilon", "1"], "leave --epsilon out"),
         (["--require", "accuracy>=0"], "leave --radius or --require out"),
         (["--require", "stability>=0.5"], "leave --radius or --require out"),
-        (["--scheduler", "x:1"], "divide the rows by --shard I/N"),
         (["--format", "silva"], "radii are written as text, json, jsonl, csv, not silva"),
         (["--shard", "1/2", "--format", "csv"], "--shard writes jsonl or json for `merge` to read, not csv"),
     ],

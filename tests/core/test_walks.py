@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from support.training_problems import WEIGHTS, FeatureRadii, Problem, full_counts, random_problem
@@ -99,6 +101,33 @@ def large_problem(rng: np.random.Generator, n: int, d: int = 12, is_grid: bool =
         Dataset(np.ascontiguousarray(X, dtype=np.float64), y, ("a", "b", "c", "d")),
         FeatureRadii((radius, radius, np.full(d, -np.inf), np.full(d, np.inf))),
     )
+
+
+# Ranks of features with up to 256 values are bytes too; those of the others are not.
+def test_features_with_few_and_with_many_values_are_swept_alike() -> None:
+    rng = np.random.default_rng(0)
+    n = 600
+    columns = [rng.integers(0, 256, n), rng.random(n), rng.integers(0, 257, n), rng.integers(0, 3, n)]
+    X = np.column_stack(columns).astype(np.float64)
+    assert [len(np.unique(column)) > 256 for column in columns] == [False, True, False, False]
+    y = ((X[:, 0] > 100) ^ (X[:, 1] > 0.5) ^ (X[:, 3] > 1)).astype(np.int32)
+    radius = np.array([3.0, 0.01, 3.0, 0.4])
+    bounds = np.full(4, -np.inf), np.full(4, np.inf)
+    for d in range(1, 5):
+        problem = Problem(
+            Dataset(np.ascontiguousarray(X[:, -d:]), y, ("a", "b")),
+            FeatureRadii((radius[-d:], radius[-d:], bounds[0][-d:], bounds[1][-d:])),
+        )
+        objective, workspace = problem.objective(min_leaf=2), Workspace(problem.samples)
+        for by_score, reach in product((False, True), (0.0, 0.3)):
+            tree = Individual(problem.samples).become_leaf(workspace)
+            *_, score, _ = tree.best_split(0, objective, workspace, by_score=by_score, reach=reach)
+            tree.grow(0, objective, workspace, by_score=by_score, reach=reach)
+            assert tree.fitness(objective) == pytest.approx(score, abs=1e-12)
+            leaf = int(np.argmax(np.where(tree.nodes()[0] < 0, tree.nodes()[4].sum(axis=1), 0)))
+            tree.grow(leaf, objective, workspace, by_score=by_score, reach=reach, n_splits=12)
+            tree.improve_locally(objective, workspace)
+            assert tree.counts == full_counts(tree, problem)
 
 
 # One size for each way of sweeping: all thresholds, a part of the thresholds, a part of the samples too.

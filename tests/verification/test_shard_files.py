@@ -14,7 +14,7 @@ from support.reports import without_times
 
 from metasilvae.io.fingerprints import fingerprint
 from metasilvae.model import PredictionTable
-from metasilvae.verification.shards import Shard, join_outcomes
+from metasilvae.verification.shards import Shard, join_results
 from metasilvae.verification.verdicts import Outcome
 
 N = 3
@@ -169,7 +169,7 @@ def test_outcomes_in_pieces_are_joined_in_order(predictions: list[tuple[int, ...
         return Outcome(PredictionTable(sets, ids), numbers % 2 == 0, stability, seconds=0.5, reasons=reasons)
 
     rows = [Shard(number, count).take_rows(len(predictions)) for number in range(1, count + 1)]
-    joined = join_outcomes(rows, [outcome_of(part.tolist()) for part in rows])
+    joined = join_results(rows, [outcome_of(part.tolist()) for part in rows])
     whole = outcome_of(list(range(len(predictions))))
     assert [joined.predictions.sets[number] for number in joined.predictions.ids] == predictions
     assert (joined.is_correct == whole.is_correct).all()

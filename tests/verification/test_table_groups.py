@@ -6,12 +6,13 @@ import itertools
 import math
 import random
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import elect, make_model
+from support.oracles import elect, make_model, power_of_distance
 
 from metasilvae.analysis.difference import DifferenceStatus, compare_models
 from metasilvae.analysis.explanation import explain
@@ -22,9 +23,12 @@ from metasilvae.model import Model, ModelDescription, share_encoding
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
 from metasilvae.perturbations.groups import Group, TableGroups, pack_options
+from metasilvae.perturbations.norms import SHARED_NORMS, NormBall
 from metasilvae.verification.ceiling import find_ceiling
+from metasilvae.verification.distances import as_distance, exact_power, largest_below
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_nearest_witnesses, find_radii
+from metasilvae.verification.targets import TargetStatus, find_changes, find_targets
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import find_witnesses, verify
 from metasilvae.voting import choose_voting
@@ -176,6 +180,66 @@ def test_radii_are_the_largest_stable_ones(seed: int, n_trees: int) -> None:
             above = perturbed(encoding, query, moves, own, math.nextafter(radius, math.inf))
             assert len(answers(query.model, above, query.voting)) > 1
     assert len(list(find_nearest_witnesses(query, radii, 1))) == int(np.isfinite(radii.upper).sum())
+
+
+def cost_of(norm: str, encoding: Encoding, costs: list[float], own: list[float], other: np.ndarray) -> Fraction:
+    """The distance of two rows, squared for l2; a category that differs is a change by 1."""
+    groups = [list(encoding.features_of(place)) for place, c in enumerate(encoding.columns) if c.sets is not None]
+    return power_of_distance(norm, encode(encoding, [own])[0].tolist(), other.tolist(), costs, groups)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]), st.sampled_from(SHARED_NORMS))
+def test_distances_and_targets_are_those_of_the_enumeration(seed: int, n_trees: int, norm: str) -> None:
+    encoding, query, moves, cells, attack = make_case(seed, n_trees)
+    rng = random.Random(seed + 1)
+    by_column = [float(rng.choice([1, 1, 2, 3])) for _ in encoding.columns]
+    costs = [by_column[place] for place in range(len(by_column)) for _ in encoding.features_of(place)]
+    attack = replace(attack, costs=np.array(costs))
+    normed = make_query(query.model, query.dataset, NormBall(norm, within=attack))
+    radii = find_radii(normed, 1)
+    target = rng.randrange(3)
+    results = find_targets(normed, target, 1, is_nearest=True)
+    assert results.distances is not None
+    epsilon = float(rng.randint(0, 4))
+    outcome = verify(make_query(query.model, query.dataset, NormBall(norm, epsilon, attack)), 1)
+    for row, own in enumerate(cells):
+        X = perturbed(encoding, query, moves, own)
+        found = [(elect(query.model, x.tolist(), query.voting), cost_of(norm, encoding, costs, own, x)) for x in X]
+        before = elect(query.model, encode(encoding, [own])[0].tolist(), query.voting)
+        others = [cost for prediction, cost in found if prediction != before]
+        assert radii.is_exact[row]
+        assert radii.lower[row] == (largest_below(norm, min(others)) if others else math.inf)
+        reached = [cost for prediction, cost in found if prediction == (target,)]
+        assert results.distances[row] == (as_distance(norm, min(reached)) if reached else math.inf)
+        is_stable = all(cost > exact_power(norm, Fraction(epsilon)) for cost in others)
+        assert outcome.stability[row] == (Stability.STABLE if is_stable else Stability.UNSTABLE)
+    # Each change is checked against the attack, the distance and the prediction.
+    changes = list(find_changes(normed, results))
+    assert len(changes) == results.counts[TargetStatus.REACHABLE]
+    assert len(list(find_nearest_witnesses(normed, radii))) == int(np.isfinite(radii.upper).sum())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]))
+def test_targets_within_boxes_are_those_of_the_enumeration(seed: int, n_trees: int) -> None:
+    encoding, query, moves, cells, _attack = make_case(seed, n_trees)
+    target = seed % 3
+    results = find_targets(query, target, 1)
+    for row, own in enumerate(cells):
+        X = perturbed(encoding, query, moves, own)
+        is_reached = (target,) in answers(query.model, X, query.voting)
+        assert (results.statuses[row] != TargetStatus.UNREACHABLE) == is_reached
+    assert len(list(find_changes(query, results))) == results.counts[TargetStatus.REACHABLE]
+    nearest = find_targets(query, target, 1, is_nearest=True)
+    assert nearest.distances is not None
+    for row, own in enumerate(cells):
+        distance = float(nearest.distances[row])
+        largest = 10.0 if math.isinf(distance) else math.nextafter(distance, 0.0)
+        if distance > 0:
+            X = perturbed(encoding, query, moves, own, largest)
+            assert (target,) not in answers(query.model, X, query.voting)
+    assert len(list(find_changes(query, nearest))) == nearest.counts[TargetStatus.REACHABLE]
 
 
 @settings(max_examples=40, deadline=None)

@@ -17,6 +17,10 @@ class CostSearch:
         slack: int,
         members: NDArray[np.int32],
         group_starts: NDArray[np.int32],
+        codes: NDArray[np.int32],
+        n_options: NDArray[np.int32],
+        ones: NDArray[np.uint64],
+        is_table: NDArray[np.uint8],
         zero_cells: NDArray[np.int32],
         one_cells: NDArray[np.int32],
         is_sum: bool,
@@ -24,7 +28,12 @@ class CostSearch:
         is_affordable: Callable[[NDArray[np.int32]], bool],
     ) -> None: ...
     def set_row(
-        self, costs: NDArray[np.float64], home: NDArray[np.int32], is_free: NDArray[np.uint8], limit: float
+        self,
+        costs: NDArray[np.float64],
+        home: NDArray[np.int32],
+        is_free: NDArray[np.uint8],
+        option_costs: NDArray[np.float64],
+        limit: float,
     ) -> None: ...
     def begin(self, conditions: NDArray[np.int32]) -> None: ...
     def lower_limit(self, limit: float) -> None: ...

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
-from metasilvae.output.text.headings import describe_subject
+from metasilvae.output.text.headings import Subject, describe_subject
+from metasilvae.output.text.radii import describe_distance
 from metasilvae.output.text.tables import as_text, dump_json, finite_or_none, stream_csv, stream_jsonl
 from metasilvae.verification.query import VerificationQuery
-from metasilvae.verification.targets import TargetResults, TargetStatus, find_changes
+from metasilvae.verification.shards import ShardNote
+from metasilvae.verification.targets import Change, TargetResults, TargetStatus, find_changes
 from metasilvae.verification.verifier import Witness
 
 ROWS_SHOWN = 5
 
 
-def list_changes(dataset: Dataset, change: Witness) -> list[tuple[str, str | float, str | float]]:
-    """Name, old and new value of each column that changes."""
+def list_changes(dataset: Dataset, change: Witness) -> list[Change]:
+    """The columns that a change of a row changes."""
     sample, point = dataset.X[change.row], change.point
     moved = np.flatnonzero((sample != point) & ~(np.isnan(sample) & np.isnan(point))).tolist()
     return dataset.names.describe_changes(sample, point, moved)
@@ -29,24 +30,36 @@ def list_changes(dataset: Dataset, change: Witness) -> list[tuple[str, str | flo
 
 @dataclass(frozen=True)
 class TargetReport:
-    """Whether each row can get a label, and the change that does it."""
+    """Whether each row can get a label, and the change that does it.
 
-    query: VerificationQuery
+    Attributes
+    ----------
+    changes : dict
+        For each row that can get the label, the columns that change.
+    """
+
+    query: Subject
     perturbation: str
     results: TargetResults
+    changes: Mapping[int, list[Change]]
+    shard: ShardNote | None = None
+
+    @classmethod
+    def of(
+        cls, query: VerificationQuery, perturbation: str, results: TargetResults, shard: ShardNote | None = None
+    ) -> TargetReport:
+        """The report of a search; all changes are checked again."""
+        changes = {each.row: list_changes(query.dataset, each) for each in find_changes(query, results)}
+        return cls(query, perturbation, results, changes, shard)
+
+    @property
+    def described(self) -> str:
+        """The perturbation; with distances, what they are."""
+        return self.perturbation if self.results.distances is None else describe_distance(self.perturbation)
 
     @property
     def label(self) -> str:
         return self.query.model.labels[self.results.target]
-
-    @cached_property
-    def changes(self) -> dict[int, Witness]:
-        """The changes by row, each of them checked again."""
-        return {change.row: change for change in find_changes(self.query, self.results)}
-
-    def list_changes(self, row: int) -> list[tuple[str, str | float, str | float]]:
-        """Name, old and new value of each column that changes."""
-        return list_changes(self.query.dataset, self.changes[row])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """For each row: its number, label, prediction, whether it can get the wanted label, and what changes."""
@@ -69,7 +82,7 @@ class TargetReport:
             if row in results.reasons:
                 record["reason"] = results.reasons[row]
             if row in self.changes:
-                record["changes"] = {name: [old, new] for name, old, new in self.list_changes(row)}
+                record["changes"] = {name: [old, new] for name, old, new in self.changes[row]}
             yield record
 
     def summary(self) -> dict[str, Any]:
@@ -81,6 +94,7 @@ class TargetReport:
             "voting": self.query.voting,
             "target": self.label,
             "seconds": self.results.seconds,
+            **({} if self.shard is None else {"shard": asdict(self.shard)}),
             "counts": counts,
         }
 
@@ -88,7 +102,7 @@ class TargetReport:
 def write_text(report: TargetReport) -> Iterator[str]:
     """Counts, and the rows that need the smallest changes."""
     results, dataset = report.results, report.query.dataset
-    yield describe_subject(report.query, report.perturbation)
+    yield describe_subject(report.query, report.described, report.shard)
     yield f"target        {report.label}\n\n"
     for status, count in results.counts.items():
         if status is not TargetStatus.NO_INFO or count:
@@ -107,15 +121,14 @@ def write_text(report: TargetReport) -> Iterator[str]:
 
 
 def _in_words(report: TargetReport, row: int) -> dict[str, Any]:
-    dataset, results, change = report.query.dataset, report.results, report.changes[row]
-    labels = report.query.model.labels
+    dataset, results, labels = report.query.dataset, report.results, report.query.model.labels
     distance = {} if results.distances is None else {"distance": float(results.distances[row])}
     return {
         "row": dataset.number_of(row),
         **dataset.ids_of(row),
-        "prediction": ",".join(labels[label] for label in change.prediction),
+        "prediction": ",".join(labels[label] for label in results.predictions.sets[results.predictions.ids[row]]),
         **distance,
-        "changes": ", ".join(f"{name} {old!s} -> {new!s}" for name, old, new in report.list_changes(row)),
+        "changes": ", ".join(f"{name} {old!s} -> {new!s}" for name, old, new in report.changes[row]),
     }
 
 
