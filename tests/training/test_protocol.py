@@ -14,7 +14,8 @@ from support.checkpoints import SHORT, coarse, stored, strip
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, DataError, RequestError
 from metasilvae.formats.silva_models import format_model
-from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
@@ -37,7 +38,7 @@ EPSILON = Ball(0.6)
 Maker = Callable[..., Trainer]
 
 
-def maker(options: Options, is_observed: bool = False) -> Maker:
+def maker(options: Options, is_observed: bool = False, perturbation: Perturbation = EPSILON) -> Maker:
     """Makes trainers; changes are for the options of a tree."""
 
     def make(jobs: int = 1, **changes: Any) -> Trainer:
@@ -46,9 +47,9 @@ def maker(options: Options, is_observed: bool = False) -> Maker:
             chosen = dataclasses.replace(chosen, **changes)
         elif changes:
             chosen = dataclasses.replace(chosen, tree=dataclasses.replace(chosen.tree, **changes))
-        trainer = make_trainer(coarse(), EPSILON, chosen, jobs)
+        trainer = make_trainer(coarse(), perturbation, chosen, jobs)
         if is_observed:
-            trainer.observe(TreeCollector(coarse(), EPSILON, chosen.tree_options))
+            trainer.observe(TreeCollector(coarse(), perturbation, chosen.tree_options))
         return trainer
 
     return make
@@ -84,6 +85,9 @@ MAKERS: dict[str, Maker] = {
     "boosting, held out": maker(boosting_options_for("fast", 9, validation=0.3, patience=4, row_sample=0.7)),
     "tuned boosting": maker(boosting_options_for("default", 5)),
     "tuned boosting, held out": maker(boosting_options_for("default", 5, validation=0.3)),
+    "tree in l1, held out": maker(dataclasses.replace(TREE, validation=0.3), perturbation=NormBall("l1", 1.0)),
+    "tuned tree in l2": maker(TUNED, perturbation=NormBall("l2", 0.8)),
+    "forest in l0": maker(forest_options_for("fast", 4, seed=2), perturbation=NormBall("l0", 1)),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }
