@@ -255,7 +255,7 @@ def test_training_takes_the_norm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("norm", "epsilon"), [("l1", "0.5"), ("l2", "0.4"), ("l0", "1")])
 @pytest.mark.parametrize("kind", [[], ["--trees", "3"]])
-def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
+def test_what_is_trained_in_a_norm_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
     files = [tmp_path / f"{jobs}.silva" for jobs in (1, 2)]
     for jobs, file in enumerate(files, start=1):
         words = ["train", DATA, str(file), "--norm", norm, "--epsilon", epsilon, *kind, "--jobs", str(jobs)]
@@ -271,13 +271,13 @@ def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, 
 def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
     attack = tmp_path / "attack.toml"
     attack.write_text(
-        '[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n'
+        "[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n"
         '[[one-hot]]\ncolumns = ["a", "b"]\n'
     )
     rng = np.random.default_rng(3)
     a, c, d = rng.integers(0, 2, 80), rng.integers(0, 6, 80), rng.random(80)
     labels = np.where((c > 2) ^ ((a == 1) & (d > 0.5)), "x", "y")
-    lines = [f"{label},{one},{1 - one},{two},{three:.3f}" for label, one, two, three in zip(labels, a, c, d, strict=True)]
+    lines = [f"{row[0]},{row[1]},{1 - row[1]},{row[2]},{row[3]:.3f}" for row in zip(labels, a, c, d, strict=True)]
     data, tree = tmp_path / "data.csv", tmp_path / "tree.silva"
     data.write_text("label,a,b,c,d\n" + "\n".join(lines) + "\n")
     threat = ["--norm", "l1", "--epsilon", "1.5", "--attack", str(attack)]
