@@ -5,9 +5,11 @@ predictions for every sample, kept up to date by every change; a `Reproduction` 
 order of generations, limits of time and all reporting are left to metasilvae.training.
 
 The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree,
-scratch, missing, sweep, subtree_replacement, threshold_move, growth, mutation. All of them are compiled into this unit; the
+scratch, missing, norm, sweep, subtree_replacement, norm_move, threshold_move, growth, mutation. All of them are compiled into this unit; the
 reason is given in sweep.pxd.
 """
+
+from fractions import Fraction
 
 import numpy as np
 
@@ -46,6 +48,8 @@ IS_MISSING = IS_MISSING_THRESHOLD
 MOST_VALUE = LARGEST_VALUE
 # The largest sum of weights: counts are numbers of 32 bits.
 MOST_WEIGHT = 2**30
+# Of a limit of the total change: the bits of the budget, or one more.
+BUDGET_BITS = 40
 
 
 def _double(matrix, doubled, double low, double high):
@@ -78,6 +82,23 @@ def _as_bytes(codes, value_starts):
     return ranks, starts
 
 
+def make_budget(int power, double epsilon):
+    """Units of a cost of 1, and the budget in units: the largest whole number that epsilon pays; see norm.pxd."""
+    if power == 0:
+        # Half a feature has a cost, too.
+        return (2.0, int(2 * min(epsilon, 2.0 ** BUDGET_BITS)))
+    if epsilon == 0:
+        return (1.0, 0)
+    if np.isinf(epsilon):
+        return (0.0, 2 ** BUDGET_BITS)
+    exact = Fraction(epsilon) ** power
+    shift = BUDGET_BITS - (exact.numerator.bit_length() - exact.denominator.bit_length())
+    if shift < -1000:
+        return (0.0, 2 ** BUDGET_BITS)
+    shift = min(shift, 1000)
+    return 2.0 ** shift, int(exact * Fraction(2) ** shift)
+
+
 cdef class TrainingSet:
     """Samples in ranks, with the ends of their boxes.
 
@@ -95,6 +116,9 @@ cdef class TrainingSet:
         Columns whose values an attacker may drop; they must be among `doubled`.
     weights : int32 array, shape (n_samples,), or None
         Weights from 1 on, of at most MOST_WEIGHT in all; None if all are 1.
+    limit : tuple or None
+        A limit of the total change within the boxes: 0, 1 or 2 for the norms l0, l1 and l2, epsilon, and the costs of the
+        columns of X, a float64 array. No value may become missing then.
 
     Attributes
     ----------
@@ -105,10 +129,10 @@ cdef class TrainingSet:
 
     cdef Samples samples
     cdef readonly object codes, labels, values, value_starts, origins
-    cdef object _ends, _doubled, _copies, _weights, _bytes
+    cdef object _ends, _doubled, _copies, _weights, _bytes, _costs
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
-                 maximum, doubled=(), droppable=None, weights=None):
+                 maximum, doubled=(), droppable=None, weights=None, limit=None):
         self._set_weights(weights)
         self._set_columns(X.shape[1], doubled, droppable)
         matrix = np.asarray(X)
@@ -116,11 +140,11 @@ cdef class TrainingSet:
             matrix = _double(matrix, self._doubled, -MISSING_VALUE, MISSING_VALUE)
         self.codes, self.values, self.value_starts = rank_values(matrix)
         self.labels = np.array(y, dtype=np.int32)
-        self._finish(n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
+        self._finish(n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum), limit)
 
     @staticmethod
     def of_boxes(const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, lower, upper, doubled=(),
-                 droppable=None, weights=None):
+                 droppable=None, weights=None, limit=None):
         """Samples each with its own box, given by two arrays of the shape of X.
 
         In every feature, larger values must have larger or equal ends; None if this is not so.
@@ -137,7 +161,7 @@ cdef class TrainingSet:
             return None
         made.codes, made.values, made.value_starts, lower_ends, upper_ends = ranked
         made.labels = np.array(y, dtype=np.int32)
-        made._finish(n_labels, lower_ends, upper_ends)
+        made._finish(n_labels, lower_ends, upper_ends, limit)
         return made
 
     def _set_weights(self, weights):
@@ -167,14 +191,14 @@ cdef class TrainingSet:
         """The features of trees in training that are copies of some columns, increasing."""
         return np.flatnonzero(np.isin(self.origins, columns)).astype(np.int32)
 
-    def with_boxes(self, radius_down, radius_up, minimum, maximum):
-        """The same samples with other boxes; the ranks are shared."""
+    def with_boxes(self, radius_down, radius_up, minimum, maximum, limit=None):
+        """The same samples with other boxes and another limit; the ranks are shared."""
         cdef TrainingSet other = TrainingSet.__new__(TrainingSet)
         other.codes, other.values, other.value_starts = self.codes, self.values, self.value_starts
         other.labels = self.labels
         other.origins, other._doubled, other._copies = self.origins, self._doubled, self._copies
         other._weights, other._bytes = self._weights, self._bytes
-        other._finish(self.samples.n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum))
+        other._finish(self.samples.n_labels, *self._find_ends(radius_down, radius_up, minimum, maximum), limit)
         return other
 
     def _find_ends(self, radius_down, radius_up, minimum, maximum):
@@ -198,8 +222,39 @@ cdef class TrainingSet:
             lower[is_missing], upper[is_missing] = MISSING_VALUE, np.inf
         return lower, upper
 
-    def _finish(self, int32_t n_labels, lower_ends, upper_ends):
+    def _limit_ends(self, int32_t power, double epsilon, costs):
+        """Cut the boxes to what can be paid if nothing else changes, rounded outwards; missing values stay."""
+        lengths = np.diff(self.value_starts)
+        if power == 0:
+            radius = np.where(costs <= epsilon, np.inf, 0.0)
+        else:
+            with np.errstate(over="ignore"):
+                radius = epsilon / costs * (1 + 1e-15)
+        radius = np.repeat(radius, lengths)
+        with np.errstate(over="ignore"):
+            ends = [self.values - radius, self.values + radius]
+        for own, end, far in zip(self._ends, ends, (-np.inf, np.inf)):
+            is_cut = np.isfinite(end) & (np.abs(self.values) != MISSING_VALUE)
+            with np.errstate(over="ignore"):
+                end = np.where(radius[is_cut] > 0, np.nextafter(end[is_cut], far), self.values[is_cut])
+            own[is_cut] = np.maximum(own[is_cut], end) if far < 0 else np.minimum(own[is_cut], end)
+
+    def _set_limit(self, limit):
+        self._costs = None
+        if limit is None:
+            return
+        power, epsilon, costs = limit
+        costs = np.ascontiguousarray(np.asarray(costs, dtype=np.float64)[self.origins])
+        self._limit_ends(power, epsilon, costs)
+        self._costs = costs
+        cdef double[::1] view = costs
+        self.samples.costs = &view[0]
+        self.samples.power = power
+        self.samples.unit, self.samples.budget = make_budget(power, epsilon)
+
+    def _finish(self, int32_t n_labels, lower_ends, upper_ends, limit):
         self._ends = [np.array(each, dtype=np.float64) for each in (lower_ends, upper_ends)]
+        self._set_limit(limit)
         cdef int32_t[:, ::1] codes_view = self.codes
         cdef int32_t[::1] labels_view = self.labels
         cdef double[::1] values_view = self.values

@@ -7,12 +7,13 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from common.buffer cimport reserve
-from training.missing cimport Region, codes_at, find_cut, is_copy, present_region
+from training.missing cimport Region, find_cut, is_copy, present_region
+from training.norm cimport Sides, find_sides
 from training.scratch cimport Scratch
 from training.subtree_replacement cimport collect, replace
 from training.sweep cimport Criterion, Split, Weights, find_split, score_of
 from training.threshold_move cimport find_threshold_move
-from training.tree cimport MIXED, NONE, RankCut, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut, weight_of
+from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut, weight_of
 
 cdef struct TreeLimits:
     int32_t min_leaf        # samples in a leaf, at least
@@ -138,8 +139,7 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
     scratch.outside must be as `collect` left it for the leaf that growth began with.
     """
     cdef int32_t position, best, entry, code, feature, n_nodes, n_left, n_right
-    cdef const int32_t* codes
-    cdef RankCut cut
+    cdef Sides sides
     cdef Region region
     cdef FrontierLeaf leaf
     cdef FrontierLeaf* left
@@ -170,13 +170,14 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
             template[leaf.node].feature = feature
             find_cut(samples, &region, &template[leaf.node])
         template[leaf.node].feature = feature
-        cut = template[leaf.node].cut
-        codes = codes_at(samples, &template[leaf.node], leaf.entries, leaf.n_entries, scratch)
+        find_sides(samples, template, leaf.node, scratch.walked_tree.nodes if scratch.n_path > 0 else NULL,
+                   scratch.path[scratch.n_path] if scratch.n_path > 0 else -1, leaf.entries, leaf.n_entries, scratch,
+                   &sides)
         n_left, n_right = 0, 0
         for position in range(leaf.n_entries):
-            code = codes[leaf.entries[position] >> 1]
-            n_left += code <= cut.reach_left
-            n_right += code > cut.reach_right
+            code = sides.codes[leaf.entries[position] >> 1]
+            n_left += code <= sides.cut.reach_left
+            n_right += code > sides.cut.reach_right
         left_entries = _new_list(n_left)
         growth.frontier[growth.n_frontier].entries = left_entries
         growth.frontier[growth.n_frontier].split.feature = -1
@@ -185,12 +186,12 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
         n_left, n_right = 0, 0
         for position in range(leaf.n_entries):
             entry = leaf.entries[position]
-            code = codes[entry >> 1]
-            if code <= cut.reach_left:
-                left_entries[n_left] = entry if code <= cut.left else entry & ~1
+            code = sides.codes[entry >> 1]
+            if code <= sides.cut.reach_left:
+                left_entries[n_left] = entry if code <= sides.cut.left else entry & ~1
                 n_left += 1
-            if code > cut.reach_right:
-                right_entries[n_right] = entry if code > cut.left else entry & ~1
+            if code > sides.cut.reach_right:
+                right_entries[n_right] = entry if code > sides.cut.left else entry & ~1
                 n_right += 1
         free(leaf.entries)
         left = &growth.frontier[best]

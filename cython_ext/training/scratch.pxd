@@ -1,7 +1,7 @@
 # A chapter of evolution.pyx: the memory that one thread of the trainer works in. It holds lists of samples, stacks and
 # counters. Buffers grow as needed and are kept for the next change of a tree.
 
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -28,6 +28,17 @@ cdef struct Level:
     int32_t node
     size_t start        # of its entries and their outside predictions
     int32_t length
+
+cdef struct PathInterval:
+    # The values of a column that the tests above a node leave: low < x <= high; see norm.pxd.
+    int32_t column
+    double low
+    double high
+
+cdef struct Event:
+    # A threshold at which something changes, and for what.
+    double at
+    int64_t key
 
 cdef struct Scratch:
     int32_t n_samples
@@ -64,6 +75,14 @@ cdef struct Scratch:
     double* lows
     double* mids
     double* highs
+    # The first and the last events in their order. Those of the runs themselves, unless samples differ in their radii.
+    const double* low_ends
+    const int32_t* low_keys
+    const int32_t* low_sums
+    const double* high_ends
+    const int32_t* high_keys
+    const int32_t* high_sums
+    int32_t n_sides
     # Buffers that grow.
     int32_t* cells
     size_t cells_capacity
@@ -90,6 +109,29 @@ cdef struct Scratch:
     size_t lists_capacity
     PendingNode* pending_nodes
     size_t pending_capacity
+    # For norms, see norm.pxd: the intervals of the present node; what the listed samples that pay have left, and the
+    # root of that. They are the last ones of the list, behind n_free others.
+    PathInterval* intervals
+    size_t intervals_capacity
+    int32_t n_intervals
+    int64_t* rests
+    size_t rests_capacity
+    double* roots
+    size_t roots_capacity
+    int32_t n_free
+    Event* events
+    Event* spare_events
+    double* paid_ends       # two lists of events with their keys and sums, paid_capacity each
+    int32_t* paid_keys
+    int32_t* paid_sums
+    size_t paid_capacity
+    # By sample: what is left on the way to leaves of the left and right subtree, see norm_move.pxd.
+    int64_t* slacks
+    size_t slacks_capacity
+    double* slack_roots
+    size_t slack_roots_capacity
+    uint8_t* is_tested      # by feature: whether a test above or below the present node is about it
+    size_t is_tested_capacity
     TrainNode* spare_nodes  # for renumbering
     int32_t* spare_counts
     int32_t spare_capacity
@@ -141,6 +183,17 @@ cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
         free(scratch.level_outside)
         free(scratch.lists)
         free(scratch.pending_nodes)
+        free(scratch.intervals)
+        free(scratch.rests)
+        free(scratch.roots)
+        free(scratch.events)
+        free(scratch.spare_events)
+        free(scratch.paid_ends)
+        free(scratch.paid_keys)
+        free(scratch.paid_sums)
+        free(scratch.slacks)
+        free(scratch.slack_roots)
+        free(scratch.is_tested)
         free(scratch.spare_nodes)
         free(scratch.spare_counts)
         free(scratch)
@@ -170,6 +223,24 @@ cdef inline int reserve_levels(Scratch* scratch, size_t n_levels, size_t n_entri
     reserve(<void**> &scratch.levels, &scratch.levels_capacity, n_levels, sizeof(Level))
     reserve(<void**> &scratch.level_entries, &scratch.level_entries_capacity, n_entries, sizeof(int32_t))
     return reserve(<void**> &scratch.level_outside, &scratch.level_outside_capacity, n_entries, sizeof(int32_t))
+
+
+cdef inline int reserve_events(Scratch* scratch, size_t wanted) except -1 nogil:
+    cdef size_t capacity = scratch.paid_capacity
+    if wanted <= capacity:
+        return 0
+    reserve(<void**> &scratch.events, &capacity, wanted, sizeof(Event))
+    wanted = capacity
+    capacity = scratch.paid_capacity
+    reserve(<void**> &scratch.spare_events, &capacity, wanted, sizeof(Event))
+    capacity = 2 * scratch.paid_capacity
+    reserve(<void**> &scratch.paid_ends, &capacity, 2 * wanted, sizeof(double))
+    capacity = 2 * scratch.paid_capacity
+    reserve(<void**> &scratch.paid_keys, &capacity, 2 * wanted, sizeof(int32_t))
+    capacity = 2 * scratch.paid_capacity
+    reserve(<void**> &scratch.paid_sums, &capacity, 2 * wanted, sizeof(int32_t))
+    scratch.paid_capacity = wanted
+    return 0
 
 
 cdef inline void forget_levels(Scratch* scratch) noexcept nogil:

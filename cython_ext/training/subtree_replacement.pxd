@@ -8,7 +8,8 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
 from common.buffer cimport reserve
-from training.missing cimport Region, codes_at, is_copy, narrow_region, settle_split, whole_region
+from training.missing cimport Region, is_copy, narrow_region, settle_split, whole_region
+from training.norm cimport Sides, find_sides
 from training.scratch cimport Level, PendingNode, Scratch, reserve_levels, reserve_lists, reserve_path, reserve_pending
 from training.tree cimport (
     MIXED, NONE, Samples, TrainNode, Tree, add_node, merge_predictions, number_prediction, rank_cut, reserve_nodes,
@@ -40,7 +41,7 @@ cdef inline int merge_leaves(const Samples* samples, const TrainNode* nodes, int
     """
     cdef int32_t top = 1, node, position, entry, code, n_left, n_right
     cdef size_t left, right
-    cdef const int32_t* codes
+    cdef Sides sides
     cdef PendingNode pending
     reserve_pending(scratch, 1)
     scratch.pending_nodes[0] = PendingNode(root, -1, False, 0, start, length)
@@ -53,7 +54,7 @@ cdef inline int merge_leaves(const Samples* samples, const TrainNode* nodes, int
                 entry = scratch.lists[pending.start + position] >> 1
                 merged[entry] = merge_predictions(merged[entry], nodes[node].prediction)
             continue
-        codes = codes_at(samples, &nodes[node], scratch.lists + pending.start, pending.length, scratch)
+        find_sides(samples, nodes, node, NULL, -1, scratch.lists + pending.start, pending.length, scratch, &sides)
         left = pending.start + pending.length
         right = left + pending.length
         reserve_lists(scratch, right + pending.length)
@@ -64,11 +65,11 @@ cdef inline int merge_leaves(const Samples* samples, const TrainNode* nodes, int
             entry = scratch.lists[pending.start + position]
             if merged[entry >> 1] == MIXED:
                 continue
-            code = codes[entry >> 1]
-            if code <= nodes[node].cut.reach_left:
+            code = sides.codes[entry >> 1]
+            if code <= sides.cut.reach_left:
                 scratch.lists[left + n_left] = entry
                 n_left += 1
-            if code > nodes[node].cut.reach_right:
+            if code > sides.cut.reach_right:
                 scratch.lists[right + n_right] = entry
                 n_right += 1
         # The right list moves next to the left one. It is walked first; the memory behind it is free by then.
@@ -87,7 +88,7 @@ cdef inline int _descend(const Samples* samples, const Tree* tree, int32_t step,
     """List the samples that reach the node at `step + 1` of the path, from the list of its parent."""
     cdef const TrainNode* split = &tree.nodes[scratch.path[step]]
     cdef bint to_left = split.left == scratch.path[step + 1], also_other, is_root = step == 0
-    cdef const int32_t* codes
+    cdef Sides sides
     cdef int32_t position, entry, sample, code, seen, kept = 0, n_pending = 0, n
     cdef size_t source, target
     n = samples.n_samples if is_root else scratch.levels[step].length
@@ -96,22 +97,23 @@ cdef inline int _descend(const Samples* samples, const Tree* tree, int32_t step,
     reserve_levels(scratch, step + 2, target + n)
     reserve_lists(scratch, n)
     # Nothing lies above the root that could narrow its ranks.
-    codes = codes_at(samples, split, scratch.level_entries + source, 0 if is_root else n, scratch)
+    find_sides(samples, tree.nodes, scratch.path[step], NULL, -1, scratch.level_entries + source, 0 if is_root else n,
+               scratch, &sides)
     for position in range(n):
         entry = 2 * position + 1 if is_root else scratch.level_entries[source + position]
         sample = entry >> 1
-        code = codes[sample]
+        code = sides.codes[sample]
         if to_left:
-            if code > split.cut.reach_left:
+            if code > sides.cut.reach_left:
                 continue
-            also_other = code > split.cut.reach_right
-            if code > split.cut.left:
+            also_other = code > sides.cut.reach_right
+            if code > sides.cut.left:
                 entry &= ~1
         else:
-            if code <= split.cut.reach_right:
+            if code <= sides.cut.reach_right:
                 continue
-            also_other = code <= split.cut.reach_left
-            if code <= split.cut.left:
+            also_other = code <= sides.cut.reach_left
+            if code <= sides.cut.left:
                 entry &= ~1
         seen = NONE if is_root else scratch.level_outside[source + position]
         if also_other and seen != MIXED:
@@ -243,6 +245,7 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
     cdef bint in_tree = template == tree.nodes
     cdef size_t left, right
     cdef const int32_t* codes
+    cdef Sides sides
     cdef const TrainNode* split
     cdef PendingNode pending
     _add_to_counts(samples, tree, scratch, -1)
@@ -311,8 +314,9 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
             if settle_split(samples, scratch.lists + pending.start, pending.length, own_left, own_right, &region,
                             &tree.nodes[new]):
                 left_child, right_child = right_child, left_child
-            codes = codes_at(samples, &tree.nodes[new], scratch.lists + pending.start, pending.length, scratch)
-        split = &tree.nodes[new]
+        # The new nodes are not yet children of the parent.
+        find_sides(samples, tree.nodes, new, tree.nodes if parent >= 0 else NULL, node, scratch.lists + pending.start,
+                   pending.length, scratch, &sides)
         left = pending.start + pending.length
         right = left + pending.length
         reserve_lists(scratch, right + pending.length)
@@ -321,12 +325,12 @@ cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const 
         n_right = 0
         for position in range(pending.length):
             entry = scratch.lists[pending.start + position]
-            code = codes[entry >> 1]
-            if code <= split.cut.reach_left:
-                scratch.lists[left + n_left] = entry if code <= split.cut.left else entry & ~1
+            code = sides.codes[entry >> 1]
+            if code <= sides.cut.reach_left:
+                scratch.lists[left + n_left] = entry if code <= sides.cut.left else entry & ~1
                 n_left += 1
-            if code > split.cut.reach_right:
-                scratch.lists[right + n_right] = entry if code > split.cut.left else entry & ~1
+            if code > sides.cut.reach_right:
+                scratch.lists[right + n_right] = entry if code > sides.cut.left else entry & ~1
                 n_right += 1
         for position in range(n_right):
             scratch.lists[left + n_left + position] = scratch.lists[right + position]

@@ -14,6 +14,7 @@ from libc.string cimport memset
 
 from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie, weight_of
 from training.missing cimport Region, codes_at, find_codes, fit_events, is_copy, present_region
+from training.norm cimport add_payers, has_norm, list_payers
 from training.scratch cimport FEW_SWEPT, MANY_SWEPT, Scratch, reserve_cells, reserve_tables
 
 
@@ -178,7 +179,8 @@ cdef inline double gain_of(const Criterion* criterion, double before, double uni
 #     the box     right only   |          both sides         |   left only
 #     the sample  on the right ............... | on the left ...............
 #
-# The three lists of events have the same order, so three cursors over one list sorted by x suffice.
+# The three lists of events have the same order, so three cursors over one list sorted by x suffice. In the norms l0, l1
+# and l2 the samples that do not fall into the node have radii of their own, and the lists are three; see norm.pxd.
 
 cdef inline double threshold_between(double low, double high) noexcept nogil:
     """The middle of [low, high), in float64: low <= k < high."""
@@ -216,7 +218,8 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
                             int32_t n_categories) except -1 nogil:
     """Number the combinations of category, label, membership and weight that occur among the listed samples.
 
-    With very many labels or weights each sample has a number of its own.
+    With very many labels or weights each sample has a number of its own. In a norm, key_counts are those of the samples
+    that pay nothing.
     """
     cdef int32_t m = samples.n_labels, position, entry, label, prediction, category, n_keys = 0
     cdef int64_t n_cells = <int64_t> n_categories * 2 * m * samples.n_weights, cell
@@ -247,28 +250,42 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
         scratch.key_weight[n_keys] = weight_of(samples, entry >> 1)
         n_keys += 1
     scratch.n_keys = n_keys
+    if has_norm(samples):
+        for position in range(scratch.n_free, scratch.n_entries):
+            scratch.key_counts[scratch.key_of[position]] -= 1
     return 0
 
 
 cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch* scratch) except -1 nogil:
-    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node."""
+    """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node.
+
+    In a norm these are the samples that pay nothing; the others are added to the first and to the last events.
+    """
     cdef TrainNode here
     cdef Region region
-    cdef int32_t n_runs
-    if not is_copy(samples, feature):
+    cdef int32_t n_runs, n_entries = scratch.n_entries
+    cdef bint has_region = is_copy(samples, feature), has_payers = has_norm(samples) and scratch.n_free < n_entries
+    if has_payers:
+        scratch.n_entries = scratch.n_free
+    if not has_region:
         if samples.byte_starts[feature] >= 0:
             n_runs = _order_events(samples, feature, samples.bytes + samples.byte_starts[feature], scratch)
         else:
             n_runs = _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
-        _weigh_runs(samples, n_runs, scratch)
-        return n_runs
-    region = present_region(samples, feature, scratch)
-    here.feature = feature
-    find_codes(samples, feature, &region, &here)
-    n_runs = _order_events(samples, feature, codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch),
-                           scratch)
-    fit_events(samples, feature, &region, n_runs, scratch)
+    else:
+        region = present_region(samples, feature, scratch)
+        here.feature = feature
+        find_codes(samples, feature, &region, &here)
+        n_runs = _order_events(samples, feature,
+                               codes_at(samples, &here, scratch.entries, scratch.n_entries, scratch), scratch)
+        fit_events(samples, feature, &region, n_runs, scratch)
+    scratch.n_entries = n_entries
     _weigh_runs(samples, n_runs, scratch)
+    scratch.n_sides = n_runs
+    scratch.low_ends, scratch.low_keys, scratch.low_sums = scratch.lows, scratch.run_keys, scratch.run_sums
+    scratch.high_ends, scratch.high_keys, scratch.high_sums = scratch.highs, scratch.run_keys, scratch.run_sums
+    if has_payers and n_runs > 0:
+        add_payers(samples, feature, &region if has_region else NULL, n_runs, scratch)
     return n_runs
 
 
@@ -380,14 +397,14 @@ cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const
     return n
 
 
-cdef inline double next_event(const Scratch* scratch, int32_t low, int32_t mid, int32_t high,
-                              int32_t n_runs) noexcept nogil:
+cdef inline double next_event(const double* lows, const double* mids, const double* highs, int32_t low, int32_t mid,
+                              int32_t high, int32_t n_runs, int32_t n_sides) noexcept nogil:
     """The smallest event at or after three cursors, of which `high` has not reached the end."""
-    cdef double event = scratch.highs[high]
-    if mid < n_runs and scratch.mids[mid] < event:
-        event = scratch.mids[mid]
-    if low < n_runs and scratch.lows[low] < event:
-        event = scratch.lows[low]
+    cdef double event = highs[high]
+    if mid < n_runs and mids[mid] < event:
+        event = mids[mid]
+    if low < n_sides and lows[low] < event:
+        event = lows[low]
     return event
 
 
@@ -473,12 +490,6 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     cdef double left_mass, right_mass, reach_left_mass, reach_right_mass, total_mass, reach_total_mass
     # Masses of reach sets are left out where they have no weight.
     cdef bint has_reach = criterion.reach != 0 and criterion.impurity != EXPONENTIAL
-    cdef const double* lows = scratch.lows
-    cdef const double* mids = scratch.mids
-    cdef const double* highs = scratch.highs
-    cdef const int32_t* run_keys = scratch.run_keys
-    cdef const int32_t* run_counts = scratch.run_counts
-    cdef const int32_t* run_sums
     cdef const int32_t* key_label = scratch.key_label
     cdef const int32_t* key_category = scratch.key_category
     cdef const int32_t* key_own = scratch.key_own
@@ -486,7 +497,17 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     cdef Impurity impurity = criterion.impurity
     cdef Split candidate, best_split
     cdef Split* best = &best_split
-    cdef int32_t stride
+    cdef int32_t stride, n_sides
+    cdef const double* lows
+    cdef const double* mids
+    cdef const double* highs
+    cdef const int32_t* low_keys
+    cdef const int32_t* low_sums
+    cdef const int32_t* run_keys
+    cdef const int32_t* run_sums
+    cdef const int32_t* run_counts
+    cdef const int32_t* high_keys
+    cdef const int32_t* high_sums
     for item in range(n_finalists):
         finalists[item].feature = -1
     if n == 0:
@@ -523,6 +544,8 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         base_robust -= weight * (tree.joint[sample] != MIXED and tree.own[sample] == label)
     if own_rows < 2 * min_leaf:
         return 0
+    if has_norm(samples):
+        list_payers(samples, scratch)
     assign_keys(samples, tree, scratch, n_categories)
     total_mass = 0
     reach_total_mass = 0
@@ -539,10 +562,13 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         n_runs = list_events(samples, feature, scratch)
         if n_runs == 0:
             continue
+        lows, low_keys, low_sums = scratch.low_ends, scratch.low_keys, scratch.low_sums
+        highs, high_keys, high_sums = scratch.high_ends, scratch.high_keys, scratch.high_sums
+        mids, run_keys, run_sums, run_counts = scratch.mids, scratch.run_keys, scratch.run_sums, scratch.run_counts
+        n_sides = scratch.n_sides
         best.feature = -1
         stride = n_runs // n_thresholds
         value_range = range_of(samples, feature)
-        run_sums = scratch.run_sums
         memset(own_left, 0, m * sizeof(int32_t))
         memset(reach_left, 0, m * sizeof(int32_t))
         memset(sure_left, 0, 3 * m * sizeof(int32_t))
@@ -550,11 +576,11 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         for label in range(m):
             own_right[label] = own_total[label]
             reach_right[label] = reach_total[label]
-        for run in range(n_runs):
-            key = run_keys[run]
+        for run in range(n_sides):
+            key = low_keys[run]
             label = key_label[key]
             category = key_category[key]
-            count = run_sums[run]
+            count = low_sums[run]
             only_right[category] += count
             if category == FREE or category == FIRST_PREDICTION + label:
                 sure_right[label] += count
@@ -566,12 +592,12 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         right_max, right_ties, right_label = -1, 0, 0
         low, mid, high = 0, 0, 0
         while True:
-            event = next_event(scratch, low, mid, high, n_runs)
+            event = next_event(lows, mids, highs, low, mid, high, n_runs, n_sides)
             if stride > 1:
                 event = max(event, mids[min(mid + stride, n_runs - 1)])
-            while low < n_runs and lows[low] <= event:
-                key = run_keys[low]
-                count = run_sums[low]
+            while low < n_sides and lows[low] <= event:
+                key = low_keys[low]
+                count = low_sums[low]
                 label = key_label[key]
                 category = key_category[key]
                 only_right[category] -= count
@@ -606,9 +632,9 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                     elif own_left[label] == left_max:
                         left_ties += 1
                 mid += 1
-            while high < n_runs and highs[high] <= event:
-                key = run_keys[high]
-                count = run_sums[high]
+            while high < n_sides and highs[high] <= event:
+                key = high_keys[high]
+                count = high_sums[high]
                 label = key_label[key]
                 category = key_category[key]
                 both[category] -= count
@@ -621,7 +647,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 reach_right[label] -= count
                 right_reach -= count
                 high += 1
-            if own_rows - left_rows < min_leaf or high == n_runs:
+            if own_rows - left_rows < min_leaf or high == n_sides:
                 break
             if left_rows < min_leaf:
                 continue
@@ -677,7 +703,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                 candidate.gain = gain_of(
                     criterion, before, unit, own_total, m, left_size, n_own - left_size, left_reach, right_reach,
                     n_reached, left_mass, right_mass, reach_left_mass, reach_right_mass)
-            event_after = next_event(scratch, low, mid, high, n_runs)
+            event_after = next_event(lows, mids, highs, low, mid, high, n_runs, n_sides)
             candidate.feature = feature
             candidate.width = (event_after - event) / value_range
             if is_better(criterion, &candidate, best):

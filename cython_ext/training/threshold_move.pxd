@@ -4,6 +4,8 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
+from training.norm cimport has_norm
+from training.norm_move cimport find_move_in_norm
 from training.scratch cimport FEW_SWEPT, Scratch, reserve_cells, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
@@ -70,7 +72,7 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
         left_size = 0
         low, mid, high = 0, 0, 0
         while True:
-            event = next_event(scratch, low, mid, high, n_runs)
+            event = next_event(scratch.lows, scratch.mids, scratch.highs, low, mid, high, n_runs, n_runs)
             if stride > 1:
                 event = max(event, mids[min(mid + stride, n_runs - 1)])
             while low < n_runs and lows[low] <= event:
@@ -100,7 +102,7 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
             candidate.score = score_of(weights, correct, stable, robust)
             if best.feature >= 0 and candidate.score < best.score:
                 continue
-            event_after = next_event(scratch, low, mid, high, n_runs)
+            event_after = next_event(scratch.lows, scratch.mids, scratch.highs, low, mid, high, n_runs, n_runs)
             candidate.feature = feature
             candidate.width = (event_after - event) / value_range
             if is_better(&by_score, &candidate, best):
@@ -134,6 +136,10 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     best.feature = -1
     if n == 0:
         return 0
+    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
+    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
+    if has_norm(samples):
+        return find_move_in_norm(samples, tree, node, scratch, features, n_features, weights, min_leaf, best)
     for position in range(n):
         sample = scratch.entries[position] >> 1
         scratch.left_merged[sample] = NONE
@@ -145,8 +151,6 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     for position in range(n):
         scratch.lists[position] = scratch.entries[position]
     merge_leaves(samples, tree.nodes, tree.nodes[node].right, 0, n, scratch.right_merged, scratch)
-    _fill_own(samples, tree.nodes, tree.nodes[node].left, scratch, scratch.own_left)
-    _fill_own(samples, tree.nodes, tree.nodes[node].right, scratch, scratch.own_right)
     # At a threshold below all values, all samples are on the right. The bits of a key: the box is stable on the left
     # only, on both sides, on the right only; the sample is correct on the left, on the right; it falls into this node.
     scratch.n_keys = 0

@@ -40,6 +40,11 @@ cdef struct Samples:
     const int32_t* weight_numbers
     int32_t n_weights
     double samples_per_weight       # number of samples by their total weight
+    # A limit of the total change, see norm.pxd; costs is NULL without one.
+    const double* costs             # of each feature, by which its change is multiplied
+    int32_t power                   # 0, 1 or 2, for the norms l0, l1 and l2
+    double unit                     # a cost of 1 has so many units; 0 if changes cost nothing
+    int64_t budget                  # what all changes of a sample may cost, in units
 
 
 cdef enum MissingPlace:

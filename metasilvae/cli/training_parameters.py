@@ -228,13 +228,13 @@ training_options = shared_options(
             "--tolerance",
             type=_FRACTION,
             metavar="X",
-            help="How far boosting gives up rows that are far from robust, from 0 to 1.  [default: tuned]",
+            help="Boosting: give up rows far from robust, 0 to 1.  [default: tuned]",
         ),
         option(
             "--refits",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Final fits of all boosted leaves.  [default: 3, 0 if few rows]",
+            help="Passes that refit boosted leaves.  [default: 3, 0 if few rows]",
         ),
     ),
     option_group(

@@ -2,8 +2,11 @@
 
 Each tree is grown on rows drawn with weights: rows on which the forest so far is wrong, or can be made wrong within
 their boxes, are drawn more often. Trees are grown in small batches, the same ones for any number of workers, and the
-growth of one tree is a task that depends on its arguments alone, so that any worker can do it. Before that, small
-forests on parts of the rows choose among the candidates of `CANDIDATES`.
+growth of one tree is a task that depends on its arguments alone, so that any worker can do it.
+
+Before that comes tuning: small forests on parts of the rows choose among the candidates of `CANDIDATES`, a forest of
+trees that are regularized as tuning does it for a single tree, and that single tree. If the tree is ahead on the rows
+left out, it is the result.
 """
 
 from __future__ import annotations
@@ -29,13 +32,15 @@ from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest_votes import Counts, GrowingForest
 from metasilvae.training.options import FEW_SAMPLES, SINGLE, ForestOptions, TrainingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
 from metasilvae.training.samples import give_directions
-from metasilvae.training.trials import CLEAR_ERRORS, FACTORS, QuickTrees, choose_candidate, compare, list_factors
+from metasilvae.training.trials import FACTORS, QuickTrees, choose_candidate, compare, list_factors
+from metasilvae.training.tuning import SINGLE_LEAF, USUAL, TreeTuning
 
 # Margins are counted as if a forest had no more trees than this.
 COUNTED_TREES = 12
@@ -96,6 +101,9 @@ def plan_tree(
     """
     rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number,)))
     seed = int(rng.integers(2**63 - 1))
+    if options.is_single:
+        # The same tree as without a forest.
+        seed = options.tree.seed
     n_drawn = options.features_per_tree(n_features)
     features = np.sort(rng.permutation(n_features)[:n_drawn]).astype(np.int32)
     n_rows = max(1, round(options.row_fraction * len(rows)))
@@ -191,37 +199,20 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.02,), "training_epsilon_factor": 1.15, "robust_weight": 0.1, "focus": 0.5, "strength": 0.1},
     {"blends": (0.0,), "training_epsilon_factor": 1.0, "robust_weight": 0.0, "focus": 0.1, "strength": 0.5},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
-    # For noisy labels.
-    {
-        "blends": (0.3,),
-        "training_epsilon_factor": 1.0,
-        "robust_weight": 0.1,
-        "leaf_penalty": 4.0,
-        "method": "independent",
-    },
 )
-# The same for few samples. Independent trees, together, are more accurate and more stable than the best single one;
-# reweighted trees give up stability and must be clearly better to be chosen.
+# The same for few samples: reweighted trees, which are better than independent ones on most sets.
 CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
-    {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
-    # For noisy labels.
-    {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 3.0, "method": "independent"},
 )
-# One tree, for data on which a forest is no better. The forest must not be clearly worse than it.
-SINGLE_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
-    {"method": SINGLE, "training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": penalty}
-    for penalty in (1.0, 3.0, 9.0)
-)
-# By how much one tree must be better than a forest; the forest of a trial is smaller than the one to come.
-SMALLEST_GAIN = 0.005
-# On so many splits or more, one tree that is nowhere worse is enough: the trees of the forest are much the same.
-MANY_SPLITS = 5
 # Many samples are split once into so many to grow on and so many to test on, which is cheap; more trees or samples
 # would not separate the candidates better. Few samples are split repeatedly.
 GROWN_SAMPLES = 2400
 TESTED_SAMPLES = 10000
-MOST_TREES = 9
+# Trees of the forest of a trial; an odd number, because votes of two classes must not tie.
+TRIAL_TREES = 9
+# A single tree is taken if it is ahead of the best forest by so many standard errors, which is nearly always if it is
+# better: a forest must not be clearly worse. The forest of a trial is smaller than the one to come.
+SINGLE_ERRORS = 0.5
 
 
 def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
@@ -237,10 +228,22 @@ def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[fl
         if not found.is_reweighted:
             found = found.with_candidate({"strength": 0.0, "focus": 0.0})
         kept.setdefault(found, candidate)
+    return list(kept.values())
+
+
+def list_tuned_candidates(options: ForestOptions, tuned: dict[str, float]) -> list[dict[str, Any]]:
+    """The candidates that follow from the tuning of a single tree: a forest of independent trees like it, and the tree.
+
+    Parameters
+    ----------
+    tuned : dict
+        What tuning has chosen for a single tree.
+    """
+    found: list[dict[str, Any]] = [{**tuned, "method": "independent"}]
     # A job that grows a part of the trees does not know what the others choose.
     if options.method == "auto" and options.numbers is None and options.n_trees > 1:
-        return [*kept.values(), *SINGLE_CANDIDATES]
-    return list(kept.values())
+        found.append({**tuned, "method": SINGLE})
+    return found
 
 
 def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind: str) -> CrossValidation:
@@ -254,8 +257,9 @@ def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind
         One of `metasilvae.datasets.splitting.SPLITS`.
     """
     if len(rows) <= FEW_SAMPLES:
+        # The first ones of those on which a single tree is tuned.
         planned = plan_cross_validation(learned, seed, kind)
-        return replace(planned, pairs=[(rows[kept], rows[held]) for kept, held in planned.pairs])
+        return replace(planned, pairs=[(rows[kept], rows[held]) for kept, held in planned.pairs[: planned.n_first]])
     chosen = choose_kind(learned, kind)
     rng = np.random.default_rng([seed, 4])
     if chosen == "random":
@@ -274,9 +278,7 @@ def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind
 
 
 def choose_method(candidates: Sequence[dict[str, Any]], scores: NDArray[np.float64]) -> int:
-    """Number of the candidate to train with; a single tree must be clearly better than the best forest.
-
-    If a forest is better than a single tree on none of many splits, its trees are a waste of time.
+    """Number of the candidate to train with: the best forest, unless the single tree is ahead of it.
 
     Parameters
     ----------
@@ -287,12 +289,28 @@ def choose_method(candidates: Sequence[dict[str, Any]], scores: NDArray[np.float
     forest = choose_candidate(scores[:n_forests])
     if len(scores) <= n_forests:
         return forest
-    gains = scores[n_forests:] - scores[forest]
-    gain, error = compare(gains)
-    best = int(np.argmax(gain))
-    is_clear = gain[best] > max(CLEAR_ERRORS * error[best], SMALLEST_GAIN)
-    is_nowhere_worse = gains.shape[1] >= MANY_SPLITS and bool((gains[best] >= 0).all())
-    return n_forests + best if is_clear or is_nowhere_worse else forest
+    gain, error = compare(scores[[n_forests]] - scores[forest])
+    # Equal scores are those of trees that are much the same.
+    return n_forests if gain[0] >= SINGLE_ERRORS * error[0] else forest
+
+
+def tune_tree(
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: TrainingOptions,
+    rows: NDArray[np.intp],
+    group: TrainerGroup | None = None,
+) -> tuple[dict[str, float], float]:
+    """What tuning chooses for a single tree, and its leaf penalty for all rows; a task like `grow_tree`."""
+    watched = group or TrainerGroup()
+    tuning = TreeTuning(dataset.subset(rows), perturbation, options)
+    while trials := tuning.race.plan():
+        for trial in trials:
+            scores = tuning.try_candidates(trial, watched)
+            if watched.is_stopped:
+                return dict(USUAL), USUAL["leaf_penalty"]
+            tuning.race.record(trial, scores)
+    return tuning.winner, tuning.candidate["leaf_penalty"]
 
 
 def score_candidate(
@@ -314,7 +332,7 @@ def score_candidate(
             (score,) = quick.score([(chosen.robust_weight, chosen.leaf_penalty)])
         return math.nan if watched.is_stopped else score
     judged = GrowingForest(dataset.subset(held), perturbation)
-    numbers = range(min(options.n_trees, MOST_TREES))
+    numbers = range(min(options.n_trees, TRIAL_TREES))
     growth = grow_forest(
         dataset, perturbation, options, kept, numbers,
         lambda tasks: (grow_tree(dataset, perturbation, task, watched) for task in tasks), lambda: math.inf,
@@ -354,6 +372,7 @@ class ForestTrainer(BaseTrainer):
         The candidate that tuning chose.
     """
 
+    norms = SHARED_NORMS
     title = "a forest"
 
     def __init__(
@@ -381,6 +400,8 @@ class ForestTrainer(BaseTrainer):
         is_tuned = options.tree.tune and options.tree.greedy
         factors = list_factors(self.learned, perturbation) if is_tuned else FACTORS
         self._candidates = list_candidates(self.forest_options, len(self._rows), factors) if is_tuned else []
+        # What tuning has chosen for a single tree, with its leaf penalty for all rows; it gives further candidates.
+        self._tuned: tuple[dict[str, float], float] | None = None
         self._validation = CrossValidation([], 1, "random", 0)
         if self._candidates:
             self._validation = plan_tuning_splits(self.learned, self._rows, options.tree.seed, options.tree.split)
@@ -392,8 +413,13 @@ class ForestTrainer(BaseTrainer):
 
     @property
     def n_steps(self) -> int:
-        n_trials = len(self._candidates) * len(self._splits)
-        return (1 if self._candidates else 0) + n_trials + len(self._numbers)
+        # The initial tree and the tuning of a single tree come before the trials.
+        return (2 if self._candidates else 0) + self._n_trials + len(self._numbers)
+
+    @property
+    def _n_trials(self) -> int:
+        n_missing = len(list_tuned_candidates(self.forest_options, USUAL)) if self._tuned is None else 0
+        return (len(self._candidates) + n_missing) * len(self._splits) if self._candidates else 0
 
     @property
     def model(self) -> Model:
@@ -411,8 +437,7 @@ class ForestTrainer(BaseTrainer):
 
     @property
     def tuning(self) -> dict[str, Any] | None:
-        n_trials = len(self._candidates) * len(self._splits)
-        if self.candidate is None or not 0 < len(self._scores) == n_trials:
+        if self.candidate is None or not 0 < len(self._scores) == self._n_trials:
             return None
         scores = np.reshape(self._scores, (len(self._candidates), -1))
         mean, error = compare(scores)
@@ -421,8 +446,11 @@ class ForestTrainer(BaseTrainer):
             {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
             for place, candidate in enumerate(self._candidates)
         ]
+        chosen = {**self.candidate}
+        if "leaf_penalty" in chosen:
+            chosen["leaf_penalty"] = self.options.leaf_penalty
         return {
-            "chosen": self.candidate, "score": compared[position]["score"], "error": compared[position]["error"],
+            "chosen": chosen, "score": compared[position]["score"], "error": compared[position]["error"],
             "splits": len(self._splits), "split": self._validation.kind, "rows": self._validation.n_rows,
             "finalists": compared,
         }  # fmt: skip
@@ -432,6 +460,7 @@ class ForestTrainer(BaseTrainer):
         return {
             "initial": pack_models(self._initial if self._is_initial_whole else []),
             "scores": np.array(self._scores, dtype=np.float64),
+            "tuned": None if self._tuned is None else {**self._tuned[0], "final_penalty": self._tuned[1]},
             "candidate": self._candidates.index(self.candidate) if self.candidate in self._candidates else None,
             "trees": pack_models(self._whole),
             "steps": self._n_reported,
@@ -441,11 +470,13 @@ class ForestTrainer(BaseTrainer):
     def resume(self, document: dict[str, Any]) -> None:
         self._initial = unpack_models(take(document, "initial", dict), self.dataset)[:1]
         self._is_initial_whole = bool(self._initial)
+        if document.get("tuned") is not None:
+            tuned = take(document, "tuned", dict)
+            self._add_tuned({name: take(tuned, name, float) for name in USUAL}, take(tuned, "final_penalty", float))
         scores = take_array(document, "scores", "<f8")
         self._scores = scores.tolist()
         self._whole = unpack_models(take(document, "trees", dict), self.dataset)
-        n_trials = len(self._candidates) * len(self._splits)
-        if len(scores) > n_trials or not np.isfinite(scores).all() or len(self._whole) > len(self._numbers):
+        if len(scores) > self._n_trials or not np.isfinite(scores).all() or len(self._whole) > len(self._numbers):
             raise damaged("there are more trees or trials than there should be")
         if document.get("candidate") is not None:
             position = take(document, "candidate", int)
@@ -473,7 +504,10 @@ class ForestTrainer(BaseTrainer):
             pool.shutdown(cancel_futures=True)
 
     def _tune(self) -> Iterator[Progress]:
-        """Grow an initial tree, for a user who stops early; then try every candidate on every split and choose."""
+        """Grow an initial tree, for a user who stops early; then try every candidate on every split and choose.
+
+        The tuning of a single tree comes first, because some candidates follow from it.
+        """
         votes = GrowingForest(self.dataset, self.perturbation, self._jobs)
         known = list(self._initial)
         for tree in known or self._do([(grow_tree, self._plan_first())]):
@@ -483,14 +517,19 @@ class ForestTrainer(BaseTrainer):
             if not known:
                 self._n_reported += self._is_initial_whole
                 yield self._report("initial tree", 0, self._initial, votes)
+        for tuned in self._do([(tune_tree, self.options, self._rows)] if self._tuned is None else [], TUNING_FRACTION):
+            if not self._group.is_stopped:
+                self._add_tuned(*tuned)
+                self._n_reported += 1
+                yield self._report("tuning", 0, self._initial, votes)
         work = [
             (score_candidate, self.forest_options.with_candidate(candidate), *split)
             for candidate in self._candidates
             for split in self._splits
         ]
         n_known = len(self._scores)
-        is_whole, n_cut = True, 0
-        for step, score in enumerate(self._do(work[n_known:], TUNING_FRACTION), n_known):
+        is_whole, n_cut = self._tuned is not None, 0
+        for step, score in enumerate(self._do(work[n_known:], TUNING_FRACTION), n_known + 1):
             # A trial that was cut short has no score, and those after it may be missing.
             is_whole = is_whole and math.isfinite(score) and not self._group.is_stopped
             if is_whole:
@@ -501,14 +540,23 @@ class ForestTrainer(BaseTrainer):
         self._group = TrainerGroup()
         if not self._is_over():
             self._n_reported += n_cut
-            is_complete = 0 < len(self._scores) == len(work)
+            is_complete = 0 < len(self._scores) == self._n_trials
             shape = (len(self._candidates), -1) if is_complete else (1, -1)
             scores = np.reshape(self._scores if is_complete else [0.0], shape)
             self._apply(self._candidates[choose_method(self._candidates, scores)])
 
+    def _add_tuned(self, tuned: dict[str, float], penalty: float) -> None:
+        self._tuned = tuned, penalty
+        self._candidates += list_tuned_candidates(self.forest_options, tuned)
+
     def _apply(self, candidate: dict[str, Any]) -> None:
         self.candidate = dict(candidate)
-        self.forest_options = self.forest_options.with_candidate(candidate)
+        changes: dict[str, Any] = {}
+        if self._tuned is not None and candidate in list_tuned_candidates(self.forest_options, self._tuned[0]):
+            changes["leaf_penalty"] = self._tuned[1]
+            if self._tuned[1] >= len(self._rows):
+                changes |= SINGLE_LEAF
+        self.forest_options = self.forest_options.with_candidate({**candidate, **changes})
         self.options = self.forest_options.tree
         if self.forest_options.is_single:
             self._numbers = self._numbers[:1]

@@ -19,6 +19,7 @@ from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import take
 from metasilvae.training.evolution import TreeTrainer, make_objective
 from metasilvae.training.options import TrainingOptions
@@ -48,6 +49,8 @@ class LargeTreeTrainer(BaseTrainer):
     sample_size : int
         Samples of the part; there must be twice as many in all.
     """
+
+    norms = SHARED_NORMS
 
     def __init__(
         self,

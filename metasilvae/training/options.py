@@ -369,7 +369,7 @@ class ForestOptions:
     ----------
     tree : TrainingOptions
         Options of each tree. Its seed is that of the forest, and `tune` asks for the tuning of the forest, which
-        chooses among metasilvae.training.forest.CANDIDATES.
+        chooses among metasilvae.training.forest.CANDIDATES, and a single tree.
     n_trees : int
         Number of trees.
     method : str
@@ -470,9 +470,8 @@ class ForestOptions:
         """The same options with other values of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
         if candidate.get("method") == SINGLE:
-            return replace(
-                self, method=SINGLE, row_sample=1.0, tree=replace(self.tree, **SEARCHED, **_tree_part(candidate))
-            )
+            tree = replace(self.tree, **{**SEARCHED, **_tree_part(candidate)})
+            return replace(self, method=SINGLE, row_sample=1.0, tree=tree)
         if self.method != "auto":
             own.pop("method", None)
         return replace(self, tree=replace(self.tree, **_tree_part(candidate)), **own)

@@ -21,6 +21,11 @@ from metasilvae.errors import DataError, RequestError
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NO_DIRECTION, NODE_DTYPE, LeafKind, Model
 from metasilvae.perturbations.boxes import UNEQUAL_RADII, Boxes
 
+# Powers of changes that the kernels add up.
+POWERS = {"l0": 0, "l1": 1, "l2": 2}
+# Not above the number whose square is one half.
+HALF_OF_SQUARES = 0.7071
+
 
 def find_doubled(dataset: Dataset, boxes: Boxes) -> NDArray[np.int32]:
     """Columns whose values are or may become missing."""
@@ -49,19 +54,41 @@ def make_samples(dataset: Dataset, boxes: Boxes, like: kernel.TrainingSet | None
     like : TrainingSet or None
         The same samples with other boxes, whose ranks are used again if possible.
     """
+    limit = _limit_of(dataset, boxes)
     if boxes.low_center is boxes.high_center and like is not None:
-        return like.with_boxes(*boxes.arrays[2:])
+        return like.with_boxes(*boxes.arrays[2:], limit)
     parts = dataset.X, dataset.y, dataset.n_labels
     doubled = find_doubled(dataset, boxes)
     # An attack lets the values of a column become missing in all rows or in none.
     droppable = None if boxes.droppable is None else (boxes.droppable != 0).any(axis=0)
     weights = None if dataset.weights is None else dataset.weights.numbers
     if boxes.low_center is boxes.high_center:
-        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable, weights)
-    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable, weights)
+        return kernel.TrainingSet(*parts, *boxes.arrays[2:], doubled, droppable, weights, limit)
+    samples = kernel.TrainingSet.of_boxes(*parts, *boxes.all_bounds, doubled, droppable, weights, limit)
     if samples is None:
         raise RequestError(UNEQUAL_RADII)
     return samples
+
+
+def _limit_of(dataset: Dataset, boxes: Boxes) -> tuple[int, float, NDArray[np.float64]] | None:
+    """The limit of the total change in the form that the kernels take.
+
+    A one-hot group changes as one feature; kernels see two of its members change, each at a part of the cost.
+    """
+    limit = boxes.limit
+    if limit is None:
+        return None
+    costs = limit.costs.copy()
+    for group in boxes.groups.groups:
+        members = np.array(group.members)
+        if not group.is_one_hot:
+            names = ", ".join(dataset.feature_name(int(f)) for f in members)
+            raise RequestError(
+                f"{dataset.source}: the features {names} change together in more than one way, which has no distance in "
+                f"the norm {limit.norm}; leave their rules out of the attack file"
+            )
+        costs[members] = limit.costs[members].max() * (HALF_OF_SQUARES if limit.norm == "l2" else 0.5)
+    return POWERS[limit.norm], limit.epsilon, costs
 
 
 def double_columns(dataset: Dataset, boxes: Boxes, doubled: NDArray[np.int32]) -> tuple[Dataset, Boxes]:

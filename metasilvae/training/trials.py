@@ -153,7 +153,13 @@ def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:
     Where a feature has few, evenly spaced values and boxes are just smaller than the steps, larger boxes would make
     rows unstable that are stable; see `MOST_CLOSED`.
     """
-    radius_down, radius_up = Enlarged(perturbation, 1.0).boxes(dataset).arrays[2:4]
+    boxes = Enlarged(perturbation, 1.0).boxes(dataset)
+    radius_down, radius_up = boxes.arrays[2:4]
+    if boxes.limit is not None:
+        if boxes.limit.norm == "l0":
+            return list(FACTORS[:1])
+        largest = boxes.limit.epsilon / boxes.limit.costs
+        radius_down, radius_up = np.minimum(radius_down, largest), np.minimum(radius_up, largest)
     X = dataset.X[:: max(1, dataset.n_samples // GAP_ROWS)]
     allowed = np.array(FACTORS)
     for feature in range(dataset.n_features):

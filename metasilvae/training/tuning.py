@@ -17,6 +17,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import MANY_SAMPLES, plan_cross_validation
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions
@@ -39,6 +40,58 @@ INITIAL_TREE: dict[str, Any] = {
 INITIAL_GENERATIONS = 20
 
 
+class TreeTuning:
+    """The choice of a candidate for one tree: splits of the samples, and the race of the candidates on them.
+
+    Parameters
+    ----------
+    learned : Dataset
+        Samples to tune on.
+    perturbation : Perturbation
+    options : TrainingOptions
+
+    Attributes
+    ----------
+    validation : CrossValidation
+    race : Race
+    """
+
+    def __init__(self, learned: Dataset, perturbation: Perturbation, options: TrainingOptions) -> None:
+        self._learned = learned
+        self._perturbation = perturbation
+        self._options = options
+        self.validation = plan_cross_validation(learned, options.seed, options.split, MOST_VALUES)
+        self.race = Race(
+            list_factors(learned, perturbation), list_robust_weights(options), learned.n_samples,
+            len(self.validation.pairs), self.validation.n_first,
+        )  # fmt: skip
+
+    def try_candidates(self, trial: Trial, group: TrainerGroup) -> list[float]:
+        """Fitness of quick trees of some candidates on the samples left out; not to be used if the group is stopped."""
+        kept, held = self.validation.pairs[trial.split]
+        candidates = [self.race.candidates[number] for number in trial.candidates]
+        trees = QuickTrees(
+            self._learned.subset(kept), self._learned.subset(held), self._perturbation, self._options,
+            candidates[0]["training_epsilon_factor"],
+        )  # fmt: skip
+        with group.watching(trees):
+            return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
+
+    @property
+    def winner(self) -> dict[str, float]:
+        """The candidate that the race has found, as it was tried."""
+        return self.race.candidates[self.race.choice] if self.validation.pairs else dict(USUAL)
+
+    @property
+    def candidate(self) -> dict[str, float]:
+        """The winner with its leaf penalty for all samples."""
+        penalty = self.winner["leaf_penalty"]
+        n_samples = self._learned.n_samples
+        if NOISE_PENALTY <= penalty < n_samples and self.validation.n_rows < n_samples:
+            penalty = round(penalty * math.sqrt(n_samples / len(self.validation.pairs[0][0])), 1)
+        return {**self.winner, "leaf_penalty": penalty}
+
+
 class TunedTrainer(BaseTrainer):
     """Tuning, then training of one tree with the chosen candidate; see `metasilvae.training.protocol.Trainer`.
 
@@ -52,16 +105,15 @@ class TunedTrainer(BaseTrainer):
         The same with the scores of the finalists.
     """
 
+    norms = SHARED_NORMS
+
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
         self.candidate: dict[str, float] | None = None
-        self._validation = plan_cross_validation(self.learned, options.seed, options.split, MOST_VALUES)
-        self._race = Race(
-            list_factors(self.learned, perturbation), list_robust_weights(options), self.learned.n_samples,
-            len(self._validation.pairs), self._validation.n_first,
-        )  # fmt: skip
+        self._tuning = TreeTuning(self.learned, perturbation, options)
+        self._validation, self._race = self._tuning.validation, self._tuning.race
         self._n_trials = 0
         self._group = TrainerGroup()
         n_samples = self.learned.n_samples
@@ -177,27 +229,10 @@ class TunedTrainer(BaseTrainer):
             self._choose()
 
     def _try(self, trial: Trial) -> list[float]:
-        """Fitness of quick trees of some candidates on the samples left out."""
-        kept, held = self._validation.pairs[trial.split]
-        candidates = [self._race.candidates[number] for number in trial.candidates]
-        trees = QuickTrees(
-            self.learned.subset(kept), self.learned.subset(held), self.perturbation, self.options,
-            candidates[0]["training_epsilon_factor"],
-        )  # fmt: skip
-        with self._group.watching(trees):
-            return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
+        return self._tuning.try_candidates(trial, self._group)
 
     def _choose(self) -> None:
-        """Take the candidate that the race has found, with its leaf penalty for all samples."""
-        if not self._validation.pairs:
-            self.candidate = dict(USUAL)
-            return
-        chosen = self._race.candidates[self._race.choice]
-        penalty = chosen["leaf_penalty"]
-        n_kept = len(self._validation.pairs[0][0])
-        if NOISE_PENALTY <= penalty < self.learned.n_samples and self._validation.n_rows < self.learned.n_samples:
-            penalty = round(penalty * math.sqrt(self.learned.n_samples / n_kept), 1)
-        self.candidate = {**chosen, "leaf_penalty": penalty}
+        self.candidate = self._tuning.candidate
 
     @property
     def tuning(self) -> dict[str, Any] | None:

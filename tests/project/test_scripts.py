@@ -34,6 +34,7 @@ SHORT_RUNS = {
     "scripts/bench_radius.py": "builtin:iris/tree.silva builtin:iris/test --epsilon 0.1 --repeat 1",
     "scripts/bench_scaling.py": "--studies training --sizes 500 --presets fast --noise 0.1",
     "scripts/bench_sensitivity.py": "--folder published --sets breast-cancer --kinds natural --margins 0",
+    "scripts/bench_stable_share.py": "--trees 3 --columns 2 --seconds 0.2",
     "scripts/bench_tables.py": "--rows 300 --numbers 2 --categories 2 --preset fast",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
@@ -61,6 +62,7 @@ LIBRARIES = {
     "scripts/bench_peers.py": "sklearn",
     "scripts/draw_curves.py": "sklearn",
     "scripts/bench_hard_forests.py": "sklearn",
+    "scripts/bench_stable_share.py": "sklearn",
     "scripts/make_datasets.py": "palmerpenguins",
 }
 

@@ -25,22 +25,24 @@ from metasilvae.training.forest import (
     CANDIDATES_IF_FEW,
     COUNTED_TREES,
     LARGEST_BATCH,
-    SINGLE_CANDIDATES,
     ForestTrainer,
     choose_method,
     draw_evenly,
     grow_forest,
     grow_tree,
     list_candidates,
+    list_tuned_candidates,
     plan_tree,
     plan_tuning_splits,
     score_candidate,
     split_into_batches,
+    tune_tree,
     weigh_rows,
 )
 from metasilvae.training.forest_votes import GrowingForest, bound
-from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions, forest_options_for
+from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions, forest_options_for, options_for
 from metasilvae.training.protocol import StopReason, TrainerGroup, finish
+from metasilvae.training.tuning import USUAL, make_tree_trainer
 
 EPSILON = Ball(0.1)
 
@@ -57,7 +59,7 @@ def wine() -> Dataset:
 
 @pytest.fixture
 def short_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "MOST_TREES", 2)
+    monkeypatch.setattr(forest, "TRIAL_TREES", 2)
     monkeypatch.setattr(splitting, "REPEATS", 1)
 
 
@@ -97,6 +99,7 @@ def test_every_preset_trains_a_forest(preset: str, wine: Dataset) -> None:
 VARIANTS = {
     "default": {},
     "tuned": {"tune": True},
+    "tuned forest": {"tune": True, "method": "independent"},
     "independent": {"method": "independent"},
     "rows and features": {"row_sample": 0.5, "allowed_features": 3},
     "validation": {"validation": 0.25},
@@ -111,9 +114,10 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str,
     trainers = [finished(ForestTrainer(iris, EPSILON, options, jobs)) for jobs in (1, 2, 5)]
     assert len({format_model(trainer.model) for trainer in trainers}) == 1
     other = replace(options, tree=replace(options.tree, seed=6))
-    assert format_model(train_to_end(iris, EPSILON, other)) != format_model(trainers[0].model)
-    if variant == "tuned":
-        assert trainers[0].candidate in (*CANDIDATES_IF_FEW, *SINGLE_CANDIDATES)
+    if variant != "tuned":
+        assert format_model(train_to_end(iris, EPSILON, other)) != format_model(trainers[0].model)
+    if options.tree.tune:
+        assert trainers[0].candidate in trainers[0]._candidates
         assert [trainer.candidate for trainer in trainers] == [trainers[0].candidate] * 3
 
 
@@ -233,9 +237,7 @@ def test_a_tuning_that_takes_too_long_is_cut_short(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(forest, "TUNING_FRACTION", 1e-12)
     trainer = ForestTrainer(iris, EPSILON, quick(5, tune=True, time_limit=1e6), 2)
     phases = [record.phase for record in trainer.run()]
-    assert phases.count("tuning") < len(CANDIDATES_IF_FEW) * len(
-        plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto").pairs
-    )
+    assert phases.count("tuning") < trainer.n_steps - 6
     assert trainer.candidate == CANDIDATES_IF_FEW[0]
     assert trainer.stop_reason is StopReason.ITERATIONS
     plain = train_to_end(iris, EPSILON, quick(5, tune=False).with_candidate(CANDIDATES_IF_FEW[0]))
@@ -339,16 +341,24 @@ def test_a_tree_that_is_stopped_is_whole(wine: Dataset) -> None:
 # The tuning
 
 
+TUNED = {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 4.0}
+
+
 def test_settings_that_do_not_differ_are_tried_once() -> None:
-    assert list_candidates(quick(5), FEW_SAMPLES) == [*CANDIDATES_IF_FEW, *SINGLE_CANDIDATES]
+    assert list_candidates(quick(5), FEW_SAMPLES) == list(CANDIDATES_IF_FEW)
     many = FEW_SAMPLES + 1
-    assert list_candidates(quick(5), many) == [*CANDIDATES, *SINGLE_CANDIDATES]
+    assert list_candidates(quick(5), many) == list(CANDIDATES)
     independent = list_candidates(quick(5, method="independent"), many)
     assert 1 < len(independent) < len(CANDIDATES)
-    assert list_candidates(quick(5, method="reweighted"), many) == [*CANDIDATES[:-2], CANDIDATES[-1]]
-    # A part of a forest, or a forest of one tree, is not replaced by a tree.
-    assert list_candidates(quick(1), many) == list(CANDIDATES)
-    assert list_candidates(replace(quick(5), numbers=(0, 2)), many) == list(CANDIDATES)
+    assert list_candidates(quick(5, method="reweighted"), many) == list(CANDIDATES[:-1])
+
+
+def test_a_part_of_a_forest_is_not_replaced_by_a_tree() -> None:
+    like_tree, tree = list_tuned_candidates(quick(5), TUNED)
+    assert like_tree == {**TUNED, "method": "independent"}
+    assert tree == {**TUNED, "method": "single"}
+    for options in (quick(1), replace(quick(5), numbers=(0, 2)), quick(5, method="reweighted")):
+        assert list_tuned_candidates(options, TUNED) == [like_tree]
 
 
 def test_forests_do_not_enlarge_epsilon_past_the_gaps_of_a_grid() -> None:
@@ -357,54 +367,85 @@ def test_forests_do_not_enlarge_epsilon_past_the_gaps_of_a_grid() -> None:
         assert {candidate["training_epsilon_factor"] for candidate in found} == {1.0}
 
 
-def test_one_tree_is_chosen_if_it_is_clearly_better_than_the_best_forest() -> None:
-    candidates = [{"focus": 1.0}, {"focus": 0.5}, {"method": "single", "leaf_penalty": 1.0}, {"method": "single"}]
+def test_a_forest_must_not_be_behind_the_tree() -> None:
+    candidates = [{"focus": 1.0}, {"focus": 0.5}, {"method": "single"}]
     forests = [[0.8, 0.82], [0.9, 0.92]]
-    assert choose_method(candidates, np.array([*forests, [0.93, 0.95], [0.95, 0.971]])) == 3
-    assert choose_method(candidates, np.array([*forests, [0.902, 0.922], [0.8, 0.82]])) == 1, "by too little"
-    assert choose_method(candidates, np.array([*forests, [0.85, 1.0], [0.8, 0.82]])) == 1, "it may be luck"
+    assert choose_method(candidates, np.array([*forests, [0.93, 0.95]])) == 2
+    assert choose_method(candidates, np.array([*forests, [0.95, 0.86]])) == 1
+    assert choose_method(candidates, np.array([*forests, [0.95, 0.89]])) == 1, "by a quarter of the error"
+    assert choose_method(candidates, np.array([*forests, [0.9, 0.92]])) == 2, "trees that are much the same"
+    assert choose_method(candidates, np.array([[0.8, 0.82], [0.79, 0.86], [0.75, 0.8]])) == 0, "it may be luck"
     assert choose_method(candidates, np.array([[0.0]])) == 0, "there was no time"
-
-
-def test_one_tree_is_chosen_if_a_forest_is_better_on_no_split() -> None:
-    candidates = [{"focus": 1.0}, {"method": "single", "leaf_penalty": 1.0}, {"method": "single"}]
-    forest_scores = np.array([0.8, 0.9, 0.85, 1.0, 0.95])
-    same = np.array([forest_scores, forest_scores, forest_scores - 0.01])
-    assert choose_method(candidates, same) == 1
-    assert choose_method(candidates, same[:, :4]) == 0, "too few splits"
-    same[0, 3] += 0.001
-    assert choose_method(candidates, same) == 0, "the forest is better on one of them"
+    assert choose_method(candidates[:2], np.array(forests)) == 1
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_forest_can_be_one_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(forest, "choose_method", lambda candidates, scores: len(candidates) - 2)
+def test_a_forest_can_be_the_default_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    monkeypatch.setattr(forest, "choose_method", lambda candidates, scores: len(candidates) - 1)
     options = forest_options_for("default", 5, seed=2)
     trainer = ForestTrainer(iris, EPSILON, options, jobs)
     records = list(trainer.run())
     assert [record.phase for record in records].count("tree") == 1
+    assert len(records) == trainer.n_steps
     assert trainer.model.n_trees == 1
-    assert trainer.candidate == SINGLE_CANDIDATES[1]
+    tree = make_tree_trainer(iris, EPSILON, options_for("default", seed=2))
+    assert format_model(trainer.model.tree(0)) == format_model(finish(tree))
     assert trainer.tuning is not None
-    assert trainer.tuning["chosen"] == SINGLE_CANDIDATES[1]
+    assert tree.tuning is not None
+    assert trainer.tuning["chosen"] == {**tree.tuning["chosen"], "method": "single"}
     assert records[-1].tuning == trainer.tuning
-    # It is searched for on all rows and features, as a tree without a forest.
-    tree = trainer.forest_options.tree
-    assert (tree.generations, tree.leaf_penalty) == (TrainingOptions().generations, 3.0)
-    assert trainer.model.leaf_values.sum() == iris.n_samples
     again = ForestTrainer(iris, EPSILON, options, jobs)
     again.resume(trainer.state)
     assert list(again.run()) == []
     assert format_model(again.model) == format_model(trainer.model)
 
 
+def test_labels_that_nothing_tells_are_one_tree_quickly() -> None:
+    rng = np.random.default_rng(0)
+    noise = Dataset(
+        rng.random((FEW_SAMPLES + 500, 3)), rng.integers(0, 2, FEW_SAMPLES + 500).astype(np.int32), ("a", "b")
+    )
+    trainer = finished(ForestTrainer(noise, EPSILON, forest_options_for("default", 3, seed=1)))
+    assert trainer.forest_options.is_single
+    assert trainer.model.n_leaves == 1
+
+
+def test_the_tuning_of_a_tree_is_that_of_a_tree_without_a_forest(iris: Dataset) -> None:
+    rows = np.arange(10, iris.n_samples)
+    options = options_for("default", seed=3)
+    tree = make_tree_trainer(iris.subset(rows), EPSILON, options)
+    finish(tree)
+    assert tree.tuning is not None
+    winner, penalty = tune_tree(iris, EPSILON, quick(3, seed=3).tree, rows)
+    assert {**winner, "leaf_penalty": penalty} == tree.tuning["chosen"]
+    stopped = TrainerGroup()
+    stopped.stop()
+    assert tune_tree(iris, EPSILON, options, rows, stopped)[0] == USUAL
+
+
+@pytest.mark.usefixtures("short_tuning")
+def test_a_stopped_tuning_resumes_with_the_same_forest(iris: Dataset) -> None:
+    options = quick(3, tune=True, seed=1)
+    whole = ForestTrainer(iris, EPSILON, options)
+    states = [whole.state]
+    for _ in whole.run():
+        states.append(whole.state)
+    assert len(states) == whole.n_steps + 1
+    for state in states[::3]:
+        again = ForestTrainer(iris, EPSILON, options)
+        again.resume(state)
+        rest = len(list(again.run()))
+        assert rest == whole.n_steps - state["steps"]
+        assert format_model(again.model) == format_model(whole.model)
+
+
 def test_with_a_fixed_method_the_leaf_penalty_is_chosen(iris: Dataset) -> None:
-    noisy = CANDIDATES_IF_FEW[2]
-    assert list_candidates(quick(3, method="reweighted"), FEW_SAMPLES) == [CANDIDATES_IF_FEW[0], noisy]
     trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", tune=True))
     phases = [record.phase for record in trainer.run()]
-    assert phases.count("tuning") == 2 * len(plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto").pairs)
-    assert trainer.candidate in (CANDIDATES_IF_FEW[0], noisy)
+    # One for the tuning of a tree.
+    n_splits = len(plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto").pairs)
+    assert phases.count("tuning") == 2 * n_splits + 1
+    assert trainer.candidate in trainer._candidates
     assert trainer.forest_options.is_reweighted
 
 

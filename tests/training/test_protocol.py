@@ -51,7 +51,7 @@ def maker(options: Options, is_observed: bool = False, perturbation: Perturbatio
             chosen = dataclasses.replace(chosen, tree=dataclasses.replace(chosen.tree, **changes))
         trainer = make_trainer(coarse(), perturbation, chosen, jobs)
         if is_observed:
-            trainer.observe(TreeCollector(coarse(), EPSILON, chosen.tree_options))
+            trainer.observe(TreeCollector(coarse(), perturbation, chosen.tree_options))
         return trainer
 
     return make
@@ -90,6 +90,9 @@ MAKERS: dict[str, Maker] = {
     "norm": maker(boosting_options_for("fast", 5, max_depth=3), perturbation=NORM),
     "norm, held out": maker(boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM),
     "norm, tuned": maker(boosting_options_for("default", 4), perturbation=NORM),
+    "tree in l1, held out": maker(dataclasses.replace(TREE, validation=0.3), perturbation=NormBall("l1", 1.0)),
+    "tuned tree in l2": maker(TUNED, perturbation=NormBall("l2", 0.8)),
+    "forest in l0": maker(forest_options_for("fast", 4, seed=2), perturbation=NormBall("l0", 1)),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }

@@ -10,6 +10,8 @@ IS_MISSING: float
 MOST_VALUE: float
 MOST_WEIGHT: int
 
+def make_budget(power: int, epsilon: float) -> tuple[float, int]: ...
+
 class TrainingSet:
     codes: NDArray[np.int32]
     labels: NDArray[np.int32]
@@ -28,6 +30,7 @@ class TrainingSet:
         doubled: ArrayLike = (),
         droppable: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        limit: tuple[int, float, ArrayLike] | None = None,
     ) -> None: ...
     @staticmethod
     def of_boxes(
@@ -39,10 +42,16 @@ class TrainingSet:
         doubled: ArrayLike = (),
         droppable: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        limit: tuple[int, float, ArrayLike] | None = None,
     ) -> TrainingSet | None: ...
     def copies_of(self, columns: ArrayLike) -> NDArray[np.int32]: ...
     def with_boxes(
-        self, radius_down: ArrayLike, radius_up: ArrayLike, minimum: ArrayLike, maximum: ArrayLike
+        self,
+        radius_down: ArrayLike,
+        radius_up: ArrayLike,
+        minimum: ArrayLike,
+        maximum: ArrayLike,
+        limit: tuple[int, float, ArrayLike] | None = None,
     ) -> TrainingSet: ...
     @property
     def n_samples(self) -> int: ...
