@@ -126,8 +126,6 @@ class TestParameters:
         given = RobustBoostingClassifier(4, perturbation=NormBall("l1", 0.3), tune=False).fit(X, y)
         assert same_model(given.model_, boosted.model_)
         assert (given.certify(X[:20], epsilon=0.1) == (radii >= 0.1)).all()
-        with pytest.raises(ValueError, match="a tree cannot be trained for the norm l1"):
-            MetaSilvaeClassifier(0.3, norm="l1").fit(X, y)
 
     def test_every_parameter_has_an_effect(self) -> None:
         changes: dict[str, Any] = {
