@@ -1,7 +1,8 @@
 """Quality and speed of robust boosting on the paper's data sets, beside published results of robust boosting.
 
     python scripts/bench_boosting.py [--data FOLDER] [--sets NAME,NAME] [--rounds N] [--aim phi|robust] [--split]
-                                     [--epsilon E] [--thresholds N] [--jobs N] [--models FOLDER]
+                                     [--epsilon E] [--thresholds N] [--max-depth N] [--learning-rate X]
+                                     [--score-penalty X] [--refits N] [--jobs N] [--models FOLDER]
 
 With --aim phi the objective is 0.9 accuracy + 0.1 stability and all options have their defaults, for all sets. With
 --aim robust the objective is 0.15 accuracy + 0.85 robust accuracy; tuning is off, and other options are fixed by ROBUST
@@ -53,6 +54,7 @@ ROBUST: dict[str, Any] = {
     "score_penalty": 10.0,
 }  # fmt: skip
 ROBUST_IF_FEW: dict[str, Any] = {**ROBUST, "max_depth": 4, "score_penalty": 1.0, "tolerance": 0.0}
+OPTIONS = {"thresholds": int, "max_depth": int, "learning_rate": float, "score_penalty": float, "refits": int}
 PUBLISHED = {
     "breast-cancer": "0.993 / 0.934",
     "cod-rna": "0.931 / 0.787",
@@ -65,7 +67,8 @@ PUBLISHED = {
 
 def options_for(arguments: argparse.Namespace, n_rows: int) -> BoostingOptions:
     robust = ROBUST_IF_FEW if n_rows <= FEW_SAMPLES else ROBUST
-    chosen = {**(robust if arguments.aim == "robust" else {}), "thresholds": arguments.thresholds}
+    given = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
+    chosen = {**(robust if arguments.aim == "robust" else {}), **given}
     return boosting_options_for("default", arguments.rounds, seed=SEED, **chosen)
 
 
@@ -88,7 +91,8 @@ def main() -> int:
     parser.add_argument("--aim", choices=("phi", "robust"), default="phi")
     parser.add_argument("--split", action="store_true", help="use the test split of small sets too")
     parser.add_argument("--epsilon", type=float, help="instead of those of the paper")
-    parser.add_argument("--thresholds", type=int, help="per feature, instead of the default")
+    for name, kind in OPTIONS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help="as in train, instead of the one above")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--models", type=Path, help="folder for the models")
     arguments = parser.parse_args()

@@ -85,7 +85,8 @@ def _as_bytes(codes, value_starts):
 def make_budget(int power, double epsilon):
     """Units of a cost of 1, and the budget in units: the largest whole number that epsilon pays; see norm.pxd."""
     if power == 0:
-        return (1.0, int(min(epsilon, 2.0 ** BUDGET_BITS)))
+        # Half a feature has a cost, too.
+        return (2.0, int(2 * min(epsilon, 2.0 ** BUDGET_BITS)))
     if epsilon == 0:
         return (1.0, 0)
     if np.isinf(epsilon):

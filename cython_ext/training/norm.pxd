@@ -42,7 +42,9 @@ cdef inline int64_t cost_of(const Samples* samples, int32_t feature, double size
     cdef double cost = samples.costs[feature]
     if samples.unit == 0:
         return 0
-    if samples.power > 0:
+    if samples.power == 0:
+        cost *= samples.unit
+    else:
         cost *= size
         if samples.power == 2:
             cost *= cost
@@ -58,7 +60,7 @@ cdef inline double root_of(const Samples* samples, int64_t rest) noexcept nogil:
     if samples.unit == 0:
         return INFINITY
     if samples.power == 0:
-        return rest
+        return rest / samples.unit
     if samples.power == 1:
         return (rest + 2) / samples.unit * (1 + 1e-15)
     return sqrt((rest + 2) / samples.unit) * (1 + 1e-15)
@@ -217,34 +219,6 @@ cdef inline int find_sides(const Samples* samples, const TrainNode* nodes, int32
 # Events of the sweep. Samples that have paid nothing have the same radii, so that their events have the order of their
 # values. The others, which do not fall into the node, are sorted.
 
-cdef inline int list_payers(const Samples* samples, Scratch* scratch) except -1 nogil:
-    """Put the listed samples that pay to be in the present node last, and find what they have left."""
-    cdef int32_t n = scratch.n_entries, position, entry, n_free = 0, n_payers = 0
-    cdef int64_t total
-    list_present_intervals(samples, scratch)
-    scratch.n_free = n
-    if scratch.n_intervals == 0:
-        return 0
-    reserve(<void**> &scratch.rests, &scratch.rests_capacity, n, sizeof(int64_t))
-    reserve(<void**> &scratch.payers, &scratch.payers_capacity, n, sizeof(int32_t))
-    for position in range(n):
-        entry = scratch.entries[position]
-        total = 0 if entry & 1 else cost_at(samples, scratch, entry >> 1)
-        if total > 0:
-            scratch.payers[n_payers] = entry
-            scratch.rests[n_payers] = samples.budget - total
-            n_payers += 1
-        else:
-            scratch.entries[n_free] = entry
-            n_free += 1
-    memcpy(scratch.entries + n_free, scratch.payers, n_payers * sizeof(int32_t))
-    reserve(<void**> &scratch.roots, &scratch.roots_capacity, n_payers, sizeof(double))
-    for position in range(n_payers):
-        scratch.roots[position] = root_of(samples, scratch.rests[position])
-    scratch.n_free = n_free
-    return 0
-
-
 cdef inline Event* sort_events(Event* events, Event* spare, int32_t n) noexcept nogil:
     """Sort by place, keeping the order of equal ones; returns the array that holds the result."""
     cdef int32_t width = 16, start, middle, stop, left, right, position
@@ -266,6 +240,10 @@ cdef inline Event* sort_events(Event* events, Event* spare, int32_t n) noexcept 
         while start < n:
             middle, stop = min(start + width, n), min(start + 2 * width, n)
             left, right = start, middle
+            if middle == stop or events[middle - 1].at <= events[middle].at:
+                memcpy(spare + start, events + start, (stop - start) * sizeof(Event))
+                start = stop
+                continue
             for position in range(start, stop):
                 if left < middle and (right >= stop or events[left].at <= events[right].at):
                     spare[position] = events[left]
@@ -279,6 +257,39 @@ cdef inline Event* sort_events(Event* events, Event* spare, int32_t n) noexcept 
         spare = swapped
         width *= 2
     return events
+
+
+cdef inline int list_payers(const Samples* samples, Scratch* scratch) except -1 nogil:
+    """Put the listed samples that pay to be in the present node last, and find what they have left.
+
+    Those with most left come first: of samples with the same value, their events are in order then.
+    """
+    cdef int32_t n = scratch.n_entries, position, entry, n_free = 0, n_payers = 0
+    cdef int64_t total
+    cdef Event* events
+    list_present_intervals(samples, scratch)
+    scratch.n_free = n
+    if scratch.n_intervals == 0:
+        return 0
+    reserve_events(scratch, n)
+    for position in range(n):
+        entry = scratch.entries[position]
+        total = 0 if entry & 1 else cost_at(samples, scratch, entry >> 1)
+        if total > 0:
+            scratch.events[n_payers] = Event(<double> total, entry)
+            n_payers += 1
+        else:
+            scratch.entries[n_free] = entry
+            n_free += 1
+    events = sort_events(scratch.events, scratch.spare_events, n_payers)
+    reserve(<void**> &scratch.rests, &scratch.rests_capacity, n_payers, sizeof(int64_t))
+    reserve(<void**> &scratch.roots, &scratch.roots_capacity, n_payers, sizeof(double))
+    for position in range(n_payers):
+        scratch.entries[n_free + position] = <int32_t> events[position].key
+        scratch.rests[position] = samples.budget - <int64_t> events[position].at
+        scratch.roots[position] = root_of(samples, scratch.rests[position])
+    scratch.n_free = n_free
+    return 0
 
 
 cdef inline int add_payers(const Samples* samples, int32_t feature, const Region* region, int32_t n_runs,
@@ -301,7 +312,8 @@ cdef inline int add_payers(const Samples* samples, int32_t feature, const Region
     if region != NULL and region.low != -INFINITY:
         start = nextafter(region.low, INFINITY)
     for turn in range(2):
-        for position in range(n_payers):
+        for payer in range(n_payers):
+            position = payer if turn == 0 else n_payers - 1 - payer
             sample = scratch.entries[n_free + position] >> 1
             code = samples.codes[<size_t> feature * samples.n_samples + sample]
             root = scratch.roots[position]
@@ -317,7 +329,7 @@ cdef inline int add_payers(const Samples* samples, int32_t feature, const Region
                     at = min(at, highest_reached(samples, feature, samples.values[first + code], root))
                     if region != NULL:
                         at = min(at, region.high)
-            scratch.events[position] = Event(at, scratch.key_of[n_free + position])
+            scratch.events[payer] = Event(at, scratch.key_of[n_free + position])
         events = sort_events(scratch.events, scratch.spare_events, n_payers)
         ends, keys, sums, run_ends = scratch.paid_ends, scratch.paid_keys, scratch.paid_sums, scratch.lows
         if turn == 1:

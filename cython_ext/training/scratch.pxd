@@ -110,12 +110,10 @@ cdef struct Scratch:
     PendingNode* pending_nodes
     size_t pending_capacity
     # For norms, see norm.pxd: the intervals of the present node; what the listed samples that pay have left, and the
-    # root of that; they are the last ones of the list, behind n_free others.
+    # root of that. They are the last ones of the list, behind n_free others.
     PathInterval* intervals
     size_t intervals_capacity
     int32_t n_intervals
-    int32_t* payers
-    size_t payers_capacity
     int64_t* rests
     size_t rests_capacity
     double* roots
@@ -186,7 +184,6 @@ cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
         free(scratch.lists)
         free(scratch.pending_nodes)
         free(scratch.intervals)
-        free(scratch.payers)
         free(scratch.rests)
         free(scratch.roots)
         free(scratch.events)

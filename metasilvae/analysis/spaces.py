@@ -7,8 +7,8 @@ boolean one of two. Data or a file narrow the space.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ from metasilvae.dataset import Dataset
 from metasilvae.encoding import BOOLEAN
 from metasilvae.errors import DataError, ModelError
 from metasilvae.model import Model
-from metasilvae.perturbations.attack import fit_attack
+from metasilvae.perturbations.attack import fit_attack, list_categories
 from metasilvae.perturbations.attack_files import AttackRules
 from metasilvae.perturbations.domains import FeatureDomains
-from metasilvae.perturbations.groups import Group, TableGroups
+from metasilvae.perturbations.groups import Group, TableGroups, pack_options
 
 FloatArray = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ class InputSpace:
     @classmethod
     def of_rules(cls, model: Model, rules: AttackRules) -> InputSpace:
         """Inputs within the limits of an attack file; radii and other changes do not matter here."""
-        attack = fit_attack(rules, describe_columns(model))
+        attack = fit_attack(rules, describe_columns(model), is_region=True)
         is_refused = np.zeros(model.n_features, dtype=np.bool_)
         if attack.droppable is not None:
             is_refused = attack.droppable & ~model.takes_missing
@@ -92,7 +92,27 @@ class InputSpace:
         )
         encoded = {feature for group in list_groups(model.encoding).groups for feature in group.features}
         own = [group for group in attack.groups.groups if encoded.isdisjoint(group.features)]
-        return cls._make(model, box, own, attack.domains)
+        categories = list_categories(rules, describe_columns(model))
+        for place, is_listed in categories.items():
+            assert model.encoding is not None
+            if model.encoding.columns[place].kind == BOOLEAN:
+                feature = model.encoding.starts[place]
+                box.lower[feature], box.upper[feature] = np.flatnonzero(is_listed)[[0, -1]]
+        space = cls._make(model, box, own, attack.domains)
+        return space._restrict_options(model, categories)
+
+    def _restrict_options(self, model: Model, categories: Mapping[int, NDArray[np.bool_]]) -> InputSpace:
+        """The part of the space in which categories take the listed values only."""
+        if model.encoding is None or not self.groups.n_groups:
+            return self
+        allowed = np.full((1, self.groups.n_groups, self.groups.n_words), ~np.uint64(0), dtype=np.uint64)
+        if self.allowed is not None:
+            allowed[:, : self.allowed.shape[1], : self.allowed.shape[2]] &= self.allowed
+        for number, group in enumerate(self.groups.groups):
+            is_listed = categories.get(model.encoding.column_of_feature[group.features[-1]])
+            if is_listed is not None:
+                allowed[0, number] &= pack_options(is_listed[np.newaxis], self.groups.n_words)[0]
+        return replace(self, allowed=allowed) if categories else self
 
     @classmethod
     def _make(

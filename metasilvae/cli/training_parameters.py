@@ -199,7 +199,7 @@ training_options = shared_options(
             "--row-sample",
             type=click.FloatRange(0, 1, min_open=True),
             metavar="FRACTION",
-            help="Rows drawn for each tree.  [default: 1; independent: 0.7; boosted: 0.3 of many]",
+            help="Rows per tree.  [default: 1; independent: 0.7; boosted: fewer]",
         ),
         option(
             "--feature-sample",
@@ -228,13 +228,13 @@ training_options = shared_options(
             "--tolerance",
             type=_FRACTION,
             metavar="X",
-            help="How far boosting gives up rows that are far from robust, from 0 to 1.  [default: tuned]",
+            help="Boosting: give up rows far from robust, 0 to 1.  [default: tuned]",
         ),
         option(
             "--refits",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Passes that fit all boosted leaves again at the end.  [default: 3, 0 if few rows]",
+            help="Passes that refit boosted leaves.  [default: 3, 0 if few rows]",
         ),
     ),
     option_group(

@@ -261,11 +261,30 @@ def load_attack(source: str, dataset: Dataset) -> Attack:
     return fit_attack(read_attack(source), dataset)
 
 
-def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
+def list_categories(rules: AttackRules, dataset: Dataset) -> dict[int, NDArray[np.bool_]]:
+    """For columns of categories or booleans whose values a file lists, which of their values these are."""
+    columns = ColumnFinder(dataset)
+    found = {}
+    for place, rule in enumerate(columns.assign(rules)):
+        column = columns.encoding.columns[place]
+        if rule.words is not None and column.kind != NUMBER:
+            values = _values_of(column)
+            for text in rule.words:
+                _check_value(column, rule, text, values)
+            found[place] = np.isin(np.arange(len(values)), [values.index(text) for text in rule.words])
+    return found
+
+
+def fit_attack(rules: AttackRules, dataset: Dataset, *, is_region: bool = False) -> Attack:
     """Apply rules to the columns of a data set.
 
     Columns are those of the table, before categories were encoded. Percentages of the range refer to the range that a
     rule names, or else to the range of the column in this data set.
+
+    Parameters
+    ----------
+    is_region : bool
+        Whether the rules describe a region, which may list categories (`list_categories`).
     """
     columns = ColumnFinder(dataset)
     by_column = columns.assign(rules)
@@ -277,6 +296,15 @@ def fit_attack(rules: AttackRules, dataset: Dataset) -> Attack:
     swaps: dict[tuple[int, ...], tuple[int, ...]] = {}
     for place, rule in enumerate(by_column):
         features, column = list(encoding.features_of(place)), encoding.columns[place]
+        if rule.words is not None:
+            if column.kind == NUMBER:
+                raise PerturbationError(f"{rule.place}: {column.name} is a number; list numbers, such as [0, 1, 2]")
+            if not is_region:
+                raise PerturbationError(
+                    f"{rule.place}: {column.name} is a {column.kind}, whose values describe a region for `prove`; in "
+                    "an attack write any = true, swap = [[..]] or immutable = true"
+                )
+            rule = replace(rule, is_immutable=True)
         if column.kind == NUMBER:
             if rule.is_for_categories:
                 raise PerturbationError(f"{rule.place}: {column.name} is a number; radius = inf allows any value")
@@ -344,12 +372,23 @@ def _relative(radius: Radius) -> Fraction:
     return radius.fraction if isinstance(radius, Percentage) and radius.of == VALUE else Fraction(0)
 
 
+def _values_of(column: Column) -> list[str]:
+    return list(column.values if column.kind == CATEGORY else column.categories)
+
+
+def _check_value(column: Column, rule: Rule, text: str, values: list[str]) -> None:
+    if text not in values:
+        near = difflib.get_close_matches(text, values, 1)
+        hint = f"did you mean {near[0]}?" if near else f"its values are {list_some(values)}"
+        raise PerturbationError(f"{rule.place}: {column.name} has no value {shorten(text)}; {hint}")
+
+
 def _number_categories(column: Column, rule: Rule, is_default: bool) -> list[int]:
     """A number for each category or value of a boolean; those with equal numbers may become each other.
 
     A missing value stays missing.
     """
-    values = list(column.values if column.kind == CATEGORY else column.categories)
+    values = _values_of(column)
     numbers = list(range(len(values)))
     is_only_dropped = rule.may_be_dropped and not rule.is_for_categories and rule.down == rule.up == 0
     if is_default or rule.is_immutable or (is_only_dropped and column.sets is not None):
@@ -362,10 +401,8 @@ def _number_categories(column: Column, rule: Rule, is_default: bool) -> list[int
         return [0 if value != column.missing_name or not column.has_missing else 1 for value in values]
     for together in rule.swaps or ():
         for text in together:
-            if text not in values or (column.has_missing and text == column.missing_name):
-                near = difflib.get_close_matches(text, values, 1)
-                hint = f"did you mean {near[0]}?" if near else f"its values are {list_some(values)}"
-                raise PerturbationError(f"{rule.place}: {column.name} has no value {shorten(text)}; {hint}")
+            known = [value for value in values if not column.has_missing or value != column.missing_name]
+            _check_value(column, rule, text, known)
             numbers[values.index(text)] = values.index(together[0])
     return [sorted(set(numbers)).index(number) for number in numbers]
 

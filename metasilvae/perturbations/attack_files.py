@@ -85,6 +85,8 @@ class Rule:
         A value may become missing; a missing value stays missing in any case.
     cost : float
         By how much a change is multiplied in a distance in the norms l0, l1 and l2.
+    words : tuple of str or None
+        Categories that a region consists of; attacks have none.
     """
 
     place: str
@@ -100,6 +102,7 @@ class Rule:
     swaps: tuple[tuple[str, ...], ...] | None = None
     is_immutable: bool = False
     cost: float = 1.0
+    words: tuple[str, ...] | None = None
 
     @property
     def is_for_categories(self) -> bool:
@@ -259,6 +262,11 @@ class _Reader:
         values = table["values"]
         if not isinstance(values, list) or not values:
             raise self._fault((*path, "values"), "expected a list of numbers such as [0, 1, 2]")
+        if all(isinstance(value, str) for value in values):
+            self._exclude(table, "values", (*MOVES, *LIMITS), path)
+            if len(set(values)) < len(values):
+                raise self._fault((*path, "values"), "a value is listed twice")
+            return Rule(self._place(path), words=tuple(values))
         numbers = sorted(self._check_number(value, (*path, "values")) for value in values)
         if not all(map(math.isfinite, numbers)):
             raise self._fault((*path, "values"), "values must be finite")

@@ -61,13 +61,13 @@ def choose_thresholds(
                 upper = np.minimum(high_center[rows, feature] + up[feature], maximum[feature])
             values, counts = np.unique(np.concatenate([X[rows, feature], lower, upper]), return_counts=True)
             is_finite = np.isfinite(values)
-            found[feature] = _spread(values[is_finite], counts[is_finite], n_thresholds)
+            found[feature] = spread_values(values[is_finite], counts[is_finite], n_thresholds)
 
     over_rows(choose, X.shape[1], jobs)
     return found
 
 
-def _spread(values: FloatArray, counts: NDArray[np.intp], n_thresholds: int) -> FloatArray:
+def spread_values(values: FloatArray, counts: NDArray[np.intp], n_thresholds: int) -> FloatArray:
     """Midpoints between neighbours; of too many, those that divide the values evenly."""
     low, high = values[:-1], values[1:]
     # Half of each number first: their sum may be infinite.

@@ -32,6 +32,7 @@ from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import Model, join_trees
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest_votes import Counts, GrowingForest
@@ -371,6 +372,7 @@ class ForestTrainer(BaseTrainer):
         The candidate that tuning chose.
     """
 
+    norms = SHARED_NORMS
     title = "a forest"
 
     def __init__(

@@ -17,12 +17,16 @@ from numpy.typing import NDArray
 from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
 from metasilvae.execution.threads import over_rows
-from metasilvae.model import LeafKind, Model, PredictionTable
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, Perturbation
 from metasilvae.prediction import find_leaves, match_labels, predict
+from metasilvae.training.samples import POWERS
 from metasilvae.verification.verdicts import Outcome, Stability
 
 Counts = NDArray[np.int32]
+FloatArray = NDArray[np.float64]
+# By this fraction the budget of a norm is larger, against the rounding of sums of costs.
+ROUNDING = 1e-9
 # A margin over rivals where there are none.
 NO_RIVAL = 2**30
 
@@ -53,6 +57,8 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
     tree = boxes.domains.restrict(tree).feasible
     values = tree.leaf_values
     votes = np.ascontiguousarray(values == values.max(axis=1, keepdims=True), dtype=np.uint8)
+    if boxes.limit is not None:
+        return Ballots(votes[find_leaves(tree, dataset.X, jobs)[:, 0]], _reach_in_norm(tree, votes, dataset, boxes))
     possible = np.empty((dataset.n_samples, tree.n_labels), dtype=np.uint8)
     right_starts = boxes.domains.right_starts(tree)
 
@@ -63,6 +69,52 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
 
     over_rows(fill, dataset.n_samples, jobs)
     return Ballots(votes[find_leaves(tree, dataset.X, jobs)[:, 0]], possible)
+
+
+def _reach_in_norm(tree: Model, votes: NDArray[np.uint8], dataset: Dataset, boxes: Boxes) -> NDArray[np.uint8]:
+    """Labels that each sample can get under a limit of the total change; by rounding, rarely some more."""
+    limit = boxes.limit
+    assert limit is not None
+    power = POWERS[limit.norm]
+    lower, upper = boxes.all_bounds
+    possible = np.zeros((dataset.n_samples, tree.n_labels), dtype=np.uint8)
+    with np.errstate(over="ignore", invalid="ignore"):
+        budget = np.float64(limit.epsilon) ** max(power, 1) * (1 + ROUNDING)
+
+    def pay(feature: int, sizes: FloatArray) -> FloatArray:
+        """Costs of changes; what lies on the right side already changes by less than 0."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            costs = limit.costs[feature] * (np.ones(len(sizes)) if power == 0 else np.maximum(sizes, 0.0))
+            return np.where(sizes < 0, 0.0, costs if power < 2 else costs * costs)
+
+    # Each node with the samples that reach it, what they pay, and what of it they pay in each feature.
+    todo: list[tuple[int, NDArray[np.intp], FloatArray, dict[int, FloatArray]]] = [
+        (int(tree.roots[0]), np.arange(dataset.n_samples), np.zeros(dataset.n_samples), {})
+    ]
+    while todo:
+        place, rows, total, paid = todo.pop()
+        threshold, feature, left, right, leaf = tree.nodes[place].item()
+        if feature < 0:
+            possible[rows] |= votes[leaf]
+            continue
+        values = dataset.X[rows, feature]
+        before = paid.get(feature, np.zeros(len(rows)))
+        is_missing = np.isnan(values)
+        # On the right side a value that equals the threshold must change, by next to nothing.
+        is_right = values > threshold
+        sides = (
+            (left, MISSING_LEFT, np.where(is_right, values - threshold, -1.0), lower[rows, feature] <= threshold),
+            (right, MISSING_RIGHT, np.where(is_right, -1.0, threshold - values), upper[rows, feature] > threshold),
+        )
+        for child, direction, sizes, is_allowed in sides:
+            now = np.maximum(before, pay(feature, sizes))
+            cost = total - before + now
+            reached = np.where(is_missing, leaf == direction, is_allowed & (cost <= budget))
+            now, cost = np.where(is_missing, 0.0, now), np.where(is_missing, total, cost)
+            if reached.any():
+                others = {f: each[reached] for f, each in paid.items()}
+                todo.append((child, rows[reached], cost[reached], {**others, feature: now[reached]}))
+    return possible
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from metasilvae.perturbations.boxes import UNEQUAL_RADII, Boxes
 
 # Powers of changes that the kernels add up.
 POWERS = {"l0": 0, "l1": 1, "l2": 2}
+# Not above the number whose square is one half.
+HALF_OF_SQUARES = 0.7071
 
 
 def find_doubled(dataset: Dataset, boxes: Boxes) -> NDArray[np.int32]:
@@ -69,16 +71,24 @@ def make_samples(dataset: Dataset, boxes: Boxes, like: kernel.TrainingSet | None
 
 
 def _limit_of(dataset: Dataset, boxes: Boxes) -> tuple[int, float, NDArray[np.float64]] | None:
-    """The limit of the total change in the form that the kernels take."""
-    if boxes.limit is None:
+    """The limit of the total change in the form that the kernels take.
+
+    A one-hot group changes as one feature; kernels see two of its members change, each at a part of the cost.
+    """
+    limit = boxes.limit
+    if limit is None:
         return None
-    if boxes.groups.n_groups:
-        members = ", ".join(dataset.feature_name(int(f)) for f in boxes.groups.groups[0].members[:3])
-        raise RequestError(
-            f"{dataset.source}: one-hot groups ({members}, ...) change as one in the norm {boxes.limit.norm}, which trees "
-            "are not trained for; leave the rules of categories out of the attack file, and verify with them"
-        )
-    return POWERS[boxes.limit.norm], boxes.limit.epsilon, boxes.limit.costs
+    costs = limit.costs.copy()
+    for group in boxes.groups.groups:
+        members = np.array(group.members)
+        if not group.is_one_hot:
+            names = ", ".join(dataset.feature_name(int(f)) for f in members)
+            raise RequestError(
+                f"{dataset.source}: the features {names} take joint values, which trees are not trained for in the "
+                f"norm {limit.norm}; leave their rules out of the attack file"
+            )
+        costs[members] = limit.costs[members].max() * (HALF_OF_SQUARES if limit.norm == "l2" else 0.5)
+    return POWERS[limit.norm], limit.epsilon, costs
 
 
 def double_columns(dataset: Dataset, boxes: Boxes, doubled: NDArray[np.int32]) -> tuple[Dataset, Boxes]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments import words
-from experiments.published import C_PROGRAM, META_SILVAE, PAPER_TEST_ROWS, ROBUST_BOOSTING, Quoted
+from experiments.published import META_SILVAE, PAPER_TEST_ROWS, ROBUST_BOOSTING, Quoted
 from experiments.reader import FEWEST_SEEDS, Reader, median, show_pair
 from experiments.store import Bundle
 from experiments.tasks import (
@@ -82,14 +82,10 @@ def _write_training(reader: Reader, figures: str) -> list[str]:
             continue
         cells = [str(len(trees.results)), trees.show_pair(), f"{trees.phi:.3f}", f"{trees.median('leaves'):.0f}"]
         cells += [f"{trees.median('processor'):.1f}", *_show_quoted(META_SILVAE.get(name))]
-        found, measured_phi = C_PROGRAM.get(name, (None, None))
-        measured = _show_quoted(found)
-        if measured_phi is not None:
-            measured[1] = f"{measured_phi:.3f}"
-        rows.append([name, *cells, *measured])
+        rows.append([name, *cells])
     sensorless, _, leaves = _show_quoted(META_SILVAE["sensorless"])
     ours = ("seeds:", "ours: acc / st", "phi:", "leaves:", "seconds:")
-    theirs = ("paper: acc / st", "phi:", "leaves:", "C: acc / st", "phi:", "leaves:")
+    theirs = ("paper: acc / st", "phi:", "leaves:")
     return [
         *_paragraph(words.TRAINING, sensorless=sensorless, leaves=leaves),
         *_table(("set", *ours, *theirs), rows),

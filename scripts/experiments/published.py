@@ -34,19 +34,6 @@ META_SILVAE = {
     "mnist": Quoted(95.6, 81.7, 133652),
     "fashion-mnist": Quoted(86.4, 46.9, 119986),
 }
-# The authors' program on the same splits: default options, the paper's weights, 100 iterations (diabetes 500); the
-# median of 10 seeds on the small sets, of 3 on the others. phi is the median of the runs, not made of the medians.
-C_PROGRAM = {
-    "breast-cancer": (Quoted(98.5, 83.2, 8), 0.972),
-    "wine": (Quoted(85.0, 56.0, 10), 0.819),
-    "ionosphere": (Quoted(96.7, 47.2, 14), 0.917),
-    "diabetes": (Quoted(74.7, 62.7, 66), 0.734),
-    "cod-rna": (Quoted(95.1, 87.2, 80), 0.943),
-    "collision-detection": (Quoted(88.4, 39.7, 63), 0.835),
-    "sensorless-10k": (Quoted(82.0, 68.3, 26), 0.800),
-    "mnist-1-5": (Quoted(97.5, 39.9, 19), 0.918),
-    "mnist-2-6": (Quoted(95.2, 85.8, 24), 0.945),
-}
 # M. Andriushchenko and M. Hein, NeurIPS 2019, as the GECCO paper quotes them: accuracy and robustness in per cent.
 ROBUST_BOOSTING = {
     "breast-cancer": (99.3, 93.4),

@@ -19,11 +19,11 @@ TRAINING = """
 One tree per set, with the same default options for all sets; only epsilon differs. Accuracy and stability are in per
 cent on the test split; phi = 0.9 accuracy + 0.1 stability. Our numbers are medians over the seeds, each metric by
 itself; seconds are processor time of one core. "paper" is the published tree, which its authors chose from many seeds
-and several training radii. "C" is the median of their program with the paper's weights (10 seeds on the small sets, 3
-on the others), measured beforehand and not repeated by this script. The test splits of the four small sets have 50 to
-154 rows, which cannot rank methods; the [README](../README.md#results) has results by cross-validation. On ionosphere,
-whose test split holds one class, a single leaf has 100 / 100, so that row says nothing. For all of sensorless, which
-runs only if it is named (`--sets sensorless`), the paper reports {sensorless} with {leaves} leaves.
+and several training radii; [comparison.md](comparison.md#programs-on-the-same-rows) has figures of their program. The
+test splits of the four small sets have 50 to 154 rows, which cannot rank methods; the [README](../README.md#results)
+has results by cross-validation. On ionosphere, whose test split holds one class, a single leaf has 100 / 100, so that
+row says nothing. For all of sensorless, which runs only if it is named (`--sets sensorless`), the paper reports
+{sensorless} with {leaves} leaves.
 """
 
 WEIGHTS = """
@@ -68,7 +68,7 @@ another machine and are omitted.
 BOOSTING = """
 The table shows accuracy / robust accuracy in per cent. Robust boosting: M. Andriushchenko and M. Hein, *Provably Robust
 Boosted Decision Stumps and Trees against Adversarial Attacks*, NeurIPS 2019, [arXiv](https://arxiv.org/abs/1906.03526),
-as quoted in the GECCO paper. This script did not measure it ([comparison.md](comparison.md#robust-boosting) has
-measured numbers), its test rows may differ, and its robust accuracy is a lower bound. It trains for robust accuracy,
-ours for phi.
+as quoted in the GECCO paper. This script did not measure it, its test rows may differ, and its robust accuracy is a
+lower bound. [comparison.md](comparison.md#programs-on-the-same-rows) has figures of its authors' program. It trains for
+robust accuracy, our tree and forest for phi; [benchmarks.md](benchmarks.md#boosting) has boosted models of ours.
 """

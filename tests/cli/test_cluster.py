@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.command import HARD_FOREST, run, write
+from support.hard_searches import write_endless_search
 from support.processes import finish, start
 from support.remote_tasks import Cluster, wait_until
 from support.training_commands import die_after
@@ -147,26 +147,6 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
     found = run("train", TRAINING[0], tmp_path / "t.silva", *options, code=130)
     assert f"interrupted after 2 of 3 seeds; the best tree so far was written to {tmp_path}/t.silva\n" == found.stderr
     assert "2 seeds" in found.stdout
-
-
-def write_endless_search(folder: Path, values: list[float]) -> tuple[str, str]:
-    """A forest, and for each value a row; with epsilon 0.2 those above 0.3 take more steps than anyone can wait for.
-
-    Trees vote for b if three features have a given parity; b wins if all of these contradictory equations hold.
-    """
-    n_features, n_equations = 256, 280
-    rng = random.Random(1)
-    head = f"classifier-decision-tree {n_features} 2 a b\n"
-    trees = [head + "LEAF 1 0\n"] * n_equations
-
-    def grow(features: list[int], parity: int) -> str:
-        if not features:
-            return "LEAF 0 1\n" if parity else "LEAF 1 0\n"
-        return f"SPLIT {features[0]} 0.5\n{grow(features[1:], parity)}{grow(features[1:], 1 - parity)}"
-
-    trees += [head + grow(rng.sample(range(n_features), 3), rng.randrange(2)) for _ in range(n_equations)]
-    forest = write(folder, "endless.silva", f"classifier-forest {len(trees)}\n" + "".join(trees))
-    return forest, write(folder, "endless.csv", "".join("a" + f",{value}" * n_features + "\n" for value in values))
 
 
 def test_an_interrupt_keeps_the_rows_that_are_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

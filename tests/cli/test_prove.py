@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from support.command import run, write
+from support.hard_searches import write_endless_search
+from support.remote_tasks import wait_until
 
 TABLE = "credit,income,debt,sex,member\n" + "".join(
     f"{'good' if income - debt + 8 * (sex == 'male') > 20 else 'bad'},{income},{debt},{sex},{member}\n"
@@ -116,6 +121,67 @@ def test_the_csv_of_a_proof_has_no_rows(tmp_path: Path) -> None:
     model = write(tmp_path, "scores.silva", SCORES)
     text = run("prove", model, "--monotone", "0=down", "--format", "csv").stdout
     assert text == "input,prediction,x[0],x[1]\n"
+
+
+def test_regions_list_categories_and_booleans(credit: tuple[str, str], tmp_path: Path) -> None:
+    model, _ = credit
+    numbers = "income = { min = 30, max = 59 }\ndebt = { min = 0, max = 3 }\n"
+
+    def ask(listed: str, code: int) -> str:
+        region = write(tmp_path, "region.toml", f"[columns]\n{numbers}{listed}\n")
+        return run("prove", model, "--stable-on", region, code=code).stdout
+
+    assert "proved" in ask('sex = { values = ["male"] }', 0)
+    edge = numbers
+    numbers = "income = { min = 14, max = 20 }\ndebt = { min = 0, max = 0 }\n"
+    assert "proved" in ask('sex = { values = ["male"] }', 0)
+    refuted = ask('sex = { values = ["male", "female"] }', 3)
+    assert "other" not in refuted
+    document = json.loads(
+        run("prove", model, "--insensitive-to", "sex", "--domain", tmp_path / "region.toml", "--format", "json", code=3)
+        .stdout
+    )  # fmt: skip
+    assert {document["pair"]["first"][2], document["pair"]["second"][2]} == {"male", "female"}
+    numbers = edge
+    ask('member = { values = ["yes"] }', 0)
+    for listed, message in (
+        ('sex = { values = ["mal"] }', "sex has no value 'mal'; did you mean male?"),
+        ('sex = { values = ["male", "male"] }', "a value is listed twice"),
+        ('sex = { values = ["male", 1] }', "is not a number"),
+        ('income = { values = ["male"] }', "already has a rule"),
+        ('member = { values = ["perhaps"] }', "member has no value 'perhaps'; its values are"),
+    ):
+        region = write(tmp_path, "region.toml", f"[columns]\n{numbers if 'income' not in listed else ''}{listed}\n")
+        found = run("prove", model, "--stable-on", region, code=1).stderr
+        assert message in found or "income is a number; list numbers" in found
+        assert found.count("\n") == 1
+    region = write(tmp_path, "region.toml", '[columns]\nsex = { values = ["male"] }\n')
+    refused = run("verify", model, credit[1], "--attack", region, code=1).stderr
+    assert "whose values describe a region for `prove`" in refused
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("question", ["--stable-on", "--insensitive-to", "--stable-share"])
+def test_a_signal_ends_a_long_proof_and_reports_what_is_known(question: str, number: int, tmp_path: Path) -> None:
+    forest, _ = write_endless_search(tmp_path, [0.4])
+    region = write(tmp_path, "region.toml", "[default]\nmin = 0.3\nmax = 0.7\n")
+    words = {"--stable-on": [region], "--insensitive-to": ["0", "--domain", region]}.get(
+        question, ["--epsilon", "0.2", "--domain", region]
+    )
+
+    def send() -> None:
+        """Wait until the command takes signals."""
+        wait_until(lambda: getattr(getattr(signal.getsignal(number), "__self__", None), "stop", None) is not None)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    out = run("prove", forest, question, *words, "--time-limit", 60, code=128 + number).stdout
+    sender.join()
+    assert "the search was interrupted" in out
+    if question == "--stable-share":
+        assert "between 0.0000 % and 100.0000 % of the volume" in out
 
 
 @pytest.mark.parametrize(

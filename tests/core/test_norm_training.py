@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,6 +29,9 @@ from support.training_problems import random_operation
 from metasilvae._core.training.evolution import Individual, Objective, Workspace, make_budget
 from metasilvae.dataset import Dataset, RowWeights
 from metasilvae.model import Model
+from metasilvae.perturbations.boxes import Boxes, NormLimit
+from metasilvae.perturbations.domains import FeatureDomains
+from metasilvae.perturbations.groups import Group, TableGroups
 from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Stability
@@ -167,3 +171,29 @@ def verified(model: Model, dataset: Dataset, problem: NormProblem) -> tuple[int,
     outcome = verify(make_query(model, dataset, problem.limited), jobs=1)
     is_stable = outcome.stability == Stability.STABLE
     return tuple(dataset.count(each) for each in (outcome.is_correct, is_stable, outcome.is_correct & is_stable))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_that_count_as_stable_are_stable_with_one_hot_groups_and_whole_numbers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(10, 40))
+    X = np.column_stack([np.eye(3)[rng.integers(0, 3, n)], rng.integers(0, 5, n), rng.random(n) * 3])
+    dataset = Dataset(np.ascontiguousarray(X), rng.integers(0, 3, n).astype(np.int32), ("a", "b", "c"))
+    norm = list(POWERS)[seed % 3]
+    limit = NormLimit(norm, float(rng.integers(1, 3)), np.array([1.0, 1.0, 1.0, 1.0, 2.0]))
+    one, infinite = np.array([1.0, 1.0, 1.0, np.inf, np.inf]), np.full(2, np.inf)
+    arrays = (one, one, np.append(np.zeros(3), -infinite), np.append(np.ones(3), infinite))
+    groups, domains = TableGroups((Group.one_hot((0, 1, 2)),)), FeatureDomains(whole=frozenset({3}))
+    boxes = Boxes(dataset.X, dataset.X, *arrays, groups=groups, domains=domains, limit=limit)
+    samples = make_samples(dataset, boxes)
+    perturbation = SimpleNamespace(boxes=lambda _: boxes, describe=lambda: "boxes")
+    workspace = Workspace(samples)
+    objective = Objective(0.9, 0.1, 0.1, range(samples.n_features))
+    tree, donor = (Individual(samples).become_leaf(workspace) for _ in range(2))
+    for _ in range(12):
+        random_operation(rng, tree, donor, objective, workspace)
+        query = make_query(as_model(tree, dataset), dataset, perturbation)
+        counts = verify(query, jobs=1).counts
+        assert tree.counts[0] == counts.correct
+        assert tree.counts[1] <= counts.stable
+        assert tree.counts[2] <= counts.robust

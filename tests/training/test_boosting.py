@@ -263,7 +263,9 @@ def test_a_pass_that_is_stopped_leaves_the_model_as_it_was() -> None:
     assert format_model(trainer.model) == format_model(before)
     again = BoostingTrainer(dataset, ball, options)
     again.resume(trainer.state)
-    assert format_model(finish(again)) == format_model(trained(dataset, ball, 5, refits=2).model) != format_model(before)
+    assert (
+        format_model(finish(again)) == format_model(trained(dataset, ball, 5, refits=2).model) != format_model(before)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))

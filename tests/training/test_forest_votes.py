@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.norm_training import POWERS, ROUNDING, cost_of_intervals, leaf_intervals, random_norm_problem
 from support.oracles import (
     boxes_of_leaves,
     classify,
@@ -20,11 +22,13 @@ from support.oracles import (
     random_model,
 )
 
+from metasilvae._core.training.evolution import Individual, Workspace
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import predict
 from metasilvae.training.forest_votes import GrowingForest, bound, poll
+from metasilvae.training.samples import as_model
 from metasilvae.verification.verdicts import Stability
 
 
@@ -74,6 +78,35 @@ def test_the_votes_are_those_of_the_slow_twin(data: st.DataObject, model: Model,
         forest = grow(model, dataset, epsilon)
         slow = [slow_margins(model, x, label, epsilon) for x, label in zip(rows, y, strict=True)]
         assert list(zip(forest.own_margins.tolist(), forest.worst_margins.tolist(), strict=True)) == slow
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_votes_in_a_norm_are_those_of_all_leaves_in_reach(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = random_norm_problem(rng, n_samples=int(rng.integers(4, 16)))
+    samples, limit = problem.samples, problem.limited.limit
+    workspace, objective = Workspace(samples), problem.objective()
+    tree = Individual(samples).become_leaf(workspace)
+    tree.grow(0, objective, workspace, by_score=False, n_splits=5)
+    model = as_model(tree, problem.dataset)
+    boxes = problem.limited.boxes(problem.dataset)
+    ballots = poll(model, problem.dataset, boxes)
+    leaves = list(leaf_intervals(tree.nodes()[:4]))
+    budget = Fraction(limit.epsilon) ** max(POWERS[limit.norm], 1)
+    for row in range(problem.dataset.n_samples):
+        exact: set[int] = set()
+        wider: set[int] = set()
+        for node, intervals in leaves:
+            costs = cost_of_intervals(problem, row, intervals)
+            labels = prediction_of(tree.nodes()[4][node].tolist())
+            # A test of the right side at the very end of a box, or of the budget, is reached by rounding.
+            if costs is not None and sum(costs.values(), Fraction(0)) <= budget:
+                exact |= set(labels)
+            if costs is not None and sum(costs.values(), Fraction(0)) <= budget * (1 + 4 * ROUNDING):
+                wider |= set(labels)
+        found = set(np.flatnonzero(ballots.possible[row]).tolist())
+        assert exact <= found <= wider
 
 
 def can_change(model: Model, x: list[float], epsilon: float) -> bool:

@@ -14,11 +14,13 @@ from support.checkpoints import SHORT, coarse, stored, strip
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, DataError, RequestError
 from metasilvae.formats.silva_models import format_model
-from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.large import LargeTreeTrainer
+from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import (
     Options,
     TrainingOptions,
@@ -34,10 +36,11 @@ from metasilvae.verification.metrics import evaluate
 
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 EPSILON = Ball(0.6)
+NORM = NormBall("l2", 0.6)
 Maker = Callable[..., Trainer]
 
 
-def maker(options: Options, is_observed: bool = False) -> Maker:
+def maker(options: Options, is_observed: bool = False, perturbation: Perturbation = EPSILON) -> Maker:
     """Makes trainers; changes are for the options of a tree."""
 
     def make(jobs: int = 1, **changes: Any) -> Trainer:
@@ -46,9 +49,9 @@ def maker(options: Options, is_observed: bool = False) -> Maker:
             chosen = dataclasses.replace(chosen, **changes)
         elif changes:
             chosen = dataclasses.replace(chosen, tree=dataclasses.replace(chosen.tree, **changes))
-        trainer = make_trainer(coarse(), EPSILON, chosen, jobs)
+        trainer = make_trainer(coarse(), perturbation, chosen, jobs)
         if is_observed:
-            trainer.observe(TreeCollector(coarse(), EPSILON, chosen.tree_options))
+            trainer.observe(TreeCollector(coarse(), perturbation, chosen.tree_options))
         return trainer
 
     return make
@@ -84,6 +87,12 @@ MAKERS: dict[str, Maker] = {
     "boosting, held out": maker(boosting_options_for("fast", 9, validation=0.3, patience=4, row_sample=0.7)),
     "tuned boosting": maker(boosting_options_for("default", 5)),
     "tuned boosting, held out": maker(boosting_options_for("default", 5, validation=0.3)),
+    "tree in l1, held out": maker(dataclasses.replace(TREE, validation=0.3), perturbation=NormBall("l1", 1.0)),
+    "tuned tree in l2": maker(TUNED, perturbation=NormBall("l2", 0.8)),
+    "forest in l0": maker(forest_options_for("fast", 4, seed=2), perturbation=NormBall("l0", 1)),
+    "boosting in a norm": maker(boosting_options_for("fast", 5, max_depth=3), perturbation=NORM),
+    "boosting in a norm, held out": maker(boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM),
+    "boosting in a norm, tuned": maker(boosting_options_for("default", 4), perturbation=NORM),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }
@@ -100,7 +109,7 @@ def places(n_steps: int) -> list[int]:
 
 
 def test_all_kinds_of_trainers_are_here() -> None:
-    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer}
+    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer, NormBoostingTrainer}
     assert {type(make()) for make in MAKERS.values()} == kinds
     assert set(TRAINERS) == {"tree", "forest", "boosting"}
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from metasilvae.analysis.proofs import InputPair, Proof, ProofStatus
-from metasilvae.analysis.stable_share import StableShare
+from metasilvae.analysis.stable_share import ROUNDING, StableShare
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import Record, as_csv, as_text, dump_json, finite_or_none
 from metasilvae.verification.budget import INTERRUPTED, STEPS, TIMEOUT
@@ -17,6 +17,7 @@ REASONS = {
     TIMEOUT: "the time limit was reached (--time-limit)",
     STEPS: "the number of steps was reached (--max-steps)",
     INTERRUPTED: "the search was interrupted",
+    ROUNDING: "some boxes are as thin as the rounding of numbers",
 }
 _NAMES = ("first", "second")
 
@@ -124,18 +125,26 @@ def write_share_text(share: StableShare) -> str:
         f"inputs  {share.space.description}",
         "",
     ]
+    what = "the inputs" if share.space.domains.features or share.space.groups.n_groups else "the volume"
     if share.reason is None:
-        lines.append(f"stable at epsilon {share.epsilon:g}: {100 * share.lower:.4f} % of the volume")
+        lines.append(f"stable at epsilon {share.epsilon:g}: {100 * share.lower:.4f} % of {what}")
     else:
         reason = REASONS.get(share.reason, "the search ended early")
         lines.append(
             f"stable at epsilon {share.epsilon:g}: between {100 * share.lower:.4f} % and {100 * share.upper:.4f} % of "
-            f"the volume ({reason})"
+            f"{what} ({reason})"
+        )
+    if share.estimate is not None:
+        found = share.estimate
+        lines.append(
+            f"estimate, not proved: {100 * found.share:.1f} % \u00b1 {100 * found.margin:.1f} % with probability 0.99 "
+            f"({found.n_inputs} random inputs, each of them verified)"
         )
     return "\n".join([*lines, f"boxes   {share.n_boxes}", ""])
 
 
 def _share_record(share: StableShare) -> dict[str, str | int | float | None]:
+    found = share.estimate
     return {
         "model": share.model.source,
         "voting": share.voting,
@@ -145,6 +154,7 @@ def _share_record(share: StableShare) -> dict[str, str | int | float | None]:
         "at_most": share.upper,
         "boxes": share.n_boxes,
         "reason": share.reason,
+        **({} if found is None else {"estimate": found.share, "margin": found.margin, "drawn": found.n_inputs}),
     }
 
 

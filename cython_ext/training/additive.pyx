@@ -1,0 +1,288 @@
+"""Worst margins of samples in additive models, where features share what may change; and what lowers their loss.
+
+An additive model has a score for each cell of each feature: for each interval between neighbouring thresholds, and for
+missing values. The scores of a sample's cells add up. An attacker moves values to other cells, each at a cost, and the
+costs together are at most 1 (epsilon, to the power of the norm). With a price for each unit of cost, every feature is
+attacked by itself, where that takes more off the margin than it costs, and
+
+    margin - price - sum over features of the largest (loss of margin - price * cost)
+
+is at most the margin at the worst point that the attacker can pay (Lagrangian relaxation). Every price gives a bound.
+Costs fill up to 1 at the best price, so one price leads to the next.
+
+Cells have numbers by feature, as codes in training/boosting.pyx: x <= threshold j if and only if its cell is at most j.
+The cell of missing values comes after those of all numbers. Derivatives are sums of whole numbers, which do not depend on
+the order of the samples. Steps, thresholds and the choice of options are left to metasilvae.training.additive_models.
+"""
+
+from libc.math cimport INFINITY, exp, fabs, pow, rint
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+# Cells are bytes: those between and beyond the thresholds, and the one of missing values.
+MOST_THRESHOLDS = 254
+
+cdef enum:
+    # Prices tried for one sample: to enclose the best one, and to come near to it.
+    MOST_ENCLOSING = 40
+    MOST_HALVING = 12
+
+cdef double LARGEST_EXPONENT = 500.0
+
+
+cdef struct Costs:
+    # By cell: the largest and the smallest possible value in it.
+    const double* last_value
+    const double* first_value
+    # By feature: factor of its changes; or the cost of any change, not negative, in units of the limit.
+    const double* factors
+    const double* fixed
+    int32_t power
+    double limit
+
+
+cdef struct Attack:
+    double margin
+    double bound
+    double spent
+
+
+cdef inline double _cost(const Costs* costs, Py_ssize_t f, Py_ssize_t first, int32_t home, int32_t cell,
+                         double value) noexcept nogil:
+    """What it costs to move a value from its home to another cell, as a part of the limit."""
+    cdef double size
+    if costs.fixed[f] >= 0:
+        return costs.fixed[f]
+    size = costs.first_value[first + cell] - value if cell > home else value - costs.last_value[first + cell]
+    size *= costs.factors[f]
+    if costs.power == 2:
+        size *= size
+    return size / costs.limit if size > 0 else 0.0
+
+
+def limit_reach(const double[:, ::1] X, const int64_t[::1] cell_starts, const double[::1] last_value,
+                const double[::1] first_value, const double[::1] factors, const double[::1] fixed, int32_t power,
+                double limit, const uint8_t[:, ::1] home, Py_ssize_t start, Py_ssize_t stop, uint8_t[:, ::1] low,
+                uint8_t[:, ::1] high):
+    """Narrow the cells that each value may reach to those that do not exceed the limit by themselves."""
+    cdef Costs costs
+    cdef Py_ssize_t row, f
+    costs.last_value, costs.first_value = &last_value[0], &first_value[0]
+    costs.factors, costs.fixed = &factors[0], &fixed[0]
+    costs.power, costs.limit = power, limit
+    with nogil:
+        for row in range(start, stop):
+            for f in range(X.shape[1]):
+                while low[row, f] < home[row, f] and not _cost(
+                        &costs, f, cell_starts[f], home[row, f], low[row, f], X[row, f]) <= 1.0:
+                    low[row, f] += 1
+                while high[row, f] > home[row, f] and not _cost(
+                        &costs, f, cell_starts[f], home[row, f], high[row, f], X[row, f]) <= 1.0:
+                    high[row, f] -= 1
+
+
+cdef Attack _attack(const Costs* costs, Py_ssize_t n_features, const int64_t* cell_starts, const double* values,
+                    const uint8_t* home, const uint8_t* low, const uint8_t* high, const double* ahead,
+                    const double* behind, double sign, double base, double price, uint8_t* reached) noexcept nogil:
+    """The bound of a margin at a price, and the cells that the attacker then prefers.
+
+    The margin is sign * (ahead - behind) by the scores of two labels; `behind` may be missing (NULL).
+    """
+    cdef Attack found
+    cdef Py_ssize_t f, first
+    cdef int32_t cell, own_cell, best_cell
+    cdef double own, loss, best, best_cost, cost
+    found.margin = base
+    found.spent = 0.0
+    found.bound = -price
+    for f in range(n_features):
+        first = cell_starts[f]
+        own_cell = home[f]
+        own = ahead[first + own_cell]
+        if behind != NULL:
+            own -= behind[first + own_cell]
+        own *= sign
+        found.margin += own
+        best_cell = own_cell
+        best = best_cost = 0.0
+        for cell in range(low[f], high[f] + 1):
+            loss = ahead[first + cell]
+            if behind != NULL:
+                loss -= behind[first + cell]
+            loss = own - sign * loss
+            # Costs are not negative.
+            if loss <= best:
+                continue
+            cost = _cost(costs, f, first, own_cell, cell, values[f])
+            loss -= price * cost
+            if loss > best:
+                best = loss
+                best_cost = cost
+                best_cell = cell
+        found.bound -= best
+        found.spent += best_cost
+        reached[f] = <uint8_t> best_cell
+    found.bound += found.margin
+    return found
+
+
+cdef inline double _share(double margin) noexcept nogil:
+    """The logistic function of minus a margin: the first derivative of the logistic loss, without its sign."""
+    return 1.0 / (1.0 + exp(min(max(margin, -LARGEST_EXPONENT), LARGEST_EXPONENT)))
+
+
+def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const double[::1] last_value,
+                 const double[::1] first_value, const double[::1] factors, const double[::1] fixed, int32_t power,
+                 double limit, const uint8_t[:, ::1] home, const uint8_t[:, ::1] low, const uint8_t[:, ::1] high,
+                 const double[:, ::1] scores, const double[::1] base, const int32_t[::1] labels,
+                 const int32_t[::1] rows, Py_ssize_t start, Py_ssize_t stop, bint is_thorough, double[:, ::1] prices,
+                 double[:, ::1] margins, double[:, ::1] bounds, const double[::1] row_weights, double natural_weight,
+                 double certified_weight, double tolerance, double unit, int64_t[:, ::1] gradient,
+                 int64_t[::1] base_gradient):
+    """Bound the margins of the samples rows[start..stop-1], and add the derivatives of their loss.
+
+    With two classes there is one row of scores, those of the second label relative to the first one, and one margin for
+    each sample. With more, each sample has a margin for each other label; that for its own label is not used.
+
+    Parameters
+    ----------
+    X : samples; missing values may be anything
+    cell_starts : where the cells of each feature begin
+    last_value, first_value : the largest and smallest possible value in each cell
+    factors : by which the changes of each feature are multiplied
+    fixed : cost of any change of a feature as a part of the limit; -1 where it grows with its size
+    power, limit : costs are added to this power and divided by this limit
+    home, low, high : cell of each value, and the ones that it may reach
+    scores : by label and cell
+    base : by label
+    labels : of the samples
+    is_thorough : whether to search for the best price; otherwise the given one is used, and the next one written
+    prices : by sample and other label; receives those to begin with next time
+    margins, bounds : receive the margins, and what they are at least at every point that is allowed
+    row_weights : weights of the samples in the loss
+    natural_weight, certified_weight : of the two parts of the loss
+    tolerance : exponent, see metasilvae.training.boosting.find_derivatives
+    unit : derivatives are counted in multiples of it
+    gradient, base_gradient : derivatives are added to them; without any rows nothing is
+    """
+    cdef Costs costs
+    cdef Attack found, tried
+    cdef Py_ssize_t item, row, f, n_features = X.shape[1], n_columns = scores.shape[0]
+    cdef int32_t label, rival, n_rivals = prices.shape[1], step, n_halved
+    cdef double sign, price, lower, upper, worst, total, share, weight, best_price
+    cdef int64_t natural, certified
+    cdef uint8_t* reached = <uint8_t*> malloc(n_features * n_rivals + 1)
+    cdef double* shares = <double*> malloc((n_rivals + 1) * sizeof(double))
+    cdef const double* ahead
+    cdef const double* behind
+    cdef uint8_t* cells
+    cdef bint has_gradient = gradient.shape[0] > 0
+    if reached == NULL or shares == NULL:
+        free(reached)
+        free(shares)
+        raise MemoryError
+    costs.last_value, costs.first_value = &last_value[0], &first_value[0]
+    costs.factors, costs.fixed = &factors[0], &fixed[0]
+    costs.power, costs.limit = power, limit
+    with nogil:
+        for item in range(start, stop):
+            row = rows[item]
+            label = labels[row]
+            for rival in range(n_rivals):
+                cells = reached + rival * n_features
+                if n_columns == 1:
+                    sign = 1.0 if label == 1 else -1.0
+                    ahead = &scores[0, 0]
+                    behind = NULL
+                    total = sign * base[0]
+                elif rival == label:
+                    margins[row, rival] = bounds[row, rival] = INFINITY
+                    continue
+                else:
+                    sign = 1.0
+                    ahead = &scores[label, 0]
+                    behind = &scores[rival, 0]
+                    total = base[label] - base[rival]
+                price = prices[row, rival]
+                found = _attack(&costs, n_features, &cell_starts[0], &X[row, 0], &home[row, 0], &low[row, 0],
+                                &high[row, 0], ahead, behind, sign, total, price, cells)
+                best_price = price
+                if is_thorough:
+                    # The bound rises with the price as long as more than the limit is spent.
+                    lower = 0.0
+                    upper = INFINITY
+                    tried = found
+                    for step in range(MOST_ENCLOSING):
+                        if tried.bound > found.bound:
+                            found = tried
+                            best_price = price
+                        if tried.spent > 1.0:
+                            lower = price
+                            if upper < INFINITY:
+                                break
+                            price = 4.0 * price if price > 0 else 1e-6
+                        else:
+                            upper = price
+                            if lower > 0 or price == 0:
+                                break
+                            price = 0.25 * price if price > 1e-6 else 0.0
+                        tried = _attack(&costs, n_features, &cell_starts[0], &X[row, 0], &home[row, 0], &low[row, 0],
+                                        &high[row, 0], ahead, behind, sign, total, price, cells)
+                    if upper > lower and upper < INFINITY:
+                        for n_halved in range(MOST_HALVING):
+                            price = 0.5 * (lower + upper)
+                            tried = _attack(&costs, n_features, &cell_starts[0], &X[row, 0], &home[row, 0],
+                                            &low[row, 0], &high[row, 0], ahead, behind, sign, total, price, cells)
+                            if tried.bound > found.bound:
+                                found = tried
+                                best_price = price
+                            if tried.spent > 1.0:
+                                lower = price
+                            else:
+                                upper = price
+                    prices[row, rival] = best_price
+                else:
+                    prices[row, rival] = max(price * exp(0.3 * min(max(found.spent - 1.0, -1.0), 1.0)), 1e-9)
+                margins[row, rival] = found.margin
+                bounds[row, rival] = found.bound
+            if not has_gradient:
+                continue
+            weight = row_weights[row] / unit
+            if n_columns == 1:
+                sign = 1.0 if label == 1 else -1.0
+                share = _share(bounds[row, 0])
+                natural = <int64_t> rint(-sign * weight * natural_weight * _share(margins[row, 0]))
+                certified = <int64_t> rint(-sign * weight * certified_weight * share * pow(1.0 - share, tolerance))
+                base_gradient[0] += natural + certified
+                for f in range(n_features):
+                    gradient[0, cell_starts[f] + home[row, f]] += natural
+                    gradient[0, cell_starts[f] + reached[f]] += certified
+                continue
+            # Each part of the loss is log(1 + sum of exp(-margin)) over the other labels.
+            for step in range(2):
+                worst = 0.0
+                for rival in range(n_rivals):
+                    if rival != label:
+                        worst = min(worst, margins[row, rival] if step == 0 else bounds[row, rival])
+                total = exp(max(worst, -LARGEST_EXPONENT))
+                for rival in range(n_rivals):
+                    shares[rival] = 0.0
+                    if rival != label:
+                        shares[rival] = exp(min(max(
+                            worst - (margins[row, rival] if step == 0 else bounds[row, rival]), -LARGEST_EXPONENT), 0.0))
+                        total += shares[rival]
+                share = exp(max(worst, -LARGEST_EXPONENT)) / total
+                for rival in range(n_rivals):
+                    if rival == label:
+                        continue
+                    cells = reached + rival * n_features
+                    certified = <int64_t> rint(weight * shares[rival] / total * (
+                        natural_weight if step == 0 else certified_weight * pow(share, tolerance)))
+                    base_gradient[rival] += certified
+                    base_gradient[label] -= certified
+                    for f in range(n_features):
+                        natural = cell_starts[f] + (home[row, f] if step == 0 else cells[f])
+                        gradient[rival, natural] += certified
+                        gradient[label, natural] -= certified
+    free(reached)
+    free(shares)

@@ -1,0 +1,50 @@
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_THRESHOLDS: int
+
+def limit_reach(
+    X: NDArray[np.float64],
+    cell_starts: NDArray[np.int64],
+    last_value: NDArray[np.float64],
+    first_value: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    fixed: NDArray[np.float64],
+    power: int,
+    limit: float,
+    home: NDArray[np.uint8],
+    start: int,
+    stop: int,
+    low: NDArray[np.uint8],
+    high: NDArray[np.uint8],
+) -> None: ...
+def measure_rows(
+    X: NDArray[np.float64],
+    cell_starts: NDArray[np.int64],
+    last_value: NDArray[np.float64],
+    first_value: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    fixed: NDArray[np.float64],
+    power: int,
+    limit: float,
+    home: NDArray[np.uint8],
+    low: NDArray[np.uint8],
+    high: NDArray[np.uint8],
+    scores: NDArray[np.float64],
+    base: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    start: int,
+    stop: int,
+    is_thorough: bool,
+    prices: NDArray[np.float64],
+    margins: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+    row_weights: NDArray[np.float64],
+    natural_weight: float,
+    certified_weight: float,
+    tolerance: float,
+    unit: float,
+    gradient: NDArray[np.int64],
+    base_gradient: NDArray[np.int64],
+) -> None: ...

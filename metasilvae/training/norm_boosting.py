@@ -1,0 +1,534 @@
+"""Boosting for a limit of the total change, in the norms l0, l1 and l2.
+
+The model is additive: one tree for each feature (metasilvae.training.additive_models says why). Every sample counts
+twice in the loss, as in metasilvae.training.boosting: by its margin, and by the bound of its margin at the worst point
+that the limit allows. A round takes a few steps down the gradient for all trees at once, each on a part of the samples.
+At its end the base score is settled, so that as many samples as possible are correct and robust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae._core.training import additive as kernel
+from metasilvae.dataset import Dataset
+from metasilvae.datasets.splitting import Pair, plan_cross_validation
+from metasilvae.errors import PerturbationError, RequestError
+from metasilvae.execution.threads import wait_for
+from metasilvae.model import Model
+from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.training.additive_models import (
+    AdditiveModel,
+    AdditiveSamples,
+    CellTable,
+    count_thresholds,
+    make_additive_model,
+    settle_base,
+)
+from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT, FloatArray
+from metasilvae.training.boosting import TUNING_FRACTION, BoostingTrainer, choose_by_curves, find_base
+from metasilvae.training.checkpoint.files import damaged, take, take_array
+from metasilvae.training.options import BoostingOptions
+from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, Trainer
+from metasilvae.training.trials import compare
+
+# Parts of the samples in a round, each of which makes one step.
+PARTS = 4
+# Rounds before samples that are far from robust are given up.
+PATIENT_FRACTION = 0.25
+TRIAL_ROUNDS = 30
+# The best prices of the training samples are searched after every round with so few cells of samples, else at the end.
+QUICK_CELLS = 5_000_000
+# Candidates of tuning. The first one is the best one on average, each of the others on some sets.
+CANDIDATES: tuple[dict[str, Any], ...] = (
+    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
+    {"max_depth": 8, "robust_weight": 0.9, "tolerance": 0.0},
+    {"max_depth": 8, "robust_weight": 0.9, "tolerance": 1.0},
+    {"max_depth": 8, "robust_weight": 0.2, "tolerance": 0.0},
+)
+NO_GRADIENT = np.zeros((0, 0), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LimitedRows:
+    """Samples with their boxes and the limit of the total change."""
+
+    dataset: Dataset
+    boxes: Boxes
+
+    def subset(self, rows: NDArray[np.intp]) -> LimitedRows:
+        return LimitedRows(self.dataset.subset(rows), self.boxes.subset(rows))
+
+    def enlarged(self, factor: float) -> LimitedRows:
+        """The same samples with the limit multiplied."""
+        limit = self.boxes.limit
+        assert limit is not None
+        epsilon = limit.epsilon * factor if limit.epsilon else 0.0
+        return replace(self, boxes=replace(self.boxes, limit=replace(limit, epsilon=epsilon)))
+
+
+class NormBooster:
+    """The rounds of an additive model, without clock and checkpoints.
+
+    Parameters
+    ----------
+    learned, tested : LimitedRows
+        Samples to learn from, with the limit to be certified; samples to test on, or None.
+    options : BoostingOptions
+    n_rounds : int
+        Rounds in all: steps become smaller towards the end.
+    most_thresholds : int
+        Maximum number of thresholds of each feature, if the options do not ask for fewer.
+    pool : Executor or None
+        Threads for parts of the samples.
+    jobs : int
+        Number of these threads.
+    """
+
+    def __init__(
+        self,
+        learned: LimitedRows,
+        tested: LimitedRows | None,
+        options: BoostingOptions,
+        n_rounds: int,
+        most_thresholds: int,
+        pool: futures.Executor | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self._options, self._n_rounds, self._pool, self._jobs = options, n_rounds, pool, jobs
+        tree = options.tree
+        enlarged = learned.enlarged(tree.training_epsilon_factor)
+        n_levels = tree.max_depth - bool(learned.dataset.columns_with_missing.any())
+        n_thresholds = min(options.thresholds, most_thresholds, 2 ** min(max(n_levels, 0), 20) - 1)
+        self.table = CellTable.of(enlarged.dataset, enlarged.boxes, n_thresholds, tree.seed, jobs)
+        self.learned = AdditiveSamples(self.table, enlarged.dataset, enlarged.boxes, jobs)
+        self.tested = None if tested is None else AdditiveSamples(self.table, tested.dataset, tested.boxes, jobs)
+        rows = learned.dataset
+        self.model = AdditiveModel(self.table, find_base(rows.y, rows.n_labels, rows.weights))
+        self.n_done = 0
+        self.measure()
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.model.base)
+
+    def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Do the next round; its random draws depend on the seed and on its number alone. A stop leaves it undone.
+
+        What is known about margins is that of the model before it, until `measure` is called.
+        """
+        options, samples, model = self._options, self.learned, self.model
+        before = model.copy(), samples.prices.copy()
+        model.shift[:] = 0.0
+        rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(self.n_done,)))
+        n_parts = round(1 / options.row_sample) if options.row_sample else PARTS
+        order = rng.permutation(samples.n_samples).astype(np.int32)
+        progress = self.n_done / self._n_rounds
+        rate = options.learning_rate * min(1.0, 2 * (1 - progress))
+        tolerance = options.tolerance if progress >= PATIENT_FRACTION else 0.0
+        for part in np.array_split(order, min(max(n_parts, 1), samples.n_samples)):
+            if is_stopped():
+                self.model, samples.prices = before
+                return
+            gradient, base_gradient = self._find_gradient(np.sort(part), tolerance)
+            unit = UNIT / float(samples.row_weights[part].sum() or 1.0)
+            penalty = options.score_penalty / samples.n_samples
+            is_moved = None
+            if options.feature_sample:
+                n_features = self.table.n_features
+                n_drawn = max(1, round(options.feature_sample * n_features))
+                is_moved = np.zeros(n_features, dtype=bool)
+                is_moved[rng.permutation(n_features)[:n_drawn]] = True
+            model.descend(gradient * unit, base_gradient * unit, penalty, rate, is_moved)
+        self.n_done += 1
+
+    def measure(self) -> None:
+        """Find margins and bounds of all samples, after the base is settled for those of training."""
+        weights, model = self._options.loss_weights, self.model
+        model.shift[:] = 0.0
+        is_quick = self.learned.n_samples * self.table.n_cells <= QUICK_CELLS
+        self._bound(self.learned, is_thorough=is_quick or self.n_done >= self._n_rounds)
+        if self.n_columns == 1 and self.n_done:
+            shift = settle_base(self.learned, weights)
+            model.shift[:] = np.rint(shift / VALUE_UNIT) * VALUE_UNIT
+            self.learned.move_base(float(model.shift[0]))
+        self._bound_wrong(self.learned)
+        if self.tested is not None:
+            self._bound(self.tested, is_thorough=True)
+            self._bound_wrong(self.tested)
+
+    def _bound_wrong(self, samples: AdditiveSamples) -> None:
+        """Find out which wrong samples are stable at least."""
+        other, rows = samples.as_predicted()
+        if len(rows):
+            self._bound(other, rows, is_thorough=True)
+        samples.note_predicted(other, rows)
+
+    def _bound(
+        self, samples: AdditiveSamples, rows: NDArray[np.int32] | None = None, is_thorough: bool = False
+    ) -> None:
+        rows = np.arange(samples.n_samples, dtype=np.int32) if rows is None else rows
+        scores, none = self.model.scores, np.zeros(self.n_columns, dtype=np.int64)
+        self._divide(
+            lambda start, stop: self._call(
+                samples, scores, rows, start, stop, is_thorough, (0.0, 0.0), 0.0, NO_GRADIENT, none
+            ),
+            len(rows),
+        )
+
+    def _find_gradient(self, rows: NDArray[np.int32], tolerance: float) -> tuple[FloatArray, FloatArray]:
+        """Derivatives of the loss of some samples by the scores of cells, and by the base scores, in units."""
+        scores, weights = self.model.scores, self._options.loss_weights
+
+        def add(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            gradient = np.zeros(scores.shape, dtype=np.int64)
+            of_base = np.zeros(self.n_columns, dtype=np.int64)
+            self._call(self.learned, scores, rows, start, stop, False, weights, tolerance, gradient, of_base)
+            return gradient, of_base
+
+        found = self._divide(add, len(rows))
+        return sum(each[0] for each in found).astype(np.float64), sum(each[1] for each in found).astype(np.float64)
+
+    def _call(
+        self, samples: AdditiveSamples, scores: FloatArray, rows: NDArray[np.int32], start: int, stop: int,
+        is_thorough: bool, weights: tuple[float, float], tolerance: float, gradient: NDArray[np.int64],
+        of_base: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        kernel.measure_rows(
+            samples.X, *samples.cell_arguments, samples.home, samples.low, samples.high, scores,
+            self.model.base + self.model.shift, samples.y, rows, start, stop, is_thorough, samples.prices,
+            samples.margins, samples.bounds, samples.row_weights, *weights, tolerance, UNIT, gradient, of_base,
+        )  # fmt: skip
+
+    def _divide(self, work: Callable[[int, int], Any], n_items: int) -> list[Any]:
+        n_parts = min(n_items, self._jobs)
+        if self._pool is None or n_parts < 2:
+            return [work(0, n_items)]
+        bounds = [n_items * part // n_parts for part in range(n_parts + 1)]
+        return list(self._pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def try_candidate(
+    learned: LimitedRows,
+    tested: LimitedRows,
+    options: BoostingOptions,
+    n_rounds: int,
+    most_thresholds: int,
+    is_stopped: Callable[[], bool],
+) -> float:
+    """Lower bound of the fitness on the samples to test on; NaN if it was stopped."""
+    booster = NormBooster(learned, None, options, n_rounds, most_thresholds)
+    for _ in range(n_rounds):
+        booster.grow_round(is_stopped)
+        if is_stopped():
+            return float("nan")
+    booster.tested = AdditiveSamples(booster.table, tested.dataset, tested.boxes)
+    booster.measure()
+    return float(options.tree.fitness.value(*booster.tested.fractions))
+
+
+class NormBoostingTrainer(BaseTrainer):
+    """Training of an additive model for a norm; see `metasilvae.training.protocol.Trainer` for the contract.
+
+    Without held-out rows the model is that of the last round; with them, that of the round with the best fitness on
+    these rows. Before the first round it is a single leaf with the class frequencies.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Training samples.
+    perturbation : Perturbation
+        With a limit of the total change.
+    options : BoostingOptions
+    jobs : int or None
+        Threads; None means all available cores.
+
+    Attributes
+    ----------
+    candidate : dict or None
+        The candidate that tuning chose.
+    """
+
+    norms = ("l1", "l2", "l0")
+    title = "a boosted model"
+
+    def __init__(
+        self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
+    ) -> None:
+        super().__init__(dataset, perturbation, options.tree, jobs)
+        boxes = perturbation.boxes(self.dataset)
+        _refuse_unusable(self.dataset, boxes, perturbation, options)
+        self.boosting_options = options
+        self.candidate: dict[str, Any] | None = None
+        every = LimitedRows(self.dataset, boxes)
+        self._learned = every if self.held_out is None else every.subset(self._rows)
+        kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
+        self._held = None if self.held_out is None else every.subset(kept_out)
+        self._most_thresholds = count_thresholds(self._learned.dataset)
+        self._splits: list[Pair] = []
+        self._split_kind, self._n_tuning_rows = options.tree.split, 0
+        if options.tree.tune:
+            planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
+            self._splits = planned.pairs[: planned.n_first]
+            self._split_kind, self._n_tuning_rows = planned.kind, planned.n_rows
+        self._candidates = [dict(each) for each in CANDIDATES] if self._splits else []
+        self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
+        self._trials = np.full((len(self._candidates), len(self._splits)), np.nan)
+        self._booster: NormBooster | None = None
+        self._stored: dict[str, Any] | None = None
+        # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
+        self._fitness: list[float] = []
+        self._held_fitness: list[float] = []
+        # Scores and base of the best model so far.
+        self._best: tuple[FloatArray, FloatArray] | None = None
+
+    def observe(self, observer: Observer) -> NoReturn:
+        raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
+
+    @property
+    def n_steps(self) -> int:
+        return self._trials.size + self.boosting_options.n_rounds
+
+    @property
+    def model(self) -> Model:
+        if self._booster is None or self._best is None:
+            rows = self._learned.dataset
+            base = find_base(rows.y, rows.n_labels, rows.weights)
+            table = CellTable.of_thresholds([np.zeros(0)] * self.dataset.n_features, self._learned.boxes)
+            return make_additive_model(np.zeros((len(base), table.n_cells)), base, table, self.dataset)
+        return make_additive_model(*self._best, self._booster.table, self.dataset)
+
+    @property
+    def held_out_fitness(self) -> float | None:
+        """Lower bound of the fitness on the held-out rows, if there are any."""
+        if self._held is None:
+            return None
+        if not self._held_fitness:
+            self._make_booster()
+        return max(self._held_fitness)
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        if self.candidate is None or not np.isfinite(self._trials).all():
+            return None
+        mean, error = compare(self._trials)
+        compared = [
+            {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
+            for place, candidate in enumerate(self._candidates)
+        ]
+        chosen = compared[self._candidates.index(self.candidate)]
+        return {
+            "chosen": self.candidate, "score": chosen["score"], "error": chosen["error"], "splits": len(self._splits),
+            "split": self._split_kind, "rows": self._n_tuning_rows, "finalists": compared,
+        }  # fmt: skip
+
+    @property
+    def state(self) -> dict[str, Any]:
+        document = {
+            "trials": self._trials.ravel()[np.isfinite(self._trials.ravel())],
+            "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
+            "booster": self._stored,
+            "steps": self._n_reported,
+            "seconds": self.seconds,
+        }
+        if self._booster is not None and self._booster.n_done:
+            best = self._best or (self._booster.model.scores, self._booster.model.base)
+            document["booster"] = {
+                "rounds": self._booster.n_done,
+                **self._booster.model.state,
+                "prices": self._booster.learned.prices.ravel(),
+                "fitness": np.array(self._fitness),
+                "held_fitness": np.array(self._held_fitness),
+                "has_best": self._best is not None,
+                "best_scores": best[0].ravel(),
+                "best_base": best[1],
+            }
+        return document
+
+    def resume(self, document: dict[str, Any]) -> None:
+        trials = take_array(document, "trials", "<f8")
+        if len(trials) > self._trials.size or not np.isfinite(trials).all():
+            raise damaged("the tuning has another size")
+        self._trials.ravel()[: len(trials)] = trials
+        if document.get("candidate") is not None:
+            position = take(document, "candidate", int)
+            if position >= len(self._candidates):
+                raise damaged("there is no such candidate")
+            self._apply(self._candidates[position])
+        if document.get("booster") is not None:
+            self._stored = take(document, "booster", dict)
+        self._n_reported = take(document, "steps", int)
+        self._clock.resume(take(document, "seconds", float))
+
+    # Parts of the run
+
+    def _steps(self) -> Iterator[Progress]:
+        pool = futures.ThreadPoolExecutor(self._jobs)
+        try:
+            if self._candidates and self.candidate is None:
+                yield from self._tune(pool)
+            if not self._is_over():
+                yield from self._boost(pool)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
+        """Try every candidate on every split, then choose one."""
+        booster = self._make_booster()
+        n_known = int(np.isfinite(self._trials).sum())
+        places = list(np.ndindex(self._trials.shape))
+        is_late = False
+
+        def is_stopped() -> bool:
+            return self.stop_reason is not None or is_late
+
+        def hurry() -> None:
+            nonlocal is_late
+            is_late = True
+
+        tasks = []
+        for row, column in places[n_known:]:
+            options = self.boosting_options.with_candidate(self._candidates[row])
+            learned, tested = (self._learned.subset(rows) for rows in self._splits[column])
+            tasks.append(
+                pool.submit(
+                    try_candidate, learned, tested, options, self._trial_rounds, self._most_thresholds, is_stopped
+                )
+            )
+        for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
+            score = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
+            if self.stop_reason is None and np.isfinite(score):
+                self._trials[place] = score
+                self._n_reported += 1
+            yield self._report("tuning", step, booster)
+            if self._is_over():
+                return
+        self._n_reported = len(places)
+        is_complete = bool(np.isfinite(self._trials).all())
+        position = choose_by_curves(self._trials[:, :, None])[0] if is_complete else 0
+        self._apply(self._candidates[position])
+
+    def _apply(self, candidate: dict[str, Any]) -> None:
+        self.candidate = candidate
+        self.boosting_options = self.boosting_options.with_candidate(candidate)
+        self.options = self.boosting_options.tree
+        self._booster = None
+
+    def _make_booster(self, pool: futures.Executor | None = None) -> NormBooster:
+        """A model without rounds, and its fitness."""
+        options = self.boosting_options
+        self._booster = NormBooster(
+            self._learned, self._held, options, options.n_rounds, self._most_thresholds, pool, self._jobs
+        )
+        self._fitness, self._held_fitness, self._best = [], [], None
+        self._note(self._booster)
+        return self._booster
+
+    def _note(self, booster: NormBooster) -> None:
+        """Keep the fitness after a round, and the model if it is the best one."""
+        value = self.options.fitness.value
+        self._fitness.append(value(*booster.learned.fractions))
+        is_best = self._fitness[-1] >= self._fitness[0]
+        if booster.tested is not None:
+            self._held_fitness.append(value(*booster.tested.fractions))
+            is_best = self._held_fitness[-1] > max(self._held_fitness[:-1], default=-np.inf)
+        if booster.n_done and is_best:
+            self._best = booster.model.scores, booster.model.base + booster.model.shift
+        elif booster.tested is None:
+            self._best = None
+
+    def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
+        booster = self._make_booster(pool)
+        if self._stored is not None:
+            self._restore(booster, self._stored)
+            self._stored = None
+        for step in range(booster.n_done, self.boosting_options.n_rounds):
+            if self._is_finished():
+                return
+            booster.grow_round(self._is_over)
+            if self.stop_reason is not None:
+                return
+            booster.measure()
+            self._note(booster)
+            self._n_reported += 1
+            yield self._report("round", step, booster)
+        self._is_finished()
+
+    def _restore(self, booster: NormBooster, document: dict[str, Any]) -> None:
+        booster.n_done = take(document, "rounds", int)
+        booster.model.resume(document)
+        shape = booster.model.steps.shape
+        prices = take_array(document, "prices", "<f8")
+        scores, base = take_array(document, "best_scores", "<f8"), take_array(document, "best_base", "<f8")
+        if len(prices) != booster.learned.prices.size or len(scores) != shape[0] * shape[1] or len(base) != shape[0]:
+            raise damaged("it belongs to other samples")
+        booster.learned.prices[:] = prices.reshape(booster.learned.prices.shape)
+        self._fitness = take_array(document, "fitness", "<f8").tolist()
+        self._held_fitness = take_array(document, "held_fitness", "<f8").tolist()
+        if len(self._fitness) != booster.n_done + 1 or len(self._held_fitness) not in (0, booster.n_done + 1):
+            raise damaged("there are other numbers of rounds")
+        self._best = (scores.reshape(shape), base) if take(document, "has_best", bool) else None
+        # Margins and bounds of the reports; the prices of the stored run go on.
+        booster.measure()
+        booster.learned.prices[:] = prices.reshape(booster.learned.prices.shape)
+
+    def _is_finished(self) -> bool:
+        patience = self.options.patience
+        if self._fitness[-1] >= self.options.target:
+            self._end(StopReason.TARGET)
+        elif patience and self._held is not None:
+            n_since = len(self._held_fitness) - 1 - int(np.argmax(self._held_fitness))
+            if n_since >= patience:
+                self._end(StopReason.PATIENCE)
+        return self._is_over()
+
+    def _stop_work(self) -> None:
+        """Rounds ask for the reason to stop by themselves."""
+
+    def _report(self, phase: str, step: int, booster: NormBooster) -> Progress:
+        fractions = booster.learned.fractions
+        fitness = self.options.fitness.value(*fractions)
+        n_leaves, n_trees = booster.model.size
+        factor = self.options.training_epsilon_factor
+        return Progress(phase, step, self.seconds, fitness, *fractions, n_leaves, n_trees, fitness, fitness, factor)
+
+
+def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation, options: BoostingOptions) -> None:
+    """Refuse what the verification in a norm would refuse, and options that mean nothing here."""
+    if options.tree.min_samples_leaf > 1:
+        raise RequestError(
+            f"{perturbation.describe()}: trees for a norm have leaves without rows, so that a change takes many steps; "
+            "leave 'min-samples-leaf' out"
+        )
+    if options.refits:
+        raise RequestError(
+            f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave 'refits' out"
+        )
+    if not all(group.is_one_hot for group in boxes.groups.groups):
+        raise PerturbationError(
+            f"{perturbation.describe()}: sets of categories change together, which has no distance in a norm; leave "
+            "the rules of categories out of the attack file"
+        )
+    lower, upper = boxes.all_bounds
+    is_out = (lower > dataset.X) | (upper < dataset.X)
+    if is_out.any():
+        row, feature = np.argwhere(is_out)[0]
+        raise PerturbationError(
+            f"{dataset.source}: row {dataset.number_of(int(row))}, {dataset.feature_name(int(feature))} = "
+            f"{dataset.X[row, feature]:g} does not lie in [{lower[row, feature]:g}, {upper[row, feature]:g}]; "
+            "distances need rows inside the range: widen it"
+        )
+
+
+def make_boosting_trainer(
+    dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
+) -> Trainer:
+    """The trainer of boosted models for boxes, or for a limit of the total change."""
+    is_limited = perturbation.boxes(dataset).limit is not None
+    return (NormBoostingTrainer if is_limited else BoostingTrainer)(dataset, perturbation, options, jobs)
