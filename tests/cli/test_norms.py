@@ -253,6 +253,41 @@ def test_training_takes_the_norm(tmp_path: Path) -> None:
     assert "in the norm l0 it is a number of features" in run(*words[:-1], "l0", "--epsilon", "0.5", code=2).stderr
 
 
+@pytest.mark.parametrize(("norm", "epsilon"), [("l1", "0.5"), ("l2", "0.4"), ("l0", "1")])
+@pytest.mark.parametrize("kind", [[], ["--trees", "3"]])
+def test_what_is_trained_in_a_norm_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
+    files = [tmp_path / f"{jobs}.silva" for jobs in (1, 2)]
+    for jobs, file in enumerate(files, start=1):
+        words = ["train", DATA, str(file), "--norm", norm, "--epsilon", epsilon, *kind, "--jobs", str(jobs)]
+        report = run(*words, "--preset", "fast", "--seed", "4").stdout
+        assert f"perturbation  {norm} {epsilon}\n" in report
+    assert files[0].read_bytes() == files[1].read_bytes()
+    verdicts = run("verify", str(files[0]), DATA, "--norm", norm, "--epsilon", epsilon, "--format", "csv").stdout
+    metrics = next(line.split() for line in report.splitlines() if line.startswith("training  ") and "seed" not in line)
+    n_stable = verdicts.count(",ROBUST") + verdicts.count(",VULNERABLE")
+    assert float(metrics[4]) == pytest.approx(n_stable / int(metrics[1]), abs=1e-4)
+
+
+def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
+    attack = tmp_path / "attack.toml"
+    attack.write_text(
+        "[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n"
+        '[[one-hot]]\ncolumns = ["a", "b"]\n'
+    )
+    rng = np.random.default_rng(3)
+    a, c, d = rng.integers(0, 2, 80), rng.integers(0, 6, 80), rng.random(80)
+    labels = np.where((c > 2) ^ ((a == 1) & (d > 0.5)), "x", "y")
+    lines = [f"{row[0]},{row[1]},{1 - row[1]},{row[2]},{row[3]:.3f}" for row in zip(labels, a, c, d, strict=True)]
+    data, tree = tmp_path / "data.csv", tmp_path / "tree.silva"
+    data.write_text("label,a,b,c,d\n" + "\n".join(lines) + "\n")
+    threat = ["--norm", "l1", "--epsilon", "1.5", "--attack", str(attack)]
+    report = run("train", str(data), str(tree), *threat, "--preset", "fast").stdout
+    verdicts = run("verify", str(tree), str(data), *threat, "--format", "csv").stdout
+    n_robust = verdicts.count(",ROBUST")
+    assert n_robust > 0
+    assert f"{n_robust / 80:.4g}" in report.splitlines()[-1]
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
 def test_boosted_models_are_trained_for_the_norm(norm: str, tmp_path: Path) -> None:
     model, epsilon = str(tmp_path / "model.silva"), "1" if norm == "l0" else "0.3"
@@ -302,42 +337,3 @@ def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
         message = run(*words, option, "3", code=2).stderr
         assert f"leave {option} out" in message
         assert message.count("\n") == 1
-
-
-@pytest.mark.parametrize(("norm", "epsilon"), [("l1", "0.5"), ("l2", "0.4"), ("l0", "1")])
-@pytest.mark.parametrize("kind", [[], ["--trees", "3"]])
-def test_what_is_trained_in_a_norm_is_what_is_verified(
-    norm: str, epsilon: str, kind: list[str], tmp_path: Path
-) -> None:
-    files = [tmp_path / f"{jobs}.silva" for jobs in (1, 2)]
-    for jobs, file in enumerate(files, start=1):
-        words = ["train", DATA, str(file), "--norm", norm, "--epsilon", epsilon, *kind, "--jobs", str(jobs)]
-        report = run(*words, "--preset", "fast", "--seed", "4").stdout
-        assert f"perturbation  {norm} {epsilon}\n" in report
-    assert files[0].read_bytes() == files[1].read_bytes()
-    verdicts = run("verify", str(files[0]), DATA, "--norm", norm, "--epsilon", epsilon, "--format", "csv").stdout
-    metrics = next(line.split() for line in report.splitlines() if line.startswith("training  ") and "seed" not in line)
-    n_stable = verdicts.count(",ROBUST") + verdicts.count(",VULNERABLE")
-    assert float(metrics[4]) == pytest.approx(n_stable / int(metrics[1]), abs=1e-4)
-
-
-def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
-    attack = tmp_path / "attack.toml"
-    attack.write_text(
-        "[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n"
-        '[[one-hot]]\ncolumns = ["a", "b"]\n'
-    )
-    rng = np.random.default_rng(3)
-    a, c, d = rng.integers(0, 2, 80), rng.integers(0, 6, 80), rng.random(80)
-    labels = np.where((c > 2) ^ ((a == 1) & (d > 0.5)), "x", "y")
-    lines = [
-        f"{label},{one},{1 - one},{two},{three:.3f}" for label, one, two, three in zip(labels, a, c, d, strict=True)
-    ]
-    data, tree = tmp_path / "data.csv", tmp_path / "tree.silva"
-    data.write_text("label,a,b,c,d\n" + "\n".join(lines) + "\n")
-    threat = ["--norm", "l1", "--epsilon", "1.5", "--attack", str(attack)]
-    report = run("train", str(data), str(tree), *threat, "--preset", "fast").stdout
-    verdicts = run("verify", str(tree), str(data), *threat, "--format", "csv").stdout
-    n_robust = verdicts.count(",ROBUST")
-    assert n_robust > 0
-    assert f"{n_robust / 80:.4g}" in report.splitlines()[-1]
