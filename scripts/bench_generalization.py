@@ -1,7 +1,8 @@
 """Measure how well defaults generalize: phi on rows that were not trained on, on sets that are hard in different ways.
 
     python scripts/bench_generalization.py [--records FILE] [--sets NAME,NAME] [--splits N] [--part final]
-        [--model cart] [--preset NAME] [--option KEY=VALUE] [--trees N] [--weights A,S,R]
+        [--model cart] [--preset NAME] [--option KEY=VALUE] [--trees N] [--boost N]
+        [--weights A,S,R]
     python scripts/bench_generalization.py --compare BEFORE AFTER
 
 The first form appends a line of JSON for each split of each set to FILE, with phi, accuracy, stability, robust
@@ -39,7 +40,7 @@ from metasilvae.datasets.splitting import split_into_folds
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.interop.imports import import_object
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.training.options import forest_options_for, options_for
+from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.results import decide, judge
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.objective import Fitness
@@ -275,10 +276,14 @@ def _take(X: NDArray[np.float64], y: NDArray[np.int32], rows: NDArray[np.intp]) 
 Train = Callable[[Dataset, float, Fitness], Any]
 
 
-def train_ours(preset: str, n_trees: int, changes: dict[str, Any]) -> Train:
+def train_ours(preset: str, n_trees: int, n_rounds: int, changes: dict[str, Any]) -> Train:
     def train(rows: Dataset, epsilon: float, fitness: Fitness) -> Any:
         changed = {"fitness": fitness, "seed": 1, **changes}
-        options = forest_options_for(preset, n_trees, **changed) if n_trees else options_for(preset, **changed)
+        options: Options
+        if n_rounds:
+            options = boosting_options_for(preset, n_rounds, **changed)
+        else:
+            options = forest_options_for(preset, n_trees, **changed) if n_trees else options_for(preset, **changed)
         trainer = make_trainer(rows, Ball(epsilon), options)
         for _ in trainer.run():
             pass
@@ -343,7 +348,7 @@ def run(arguments: argparse.Namespace) -> None:
     changes = dict(each.split("=", 1) for each in arguments.option)
     values = {name: json.loads(value) for name, value in changes.items()}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    ours = train_ours(arguments.preset, arguments.trees, values)
+    ours = train_ours(arguments.preset, arguments.trees, arguments.boost, values)
     train = ours if arguments.model == "ours" else train_peer(*PEERS[arguments.model])
     fitness = Fitness(
         **dict(zip(("correct", "stable", "robust"), map(float, arguments.weights.split(",")), strict=True))
@@ -417,6 +422,7 @@ def main() -> int:
     parser.add_argument("--preset", default="default")
     parser.add_argument("--option", action="append", default=[], help="KEY=VALUE, the value as JSON")
     parser.add_argument("--trees", type=int, default=0, help="a forest of so many trees")
+    parser.add_argument("--boost", type=int, default=0, help="a boosted model of at most so many rounds")
     parser.add_argument("--weights", default="0.9,0.1,0", help="of accuracy, stability and robust accuracy")
     parser.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="files of records to compare")
     arguments = parser.parse_args()

@@ -46,7 +46,8 @@ def polish_tree(
 
 
 def refit_tree(
-    tree: BoostedTree, codes: Codes, loss: Derivatives, is_positive: NDArray[np.bool_], penalty: float, n_passes: int = 1
+    tree: BoostedTree, codes: Codes, loss: Derivatives, is_positive: NDArray[np.bool_], penalty: float,
+    n_passes: int = 1,
 ) -> BoostedTree:  # fmt: skip
     """The tree with other values of its leaves, where the derivatives are those at scores that it takes part in.
 
@@ -93,14 +94,15 @@ class _ReachedTree:
         leaf_starts = np.empty(n_leaves + 1, dtype=np.int64)
         leaf_rows = np.empty(len(self._reached), dtype=np.int32)
         kernel.group_rows(self._starts, self._reached, leaf_starts, leaf_rows)
-        own_sums = (
+        own_gradients, own_hessians = (
             np.concatenate([[0.0], np.cumsum(np.bincount(self._own_leaf, part, n_leaves))])
             for part in (own_gradient, loss.own_hessian)
         )
         ends = self._is_leaf.astype(np.uint8)
         kernel.polish_tree(
-            *self._nodes[2:], self._first, self._last, self._starts, self._reached, leaf_starts, leaf_rows, *own_sums,
-            self._sign, gradient.astype(np.float64), loss.hessian, penalty / UNIT, prunes, n_passes, self.values, ends,
+            *self._nodes[2:], self._first, self._last, self._starts, self._reached, leaf_starts, leaf_rows,
+            own_gradients, own_hessians, self._sign, gradient.astype(np.float64), loss.hessian, penalty / UNIT, prunes,
+            n_passes, self.values, ends,
         )  # fmt: skip
         return _pruned(self._nodes, self.values[self._first], ends)
 

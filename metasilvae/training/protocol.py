@@ -71,8 +71,8 @@ class StopReason(enum.Enum):
 
 # Phases of training runs, with the unit of their steps. The phases of a tree are "initial population", "generation" and
 # "local search". Tuning adds "initial tree", which is there for users who stop early, and "tuning" before them. After
-# these two, the steps of a forest are of the phase "tree"; those of a boosted model are of the phases "round" and "refit". With
-# very many samples all these phases except "tree", "round" and "refit" run on a part of the samples first, reported as "sample".
+# these two, the steps of a forest are of the phase "tree"; those of a boosted model are "round" and "refit". With
+# very many samples all these phases except the last three run on a part of the samples first, reported as "sample".
 PHASES = {
     "sample": "step",
     "initial tree": "step",

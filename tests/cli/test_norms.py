@@ -286,3 +286,54 @@ def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
     n_robust = verdicts.count(",ROBUST")
     assert n_robust > 0
     assert f"{n_robust / 80:.4g}" in report.splitlines()[-1]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
+def test_boosted_models_are_trained_for_the_norm(norm: str, tmp_path: Path) -> None:
+    model, epsilon = str(tmp_path / "model.silva"), "1" if norm == "l0" else "0.3"
+    threat = ["--norm", norm, "--epsilon", epsilon]
+    shown = run("train", "builtin:iris/train", model, *threat, "--boost", "4", "--test", DATA).stdout
+    assert f"perturbation  {norm} {epsilon}\n" in shown
+    last = shown.splitlines()[-1].split()
+    evaluated = json.loads(run("evaluate", model, DATA, *threat, "--format", "json").stdout)["evaluations"][0]
+    assert [float(word) for word in last[3:]] == pytest.approx(
+        [evaluated[name] for name in ("accuracy", "stability", "robust_accuracy")], rel=1e-3
+    )
+    manifest = json.loads((tmp_path / "model.silva.manifest.json").read_text())
+    assert manifest["perturbation"]["description"] == f"{norm} {epsilon}"
+    assert manifest["runs"][0]["tuning"]["chosen"] in [
+        {name: entry[name] for name in manifest["runs"][0]["tuning"]["chosen"]}
+        for entry in manifest["runs"][0]["tuning"]["finalists"]
+    ]
+    trained = metasilvae.read_model(model).description.provenance
+    assert trained is not None
+    assert trained["perturbation"]["description"] == f"{norm} {epsilon}"
+
+
+def test_training_for_a_norm_within_an_attack(tmp_path: Path) -> None:
+    rules = tmp_path / "changes.toml"
+    rules.write_text('[default]\nradius = inf\n[columns]\n"petal_*" = { radius = 0, cost = 2 }\n')
+    words = ["--norm", "l1", "--epsilon", "0.3", "--attack", str(rules)]
+    model = str(tmp_path / "model.silva")
+    shown = run("train", "builtin:iris/train", model, *words, "--boost", "4", "--no-tune").stdout
+    assert f"perturbation  l1 0.3 within attack {rules}\n" in shown
+    # Petals do not change, and tell all rows apart.
+    assert float(shown.splitlines()[-1].split()[-1]) > 0.9
+    trained = metasilvae.read_model(model).description.provenance
+    assert trained is not None
+    assert trained["perturbation"]["description"] == "l1 0.3 within attack"
+    checkpoint = str(tmp_path / "run.checkpoint")
+    run("train", "builtin:iris/train", model, *words, "--boost", "4", "--no-tune", "--checkpoint", checkpoint)
+    other = ["--norm", "l2", *words[2:], "--boost", "4", "--no-tune", "--resume", checkpoint]
+    assert (
+        "was written with perturbation l1 0.3 within"
+        in run("train", "builtin:iris/train", model, *other, code=1).stderr
+    )
+
+
+def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
+    words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1", "--epsilon", "0.3", "--boost", "3"]
+    for option in ("--min-samples-leaf", "--refits"):
+        message = run(*words, option, "3", code=2).stderr
+        assert f"leave {option} out" in message
+        assert message.count("\n") == 1

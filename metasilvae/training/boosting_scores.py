@@ -1,0 +1,113 @@
+"""Scores of samples by the trees of a boosted model, with their bounds in the boxes, and the loss of these scores.
+
+The loss counts every sample twice: by its own scores, and by the worst ones that its box allows tree by tree.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metasilvae.dataset import RowWeights
+from metasilvae.training.boosted_trees import UNIT, BoostedTree, Codes, Derivatives, FloatArray, IntArray
+
+LARGEST_EXPONENT = 500.0
+# Of a sample in the loss: derivatives are numbers of 32 bits, in units of 2**-24.
+LARGEST_WEIGHT = 16.0
+
+
+class Scores:
+    """Scores of samples by the trees so far, with their bounds in the boxes.
+
+    With two classes there is one row of scores: those of the second label, relative to the first one.
+
+    Attributes
+    ----------
+    own, lowest, highest : float64 arrays, shape (n_columns, n_samples)
+    """
+
+    def __init__(self, codes: Codes, y: NDArray[np.int32], base: FloatArray, weights: RowWeights | None = None) -> None:
+        self.codes = codes
+        self.y = y
+        self.weights = weights
+        self.own, self.lowest, self.highest = (np.repeat(base[:, None], len(y), axis=1) for _ in range(3))
+
+    @property
+    def sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.own, self.lowest, self.highest
+
+    def add(self, tree: BoostedTree, column: int) -> None:
+        self._add(tree, self.own[column], self.lowest[column], self.highest[column])
+
+    def exchange(self, tree: BoostedTree, other: BoostedTree, column: int) -> None:
+        """Take the scores of a tree off and add those of another one; scores are exact, so nothing of it is left."""
+        gone, come = np.zeros((2, 3, len(self.y)))
+        self._add(tree, *gone)
+        self._add(other, *come)
+        for part, change in zip(self.sums, come - gone, strict=True):
+            part[column] += change
+
+    def _add(self, tree: BoostedTree, own: FloatArray, lowest: FloatArray, highest: FloatArray) -> None:
+        if self.codes.exact is None:
+            tree.add_to(self.codes, own, lowest, highest)
+        else:
+            self.codes.exact.add(tree, own, lowest, highest)
+
+    @property
+    def fractions(self) -> tuple[float, float, float]:
+        """Fractions of samples that are correct, and that the bounds prove to be stable and robust."""
+        own, lowest, highest = self.own, self.lowest, self.highest
+        if len(own) == 1:
+            zero = np.zeros_like(own)
+            own, lowest, highest = (np.concatenate([zero, each]) for each in (own, lowest, highest))
+        samples = np.arange(len(self.y))
+        best = own.argmax(axis=0)
+        others, highest = own.copy(), highest.copy()
+        others[best, samples] = highest[best, samples] = -np.inf
+        is_correct = (best == self.y) & (own[best, samples] > others.max(axis=0))
+        is_stable = lowest[best, samples] > highest.max(axis=0)
+        fraction = np.mean if self.weights is None else self.weights.fraction
+        return float(fraction(is_correct)), float(fraction(is_stable)), float(fraction(is_correct & is_stable))
+
+
+def find_derivatives(scores: Scores, weights: tuple[float, float], tolerance: float = 0.0) -> list[Derivatives]:
+    """Derivatives of the loss by each row of scores.
+
+    Parameters
+    ----------
+    weights : pair of float
+        Weights of the natural and of the certified part.
+    tolerance : float
+        Derivatives of the certified part are multiplied by this power of the probability of the true label: from 0,
+        the logistic loss, to 1, the probability of another label, which gives up samples that are far from robust.
+    """
+    n_columns = len(scores.own)
+    is_own = scores.y == 1 if n_columns == 1 else np.arange(n_columns)[:, None] == scores.y
+    worst = np.where(is_own, scores.lowest, scores.highest)
+    row_weights, _ = scale_weights(scores.weights)
+    parts = []
+    for weight, values, power in zip(weights, (scores.own, worst), (0.0, tolerance), strict=True):
+        if n_columns == 1:
+            share = 1 / (1 + np.exp(-values.clip(-LARGEST_EXPONENT, LARGEST_EXPONENT)))
+            of_label = np.where(is_own, share, 1 - share)
+        else:
+            powers = np.exp(values - values.max(axis=0))
+            share = powers / powers.sum(axis=0)
+            of_label = share[scores.y, np.arange(len(scores.y))]
+        factor = weight * of_label**power * row_weights
+        parts += [_in_units(factor * (share - is_own)), _in_units(factor * share * (1 - share))]
+    return [Derivatives(*(part[column] for part in parts)) for column in range(n_columns)]
+
+
+def scale_weights(weights: RowWeights | None) -> tuple[FloatArray | float, float]:
+    """Weights by their mean, divided by a power of two that keeps derivatives in 32 bits; and that number."""
+    if weights is None:
+        return 1.0, 1.0
+    divisor = 2.0 ** max(0, math.ceil(math.log2(weights.by_mean.max() / LARGEST_WEIGHT)))
+    return weights.by_mean / divisor, divisor
+
+
+def _in_units(values: FloatArray) -> IntArray:
+    return np.asarray(np.rint(values / UNIT), dtype=np.int32)
