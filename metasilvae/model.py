@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.model import structure
-from metasilvae.encoding import Encoding, FeatureNames, join_encodings, widen_sets
+from metasilvae.encoding import LARGEST_NUMBER, Encoding, FeatureNames, join_encodings, widen_sets
 from metasilvae.errors import MetasilvaeWarning, ModelError, list_some, shorten
 from metasilvae.io.fingerprints import fingerprint
 from metasilvae.notebook import describe, show_facts
@@ -30,6 +30,17 @@ LEAF = -1
 # What the field `leaf` of a split says about missing values (NaN): MissingDirection in cython_ext/common/node.pxd.
 NO_DIRECTION, MISSING_LEFT, MISSING_RIGHT = -1, -2, -3
 LabelSet = tuple[int, ...]
+
+
+def direction_of(leaf: int) -> str | None:
+    """Where a split sends missing values, from its field `leaf`: left, right, or None if it does not say."""
+    return {MISSING_LEFT: "left", MISSING_RIGHT: "right"}.get(leaf)
+
+
+def tell_missing(names: FeatureNames, feature: int, threshold: float, leaf: int) -> str | None:
+    """The side of a split to which missing values go, None where its test is about missing values or has none."""
+    is_told = threshold < LARGEST_NUMBER and names.can_be_missing(feature)
+    return direction_of(leaf) if is_told else None
 
 
 class LeafKind(enum.Enum):

@@ -36,6 +36,7 @@ from metasilvae.cli.training_parameters import training_options  # noqa: E402
 from metasilvae.errors import ModelError  # noqa: E402
 from metasilvae.formats.silva_models import read_model, same_model  # noqa: E402
 from metasilvae.interop.imports import import_object  # noqa: E402
+from metasilvae.perturbations.norms import NormBall  # noqa: E402
 from metasilvae.sklearn import OPTIONS, fitness_scorer, robust_accuracy_scorer, stability_scorer  # noqa: E402
 from metasilvae.training.options import PUBLIC_NAMES  # noqa: E402
 
@@ -108,6 +109,23 @@ class TestParameters:
         probabilities = boosted.predict_proba(X)
         assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(X)))
         assert (boosted.classes_[probabilities.argmax(axis=1)] == boosted.predict(X)).mean() == 1
+
+    def test_so_is_the_boosted_model_for_a_norm(self, tmp_path: Path) -> None:
+        words = ["--norm", "l1", "--epsilon", "0.3", "--boost", "4", "--no-tune"]
+        run("train", "builtin:iris/train", tmp_path / "a.silva", *words)
+        boosted = RobustBoostingClassifier(4, 0.3, norm="l1", tune=False).fit(X, y)
+        assert same_model(boosted.model_, read_model(str(tmp_path / "a.silva")))
+        assert isinstance(boosted.perturbation_, NormBall)
+        stable, radii = boosted.certify(X[:20]), boosted.radius(X[:20])
+        assert (stable == (radii >= 0.3)).all()
+        # A number is another limit in the same norm.
+        assert (boosted.certify(X[:20], epsilon=0.1) == (radii >= 0.1)).all()
+        assert (boosted.radius(X[:20], norm="l1") == radii).all()
+        assert (boosted.radius(X[:20], norm="linf") <= radii).all()
+        assert boosted.robust_score_ <= boosted.robust_score(X, y)
+        given = RobustBoostingClassifier(4, perturbation=NormBall("l1", 0.3), tune=False).fit(X, y)
+        assert same_model(given.model_, boosted.model_)
+        assert (given.certify(X[:20], epsilon=0.1) == (radii >= 0.1)).all()
 
     def test_every_parameter_has_an_effect(self) -> None:
         changes: dict[str, Any] = {

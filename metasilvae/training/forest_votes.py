@@ -72,7 +72,7 @@ def poll(tree: Model, dataset: Dataset, boxes: Boxes, jobs: int | None = 1) -> B
 
 
 def _reach_in_norm(tree: Model, votes: NDArray[np.uint8], dataset: Dataset, boxes: Boxes) -> NDArray[np.uint8]:
-    """Labels that each sample can get under a limit of the total change, and others that are out of reach by rounding."""
+    """Labels that each sample can get under a limit of the total change; by rounding, rarely some more."""
     limit = boxes.limit
     assert limit is not None
     power = POWERS[limit.norm]
@@ -101,11 +101,12 @@ def _reach_in_norm(tree: Model, votes: NDArray[np.uint8], dataset: Dataset, boxe
         before = paid.get(feature, np.zeros(len(rows)))
         is_missing = np.isnan(values)
         # On the right side a value that equals the threshold must change, by next to nothing.
+        is_right = values > threshold
         sides = (
-            (left, np.where(values > threshold, values - threshold, -1.0), lower[rows, feature] <= threshold, MISSING_LEFT),
-            (right, np.where(values > threshold, -1.0, threshold - values), upper[rows, feature] > threshold, MISSING_RIGHT),
+            (left, MISSING_LEFT, np.where(is_right, values - threshold, -1.0), lower[rows, feature] <= threshold),
+            (right, MISSING_RIGHT, np.where(is_right, -1.0, threshold - values), upper[rows, feature] > threshold),
         )
-        for child, sizes, is_allowed, direction in sides:
+        for child, direction, sizes, is_allowed in sides:
             now = np.maximum(before, pay(feature, sizes))
             cost = total - before + now
             reached = np.where(is_missing, leaf == direction, is_allowed & (cost <= budget))

@@ -43,6 +43,8 @@ PARTS = 4
 # Rounds before samples that are far from robust are given up.
 PATIENT_FRACTION = 0.25
 TRIAL_ROUNDS = 30
+# The best prices of the training samples are searched after every round with so few cells of samples, else at the end.
+QUICK_CELLS = 5_000_000
 # Candidates of tuning. The first one is the best one on average, each of the others on some sets.
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
@@ -150,7 +152,8 @@ class NormBooster:
         """Find margins and bounds of all samples, after the base is settled for those of training."""
         weights, model = self._options.loss_weights, self.model
         model.shift[:] = 0.0
-        self._bound(self.learned)
+        is_quick = self.learned.n_samples * self.table.n_cells <= QUICK_CELLS
+        self._bound(self.learned, is_thorough=is_quick or self.n_done >= self._n_rounds)
         if self.n_columns == 1 and self.n_done:
             shift = settle_base(self.learned, weights)
             model.shift[:] = np.rint(shift / VALUE_UNIT) * VALUE_UNIT

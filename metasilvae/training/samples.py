@@ -84,8 +84,8 @@ def _limit_of(dataset: Dataset, boxes: Boxes) -> tuple[int, float, NDArray[np.fl
         if not group.is_one_hot:
             names = ", ".join(dataset.feature_name(int(f)) for f in members)
             raise RequestError(
-                f"{dataset.source}: the features {names} change together in more than one way, which has no distance in "
-                f"the norm {limit.norm}; leave their rules out of the attack file"
+                f"{dataset.source}: the features {names} take joint values, which trees are not trained for in the "
+                f"norm {limit.norm}; leave their rules out of the attack file"
             )
         costs[members] = limit.costs[members].max() * (HALF_OF_SQUARES if limit.norm == "l2" else 0.5)
     return POWERS[limit.norm], limit.epsilon, costs

@@ -255,7 +255,7 @@ def test_training_takes_the_norm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("norm", "epsilon"), [("l1", "0.5"), ("l2", "0.4"), ("l0", "1")])
 @pytest.mark.parametrize("kind", [[], ["--trees", "3"]])
-def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
+def test_what_is_trained_in_a_norm_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
     files = [tmp_path / f"{jobs}.silva" for jobs in (1, 2)]
     for jobs, file in enumerate(files, start=1):
         words = ["train", DATA, str(file), "--norm", norm, "--epsilon", epsilon, *kind, "--jobs", str(jobs)]
@@ -271,13 +271,13 @@ def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, 
 def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
     attack = tmp_path / "attack.toml"
     attack.write_text(
-        '[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n'
+        "[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n"
         '[[one-hot]]\ncolumns = ["a", "b"]\n'
     )
     rng = np.random.default_rng(3)
     a, c, d = rng.integers(0, 2, 80), rng.integers(0, 6, 80), rng.random(80)
     labels = np.where((c > 2) ^ ((a == 1) & (d > 0.5)), "x", "y")
-    lines = [f"{label},{one},{1 - one},{two},{three:.3f}" for label, one, two, three in zip(labels, a, c, d, strict=True)]
+    lines = [f"{row[0]},{row[1]},{1 - row[1]},{row[2]},{row[3]:.3f}" for row in zip(labels, a, c, d, strict=True)]
     data, tree = tmp_path / "data.csv", tmp_path / "tree.silva"
     data.write_text("label,a,b,c,d\n" + "\n".join(lines) + "\n")
     threat = ["--norm", "l1", "--epsilon", "1.5", "--attack", str(attack)]
@@ -286,3 +286,54 @@ def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
     n_robust = verdicts.count(",ROBUST")
     assert n_robust > 0
     assert f"{n_robust / 80:.4g}" in report.splitlines()[-1]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "l0"])
+def test_boosted_models_are_trained_for_the_norm(norm: str, tmp_path: Path) -> None:
+    model, epsilon = str(tmp_path / "model.silva"), "1" if norm == "l0" else "0.3"
+    threat = ["--norm", norm, "--epsilon", epsilon]
+    shown = run("train", "builtin:iris/train", model, *threat, "--boost", "4", "--test", DATA).stdout
+    assert f"perturbation  {norm} {epsilon}\n" in shown
+    last = shown.splitlines()[-1].split()
+    evaluated = json.loads(run("evaluate", model, DATA, *threat, "--format", "json").stdout)["evaluations"][0]
+    assert [float(word) for word in last[3:]] == pytest.approx(
+        [evaluated[name] for name in ("accuracy", "stability", "robust_accuracy")], rel=1e-3
+    )
+    manifest = json.loads((tmp_path / "model.silva.manifest.json").read_text())
+    assert manifest["perturbation"]["description"] == f"{norm} {epsilon}"
+    assert manifest["runs"][0]["tuning"]["chosen"] in [
+        {name: entry[name] for name in manifest["runs"][0]["tuning"]["chosen"]}
+        for entry in manifest["runs"][0]["tuning"]["finalists"]
+    ]
+    trained = metasilvae.read_model(model).description.provenance
+    assert trained is not None
+    assert trained["perturbation"]["description"] == f"{norm} {epsilon}"
+
+
+def test_training_for_a_norm_within_an_attack(tmp_path: Path) -> None:
+    rules = tmp_path / "changes.toml"
+    rules.write_text('[default]\nradius = inf\n[columns]\n"petal_*" = { radius = 0, cost = 2 }\n')
+    words = ["--norm", "l1", "--epsilon", "0.3", "--attack", str(rules)]
+    model = str(tmp_path / "model.silva")
+    shown = run("train", "builtin:iris/train", model, *words, "--boost", "4", "--no-tune").stdout
+    assert f"perturbation  l1 0.3 within attack {rules}\n" in shown
+    # Petals do not change, and tell all rows apart.
+    assert float(shown.splitlines()[-1].split()[-1]) > 0.9
+    trained = metasilvae.read_model(model).description.provenance
+    assert trained is not None
+    assert trained["perturbation"]["description"] == "l1 0.3 within attack"
+    checkpoint = str(tmp_path / "run.checkpoint")
+    run("train", "builtin:iris/train", model, *words, "--boost", "4", "--no-tune", "--checkpoint", checkpoint)
+    other = ["--norm", "l2", *words[2:], "--boost", "4", "--no-tune", "--resume", checkpoint]
+    assert (
+        "was written with perturbation l1 0.3 within"
+        in run("train", "builtin:iris/train", model, *other, code=1).stderr
+    )
+
+
+def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
+    words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1", "--epsilon", "0.3", "--boost", "3"]
+    for option in ("--min-samples-leaf", "--refits"):
+        message = run(*words, option, "3", code=2).stderr
+        assert f"leave {option} out" in message
+        assert message.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from metasilvae.encoding import CATEGORY, Column, Encoding
 from metasilvae.errors import RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import parse_model, read_model, write_model
-from metasilvae.model import MISSING_LEFT, LeafKind, Model, ModelDescription
+from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model, ModelDescription
 from metasilvae.output.plots.canvas import blend, colour_of
 from metasilvae.output.plots.trees import DIRECTIONS, MOST_LEAVES, MOST_ON_A_PAGE, draw_tree, gather_facts, place_boxes
 
@@ -258,3 +259,14 @@ def test_long_labels_are_not_cut() -> None:
     text = f"classifier-decision-tree 1 2 {' '.join(labels)}\nSPLIT 0 0.5\nLEAF 1 0\nLEAF 0 1\n"
     texts = texts_of_figure(draw_tree(gather_facts(parse_model(text.encode(), "m"))))
     assert all(texts.count(label) == 2 for label in labels)
+
+
+def test_missing_values_are_marked_at_the_branch_that_they_take() -> None:
+    tree = make_model([(0, 0.5, [1, 0], (1, sys.float_info.max, [0, 1], [1, 0]))])
+    assert not any("missing" in text for text in texts_of_figure(draw_tree(gather_facts(tree))))
+    nodes = tree.nodes.copy()
+    nodes["leaf"][nodes["feature"] >= 0] = MISSING_LEFT, MISSING_RIGHT
+    found = texts_of_figure(draw_tree(gather_facts(replace(tree, nodes=nodes))))
+    # The second test is about missing values itself.
+    assert sorted(text for text in found if text[:3] in ("yes", "no", "no,")) == ["no", "no", "yes", "yes, missing"]
+    assert any("x[1] has a value" in text for text in found)

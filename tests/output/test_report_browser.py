@@ -352,3 +352,22 @@ class TestPhone:
         assert browser.run(titles) == browser.run(headings)
         browser.set_size(1280, 844)
         assert len(set(browser.run(cells))) == len(browser.run(headings)) == 7
+
+
+def test_missing_values_are_marked_at_the_branch_that_they_take(browser: Browser, tmp_path: Path) -> None:
+    model, page = tmp_path / "m.silva", tmp_path / "page.html"
+    words = ["--label-column", "species", "--epsilon", 1]
+    run("train", "builtin:penguins/train", model, *words, "--preset", "cart", "--max-depth", 2, "--no-manifest")
+    run("report", model, "builtin:penguins/test", *words, "-o", page)
+    browser.open(page)
+    text = run("export", model, "--to", "text").stdout
+    names = browser.run("[...document.querySelectorAll('.edge-name')].map(e => e.textContent)")
+    assert sum(name.endswith(", missing") for name in names) == text.count(" or missing\n") > 0
+    # The path to a leaf that missing values reach says so.
+    browser.run("document.querySelector('.node').focus()")
+    for _ in range(2):
+        browser.press("ArrowRight")
+        browser.settle()
+    shown = browser.run("document.querySelector('#node-details').textContent")
+    assert "or missing" in shown
+    assert not browser.complaints()

@@ -81,5 +81,5 @@ def test_options_in_the_text_exist(document: str) -> None:
     for script in SCRIPTS:
         known |= options_of_script(script)
     for span in find_spans(read_document(document)):
-        for option in re.findall(r"(?:^|(?<=\s))--[a-z][a-z-]*", span):
+        for option in re.findall(r"(?:^|(?<=\s))--[a-z][a-z0-9-]*", span):
             assert option in known, span

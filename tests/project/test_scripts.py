@@ -25,6 +25,7 @@ SHORT_RUNS = {
     "scripts/bench_generalization.py": "--records records.jsonl --sets grid --splits 1 --preset fast",
     "scripts/bench_hard_forests.py": "--rows 2 --forests 1 --radius-rows 1 --radius-seconds 0.1 --seconds 0.1",
     "scripts/bench_load.py": "--rows 200 --repeat 1",
+    "scripts/bench_norm_trees.py": "--data data --sets iris --folds 2 --preset fast --norms l1 --factors 1",
     "scripts/bench_norms.py": "--data data --sets breast-cancer --rounds 2 --rows 10 --boxes",
     "scripts/bench_phases.py": "--data data --sets breast-cancer --preset fast",
     "scripts/bench_peers.py": (
@@ -38,6 +39,7 @@ SHORT_RUNS = {
     "scripts/bench_tables.py": "--rows 300 --numbers 2 --categories 2 --preset fast",
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
+    "scripts/check_veritas.py": "--trees 2 --depth 2 --pair-trees 2 --pair-depth 2 --rows 2 --limit 1",
     "scripts/draw_curves.py": (
         "--data data --sets mnist-1-5 --trees 2 --rounds 2 --rows 50 --models curves --output curves.svg"
     ),
@@ -63,6 +65,7 @@ LIBRARIES = {
     "scripts/draw_curves.py": "sklearn",
     "scripts/bench_hard_forests.py": "sklearn",
     "scripts/bench_stable_share.py": "sklearn",
+    "scripts/check_veritas.py": "veritas",
     "scripts/make_datasets.py": "palmerpenguins",
 }
 

@@ -13,6 +13,7 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
 from metasilvae.perturbations.boxes import Ball, Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.training.checkpoint.files import pack, unpack
 from metasilvae.training.checkpoint.runs import Checkpoint
 from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
@@ -45,6 +46,9 @@ CASES: dict[str, Options] = {
     "boosting": boosting_options_for("fast", 8, max_depth=3, min_samples_leaf=1, feature_sample=0.7),
     "boosting, held out": boosting_options_for("fast", 12, validation=0.3, patience=3),
     "tuned boosting": boosting_options_for("default", 6),
+    "norm, boosting": boosting_options_for("fast", 8, max_depth=3, feature_sample=0.7),
+    "norm, held out": boosting_options_for("fast", 12, max_depth=3, validation=0.3, patience=3),
+    "norm, tuned": boosting_options_for("default", 5),
     "missing": options_for("default", **PLAIN, seed=3),
     "missing, held out": options_for("default", **PLAIN, validation=0.3),
     "missing, tuned": options_for("default", **SHORT, polish=1),
@@ -82,7 +86,7 @@ def make(case: str, jobs: int = 1) -> Trainer:
     dataset = with_holes() if case.startswith(("missing", "dropped")) else coarse()
     if case.startswith("weighted"):
         dataset = weigh(dataset, {"a": 2.5}, np.arange(1, dataset.n_samples + 1))
-    perturbation: Perturbation = Ball(0.6)
+    perturbation: Perturbation = NormBall("l1", 0.6) if case.startswith("norm") else Ball(0.6)
     if case.startswith("dropped"):
         rules = parse_attack(
             b'[default]\nradius = 0.6\n[columns]\n"x[0]" = { radius = 0.6, missing = "may appear" }\n', "a.toml"

@@ -136,8 +136,8 @@ EXEMPT = [
     Exemption("scripts/bench_published.py ...", check_script, "fetches files; test_scripts.py runs a short one"),
     Exemption("scripts/bench_scaling.py ...", check_script, "takes minutes; test_scripts.py runs a short one"),
     Exemption("scripts/bench_sensitivity.py ...", check_script, "fetches files; test_scripts.py runs a short one"),
-    Exemption("scripts/bench_stable_share.py ...", check_script, "takes a minute; test_scripts.py runs a short one"),
     Exemption("scripts/bench_train.py ...", check_script, "takes hours, and needs the data of the paper"),
+    Exemption("scripts/check_veritas.py ...", check_script, "needs Veritas; test_scripts.py runs a short one"),
     Exemption("python scripts/paper.py --only ...", check_paper, "takes hours; `test_paper.py` runs it", True),
     Exemption("metasilvae is not installed on a worker", check_message, "a message"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -171,7 +172,7 @@ def thresholds_of_leaf(problem: NormProblem, columns: tuple[np.ndarray, ...], le
             radius = float(rest) ** (1 / power) / float(limit.costs[feature])
             events |= {x, *(min(max(x + way, lower[row, feature]), upper[row, feature]) for way in (-radius, radius))}
     found = sorted(event for event in events if math.isfinite(event))
-    return [low + (high - low) / 2 for low, high in zip(found, found[1:], strict=False) if high - low > 1e-9]
+    return [low + (high - low) / 2 for low, high in itertools.pairwise(found) if high - low > 1e-9]
 
 
 def with_test(columns: tuple[np.ndarray, ...], node: int, feature: int, threshold: float) -> tuple[np.ndarray, ...]:

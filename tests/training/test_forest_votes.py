@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.norm_training import POWERS, ROUNDING, cost_of_intervals, leaf_intervals, random_norm_problem
 from support.oracles import (
     boxes_of_leaves,
     classify,
@@ -20,7 +21,6 @@ from support.oracles import (
     prediction_of,
     random_model,
 )
-from support.norm_training import POWERS, ROUNDING, cost_of_intervals, leaf_intervals, random_norm_problem
 
 from metasilvae._core.training.evolution import Individual, Workspace
 from metasilvae.dataset import Dataset

@@ -35,6 +35,7 @@ from metasilvae.training.additive_models import (
     settle_base,
 )
 from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT
+from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
@@ -449,6 +450,8 @@ class TestRuns:
             NormBoostingTrainer(dataset, ball, options()).observe(None)  # type: ignore[arg-type]
         with pytest.raises(PerturbationError, match=r"row 0, x\[0\] = .* does not lie in \[0.136962, 0.5\]"):
             NormBoostingTrainer(dataset, NormBall("l1", 0.1, Ball(0.5, 0.0, 0.5)), options())
+        with pytest.raises(RequestError, match="a boosted model cannot be trained for the norm l1, only for linf;"):
+            BoostingTrainer(dataset, ball, options())
         with pytest.raises(RequestError, match="one norm at a time"):
             NormBall("l1", 0.1, NormBall("l2", 0.1))
         assert as_perturbation(ball).describe() == "l1 0.1"

@@ -20,6 +20,7 @@ from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.large import LargeTreeTrainer
+from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import (
     Options,
     TrainingOptions,
@@ -35,6 +36,7 @@ from metasilvae.verification.metrics import evaluate
 
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 EPSILON = Ball(0.6)
+NORM = NormBall("l2", 0.6)
 Maker = Callable[..., Trainer]
 
 
@@ -88,6 +90,9 @@ MAKERS: dict[str, Maker] = {
     "tree in l1, held out": maker(dataclasses.replace(TREE, validation=0.3), perturbation=NormBall("l1", 1.0)),
     "tuned tree in l2": maker(TUNED, perturbation=NormBall("l2", 0.8)),
     "forest in l0": maker(forest_options_for("fast", 4, seed=2), perturbation=NormBall("l0", 1)),
+    "boosting in a norm": maker(boosting_options_for("fast", 5, max_depth=3), perturbation=NORM),
+    "boosting in a norm, held out": maker(boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM),
+    "boosting in a norm, tuned": maker(boosting_options_for("default", 4), perturbation=NORM),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }
@@ -104,7 +109,7 @@ def places(n_steps: int) -> list[int]:
 
 
 def test_all_kinds_of_trainers_are_here() -> None:
-    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer}
+    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer, NormBoostingTrainer}
     assert {type(make()) for make in MAKERS.values()} == kinds
     assert set(TRAINERS) == {"tree", "forest", "boosting"}
 

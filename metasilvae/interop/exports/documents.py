@@ -14,11 +14,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from metasilvae.encoding import LARGEST_NUMBER, FeatureNames
+from metasilvae.encoding import FeatureNames
 from metasilvae.formats.silva_models import format_model
 from metasilvae.formats.text import shortest_decimals
-from metasilvae.interop.exports.leaves import direction_of, name_prediction, name_values
-from metasilvae.model import NO_DIRECTION, LeafKind, Model
+from metasilvae.interop.exports.leaves import name_prediction, name_values
+from metasilvae.model import LeafKind, Model, direction_of, tell_missing
 
 INDENT = "  "
 # Deeper lines show their depth as a number, so that a long chain stays readable and its text small.
@@ -79,8 +79,7 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
             else:
                 test, _ = names.describe_test(feature, threshold, thresholds[node])
                 lines.append(f'  n{node} [label="{_escape(test)}"];')
-                is_told = threshold < LARGEST_NUMBER and names.can_be_missing(feature)
-                yes, no = _or_missing("yes", "no", leaf if is_told else NO_DIRECTION)
+                yes, no = _or_missing("yes", "no", tell_missing(names, feature, threshold, leaf))
                 lines.append(f'  n{node} -> n{left} [label="{yes}"];')
                 lines.append(f'  n{node} -> n{right} [label="{no}"];')
         if model.is_forest:
@@ -88,9 +87,8 @@ def write_dot(model: Model, feature_names: Sequence[str] | None = None) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _or_missing(yes: str, no: str, leaf: int) -> tuple[str, str]:
+def _or_missing(yes: str, no: str, direction: str | None) -> tuple[str, str]:
     """The texts of both branches of a split, with missing values on their side."""
-    direction = direction_of(leaf)
     return f"{yes} or missing" if direction == "left" else yes, f"{no} or missing" if direction == "right" else no
 
 
@@ -118,8 +116,7 @@ def write_text(model: Model, feature_names: Sequence[str] | None = None) -> str:
                 lines.append(f"{_indent(depth)}-> {name_prediction(model, leaf)}  ({name_values(model, leaf)})")
                 continue
             words = names.describe_test(feature, threshold, thresholds[item])
-            is_told = threshold < LARGEST_NUMBER and names.can_be_missing(feature)
-            yes, no = _or_missing(*words, leaf if is_told else NO_DIRECTION)
+            yes, no = _or_missing(*words, tell_missing(names, feature, threshold, leaf))
             todo += [(depth + 1, right), (depth, no), (depth + 1, left), (depth, yes)]
     return "\n".join([*lines, ""])
 

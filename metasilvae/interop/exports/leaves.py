@@ -59,11 +59,6 @@ def check_directions(model: Model) -> None:
         )
 
 
-def direction_of(leaf: int) -> str | None:
-    """Where a split sends missing values, from its field `leaf`: left, right, or None if it does not say."""
-    return {MISSING_LEFT: "left", MISSING_RIGHT: "right"}.get(leaf)
-
-
 def name_features(model: Model, feature_names: Sequence[str] | None) -> list[str]:
     """A name for each feature of the model; ``x[3]`` for a feature without one."""
     known = feature_names or model.description.feature_names or ()

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.analysis.summaries import summarize_model
-from metasilvae.encoding import FeatureNames
-from metasilvae.model import LeafKind, Model, name_kind
+from metasilvae.encoding import LARGEST_NUMBER, FeatureNames
+from metasilvae.model import LeafKind, Model, name_kind, tell_missing
 from metasilvae.output.html.content import PageContent, order_labels
 from metasilvae.output.html.markup import (
     Child,
@@ -102,8 +102,11 @@ def _describe_tree(tree: Model, most: int, start: int, crossings: Crossings, nam
         else:
             node["feature"] = feature
             node["threshold"] = show_decimal(threshold)
-            if not names.is_number(feature):
+            if not names.is_number(feature) or threshold == LARGEST_NUMBER:
                 node["words"] = [cut_name(each) for each in names.describe_test(feature, threshold, signs=("≤", ">"))]
+            direction = tell_missing(names, feature, threshold, leaf)
+            if direction is not None:
+                node["missing"] = direction
             node["leaves"] = (end - place + 1) // 2
             if running is not None:
                 first, last = np.searchsorted(leaf_places, [place, end])

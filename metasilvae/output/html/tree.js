@@ -35,6 +35,10 @@
   const threshold = (node) => rounded(nodes[node].threshold);
   const test = (node) => words(node, 0) || `${feature(node)} ≤ ${threshold(node)}`;
   const opposite = (node) => words(node, 1) || `${feature(node)} > ${threshold(node)}`;
+  // Where missing values go is said of the branch that they take.
+  const takesMissing = (above, below) => nodes[above].missing !== undefined && nodes[above][nodes[above].missing] === below;
+  const branch = (above, below) => (nodes[above].left === below ? "yes" : "no") + (takesMissing(above, below) ? ", missing" : "");
+  const condition = (above, below) => (nodes[above].left === below ? test(above) : opposite(above)) + (takesMissing(above, below) ? " or missing" : "");
   const unlisted = ({ rows, values }) => rows === undefined ? 0 : rows - values.reduce((sum, [, value]) => sum + value, 0);
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
   const leaves = (count) => `${count} ${count === 1 ? "leaf" : "leaves"}`;
@@ -62,7 +66,7 @@
       ? [`test ${test(node)}`, leaves(nodes[node].leaves)]
       : [`prediction ${prediction(node)}`];
     if (nodes[node].rows !== undefined) words.push(plural(nodes[node].rows, "row"));
-    if (parents[node] >= 0) words.unshift(nodes[parents[node]].left === node ? "yes" : "no");
+    if (parents[node] >= 0) words.unshift(branch(parents[node], node));
     const crossed = crossings(node).reduce((sum, [, count]) => sum + count, 0);
     if (crossed) words.push(`crossed by ${plural(crossed, "unstable row")}`);
     return words.join(", ");
@@ -155,7 +159,7 @@
       const [x1, y1] = places.get(node), to = y1 + HEIGHT / 2;
       const yes = nodes[parents[node]].left === node;
       edges.push(make("path", { class: "edge", d: shapeEdge(places.get(parents[node]), [x1, y1]) }),
-        make("text", { class: "edge-name", x: x1 - 5, y: to + (yes || isIndented ? -6 : 14), "text-anchor": "end" }, yes ? "yes" : "no"));
+        make("text", { class: "edge-name", x: x1 - 5, y: to + (yes || isIndented ? -6 : 14), "text-anchor": "end" }, branch(parents[node], node)));
     }
     return make("g", { "aria-hidden": "true" }, ...edges);
   }
@@ -182,7 +186,7 @@
   function explain(node) {
     const path = [];
     for (let below = node, above = parents[node]; above >= 0; below = above, above = parents[above])
-      path.unshift(nodes[above].left === below ? test(above) : opposite(above));
+      path.unshift(condition(above, below));
     const list = document.createElement("ol");
     list.append(...path.map(item), item(isSplit(node) ? `test ${test(node)}` : `prediction ${prediction(node)}`));
     const { values, rows } = nodes[node];

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
-from metasilvae.encoding import FeatureNames
+from metasilvae.encoding import LARGEST_NUMBER, FeatureNames
 from metasilvae.errors import RequestError
 from metasilvae.interop.exports.leaves import name_prediction
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import LeafKind, Model, tell_missing
 from metasilvae.output.axes import round_number
 from metasilvae.output.plots.canvas import (
     FAINT,
@@ -138,6 +138,11 @@ class TreeFacts:
     def n_folded(self) -> int:
         """Number of leaves that are not drawn."""
         return self.tree.n_leaves - sum(self.is_leaf(box) for box in self.boxes)
+
+    @property
+    def names(self) -> FeatureNames:
+        known = self.tree.description.feature_names if self.dataset is None else self.dataset.feature_names
+        return FeatureNames.of(known, self.tree.n_features, self.tree.encoding)
 
     def is_leaf(self, box: NodeFacts) -> bool:
         return bool(self.tree.nodes["feature"][box.node] < 0)
@@ -315,12 +320,19 @@ def draw_tree(facts: TreeFacts, direction: str | None = None, title: str | None 
     figure = _make_page(facts, boxes, _heading(facts) if title is None else [say(title, 200)])
     axes = figure.axes[0]
     for box in boxes:
-        for word, child in zip(("yes", "no"), box.facts.children or (), strict=False):
+        for word, child in zip(_name_branches(facts, box.facts.node), box.facts.children or (), strict=False):
             _draw_edge(axes, facts, box, boxes[child], direction, word)
     colours = colour_names(facts.tree.labels)
     for box in boxes:
         _draw_box(axes, facts, box, colours)
     return figure
+
+
+def _name_branches(facts: TreeFacts, node: int) -> tuple[str, str]:
+    """The words at the branches of a split: with missing values at the one that they take."""
+    threshold, feature, _, _, leaf = facts.tree.nodes[node].item()
+    direction = tell_missing(facts.names, feature, threshold, leaf) if feature >= 0 else None
+    return "yes, missing" if direction == "left" else "yes", "no, missing" if direction == "right" else "no"
 
 
 def _make_page(facts: TreeFacts, boxes: list[_Box], heading: list[str]) -> Figure:
@@ -363,8 +375,7 @@ def _heading(facts: TreeFacts) -> list[str]:
 
 
 def _words(facts: TreeFacts) -> Iterator[list[str]]:
-    known = facts.tree.description.feature_names if facts.dataset is None else facts.dataset.feature_names
-    names = FeatureNames.of(known, facts.tree.n_features, facts.tree.encoding)
+    names = facts.names
     for box in facts.boxes:
         if facts.is_leaf(box):
             prediction = name_prediction(facts.tree, int(facts.tree.nodes["leaf"][box.node]))
@@ -378,7 +389,7 @@ def _words(facts: TreeFacts) -> Iterator[list[str]]:
                 lines.append(_plural(box.rows, "row"))
         else:
             threshold, feature, _, _, _ = facts.tree.nodes[box.node].item()
-            if names.is_number(feature):
+            if names.is_number(feature) and threshold < LARGEST_NUMBER:
                 lines = [f"{say(names.names[feature], 28)} \N{LESS-THAN OR EQUAL TO} {_number(facts.tree, box.node)}"]
             else:
                 lines = [say(names.describe_test(feature, threshold, signs=("\N{LESS-THAN OR EQUAL TO}", ">"))[0], 36)]
