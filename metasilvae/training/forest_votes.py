@@ -102,8 +102,18 @@ def _reach_in_norm(tree: Model, votes: NDArray[np.uint8], dataset: Dataset, boxe
         is_missing = np.isnan(values)
         # On the right side a value that equals the threshold must change, by next to nothing.
         sides = (
-            (left, np.where(values > threshold, values - threshold, -1.0), lower[rows, feature] <= threshold, MISSING_LEFT),
-            (right, np.where(values > threshold, -1.0, threshold - values), upper[rows, feature] > threshold, MISSING_RIGHT),
+            (
+                left,
+                np.where(values > threshold, values - threshold, -1.0),
+                lower[rows, feature] <= threshold,
+                MISSING_LEFT,
+            ),
+            (
+                right,
+                np.where(values > threshold, -1.0, threshold - values),
+                upper[rows, feature] > threshold,
+                MISSING_RIGHT,
+            ),
         )
         for child, sizes, is_allowed, direction in sides:
             now = np.maximum(before, pay(feature, sizes))

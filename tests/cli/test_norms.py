@@ -96,7 +96,8 @@ def test_weights_divide_costs(norm: str, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--norm", "l1"], "--norm l1 needs --epsilon E, the limit of the sum of all changes"),
-        (["--norm", "l1", "--epsilon", "x"], "--epsilon x: is not a number"),
+        (["--norm", "l1", "--epsilon", "x"], "--epsilon 'x': is not a number"),
+        (["--norm", "l1", "--epsilon", "inf"], "expected a finite one, 0 or more"),
         (["--norm", "l1", "--epsilon", "-1"], "must not be negative"),
         (["--norm", "l0", "--epsilon", "0.5"], "a whole number"),
         (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
@@ -255,7 +256,9 @@ def test_training_takes_the_norm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("norm", "epsilon"), [("l1", "0.5"), ("l2", "0.4"), ("l0", "1")])
 @pytest.mark.parametrize("kind", [[], ["--trees", "3"]])
-def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, kind: list[str], tmp_path: Path) -> None:
+def test_what_is_trained_in_a_norm_is_what_is_verified(
+    norm: str, epsilon: str, kind: list[str], tmp_path: Path
+) -> None:
     files = [tmp_path / f"{jobs}.silva" for jobs in (1, 2)]
     for jobs, file in enumerate(files, start=1):
         words = ["train", DATA, str(file), "--norm", norm, "--epsilon", epsilon, *kind, "--jobs", str(jobs)]
@@ -271,13 +274,15 @@ def test_what_is_trained_in_a_norm_is_what_is_verified(norm: str, epsilon: str, 
 def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
     attack = tmp_path / "attack.toml"
     attack.write_text(
-        '[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n'
+        "[default]\nradius = inf\n[columns]\nc = { integer = true, cost = 2 }\nd = { immutable = true }\n"
         '[[one-hot]]\ncolumns = ["a", "b"]\n'
     )
     rng = np.random.default_rng(3)
     a, c, d = rng.integers(0, 2, 80), rng.integers(0, 6, 80), rng.random(80)
     labels = np.where((c > 2) ^ ((a == 1) & (d > 0.5)), "x", "y")
-    lines = [f"{label},{one},{1 - one},{two},{three:.3f}" for label, one, two, three in zip(labels, a, c, d, strict=True)]
+    lines = [
+        f"{label},{one},{1 - one},{two},{three:.3f}" for label, one, two, three in zip(labels, a, c, d, strict=True)
+    ]
     data, tree = tmp_path / "data.csv", tmp_path / "tree.silva"
     data.write_text("label,a,b,c,d\n" + "\n".join(lines) + "\n")
     threat = ["--norm", "l1", "--epsilon", "1.5", "--attack", str(attack)]
@@ -286,3 +291,11 @@ def test_training_in_a_norm_keeps_to_an_attack_file(tmp_path: Path) -> None:
     n_robust = verdicts.count(",ROBUST")
     assert n_robust > 0
     assert f"{n_robust / 80:.4g}" in report.splitlines()[-1]
+
+
+def test_infinite_radii_have_no_multiples(tmp_path: Path) -> None:
+    attack = tmp_path / "attack.toml"
+    attack.write_text("[default]\nradius = inf\n")
+    words = ["verify", TREE, DATA, "--target", "setosa", "--radius", "--attack", str(attack)]
+    assert "--norm l1, l2 or l0 measures them" in run(*words).stderr
+    assert run(*words, "--norm", "l1").stderr == ""
