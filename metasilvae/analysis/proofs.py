@@ -30,6 +30,7 @@ from metasilvae.perturbations.boxes import Boxes
 from metasilvae.prediction import predict
 from metasilvae.verification.budget import Budget, RemainingBudget
 from metasilvae.verification.query import VerificationQuery
+from metasilvae.verification.targets import find_label
 from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import find_witnesses, verify
 from metasilvae.voting import VOTINGS, choose_voting
@@ -398,9 +399,7 @@ def _find_target(model: Model, target: str | None) -> int:
         if set(model.labels) in ({"0", "1"}, {"-1", "1"}):
             return model.labels.index("1")
         raise RequestError(f"name the label that must not become less likely (--target): {', '.join(model.labels)}")
-    if target not in model.labels:
-        raise RequestError(f"target {target!r}: {model.source} has the labels {', '.join(model.labels)}")
-    return model.labels.index(target)
+    return find_label(model, target)
 
 
 def _join_names(model: Model, features: Sequence[int]) -> str:

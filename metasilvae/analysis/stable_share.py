@@ -127,6 +127,20 @@ def measure_stable_share(
     _check(model, space, epsilon)
     remaining = RemainingBudget(budget or Budget(), threading.Event() if stop is None else stop)
     space = replace(space, may_be_missing=np.zeros(model.n_features, dtype=np.bool_))
+    # Bounds beyond all numbers stand for the largest ones.
+    with np.errstate(over="ignore"):
+        return _measure(model, space, epsilon, voting, jobs, remaining, on_fraction)
+
+
+def _measure(
+    model: Model,
+    space: InputSpace,
+    epsilon: float,
+    voting: str,
+    jobs: int | None,
+    remaining: RemainingBudget,
+    on_fraction: Callable[[float], object],
+) -> StableShare:
     division = _Division(model, space, epsilon, voting, jobs, remaining.stop)
     reason = None
     while division.boxes and reason is None:

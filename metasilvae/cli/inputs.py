@@ -12,7 +12,7 @@ import click
 
 from metasilvae._core.parsing.number_text import parse_number
 from metasilvae.dataset import Dataset
-from metasilvae.errors import MetasilvaeWarning, ModelError, RequestError
+from metasilvae.errors import MetasilvaeWarning, ModelError, RequestError, shorten
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.interop.models import load_model
 from metasilvae.model import Model, place_features, share_encoding, unify_features
@@ -126,7 +126,7 @@ def choose_norm(norm: str, epsilon: str | None, rules: AttackRules | None) -> Ch
     if epsilon is not None:
         number = parse_number(epsilon.encode(errors="surrogateescape"))
         if number is None:
-            raise RequestError(f"--epsilon {epsilon}: is not a number")
+            raise RequestError(f"--epsilon {shorten(epsilon)}: is not a number; expected a finite one, 0 or more")
         size = number
     if rules is not None:
         NormBall(norm, size)

@@ -99,17 +99,23 @@ class CountedList(WordsType):
         return tuple(items)
 
 
-class PositiveNumber(click.FloatRange):
-    """A number above 0, possibly infinite."""
+class NumberRange(click.FloatRange):
+    """A number between bounds, possibly infinite."""
 
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
+
+
+class PositiveNumber(NumberRange):
+    """A number above 0, possibly infinite."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
 
 
 class ShardNumber(click.ParamType):

@@ -21,6 +21,7 @@ from metasilvae.analysis.stable_share import StableShare, measure_stable_share
 from metasilvae.cli.commands import BUDGET, Command, option
 from metasilvae.cli.parameters import (
     ColumnList,
+    NumberRange,
     PositiveNumber,
     bundle_options,
     check_files,
@@ -130,7 +131,7 @@ question_options = bundle_options(
         help="Share of the inputs, by volume, whose prediction no change of each column by at most --epsilon changes.",
     ),
     option(
-        "--margin", type=click.FloatRange(min=0), default=0.0, metavar="M",
+        "--margin", type=NumberRange(min=0), default=0.0, metavar="M",
         help="Only pairs in which the predicted label of each input is ahead by M count.",
     ),
     option(
@@ -138,8 +139,8 @@ question_options = bundle_options(
         help="The label of --monotone.  [default: 1, if the labels are 0 and 1, or -1 and 1]",
     ),
     option("--of", type=click.Choice(OBJECTS), help=f"What --monotone is about.  [default: {OBJECTS[0]}]"),
-    option("--epsilon", type=click.FloatRange(min=0), metavar="E", help="Maximum change of each column."),
-    option("--at-least", type=click.FloatRange(0, 1), metavar="S", help="The stable share to be proved."),
+    option("--epsilon", type=NumberRange(min=0), metavar="E", help="Maximum change of each column."),
+    option("--at-least", type=NumberRange(0, 1), metavar="S", help="The stable share to be proved."),
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from metasilvae.cli.commands import COMPATIBILITY, OUTPUT, THREAT_MODEL, Command, option
-from metasilvae.cli.inputs import fit_perturbation, load_model_and_data
+from metasilvae.cli.inputs import fit_perturbation, load_data_for
 from metasilvae.cli.parameters import (
     CountedList,
     ThreatModel,
@@ -28,6 +28,7 @@ from metasilvae.cli.parameters import (
     voting_option,
 )
 from metasilvae.cli.progress import RowWork, follow_rows
+from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, display_name, strip_compression, write_output
 from metasilvae.output.text.radii import RADIUS_FORMATS, RadiusReport
 from metasilvae.output.text.targets import TARGET_FORMATS, TargetReport
@@ -227,7 +228,9 @@ def verify(
     formats: Mapping[str, object] = RADIUS_FORMATS if wants_radius else VERDICT_FORMATS
     report_format = _choose_format(report_format, path, shard, formats if target is None else TARGET_FORMATS)
 
-    loaded, dataset = load_model_and_data(model, data, data_options, needs_labels=target is None)
+    loaded = load_model(model)
+    wanted = None if target is None else find_label(loaded, target)
+    dataset = load_data_for(loaded, data, data_options, needs_labels=target is None)
     if chosen is None:
         chosen = NormBall(threat.norm) if threat.has_total and threat.norm else Ball(1 if wants_radius else 0)
     allowed = fit_perturbation(chosen, dataset)
@@ -235,7 +238,10 @@ def verify(
         allowed = Weighted(allowed, read_weights(feature_weights), display_name(feature_weights))
     query = make_query(loaded, dataset, allowed, voting=voting, tiers=tiers)
     described = allowed.describe() + (f" --tiers {len(tiers)} {' '.join(map(str, tiers))}" if tiers else "")
-    wanted = None if target is None else find_label(loaded, target)
+    if wanted is not None and wants_radius and query.boxes.has_endless_radii:
+        tell(
+            "infinite radii have no multiples, so that all their changes count alike; --norm l1, l2 or l0 measures them"
+        )
     note = None
     if shard is not None:
         content = RADII if wants_radius else VERDICTS

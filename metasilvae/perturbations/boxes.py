@@ -114,6 +114,11 @@ class Boxes:
         return np.zeros((0, len(self.minimum)), dtype=np.uint8) if self.droppable is None else self.droppable
 
     @property
+    def has_endless_radii(self) -> bool:
+        """Whether some value can change by any amount, however small the multiple of the radii is."""
+        return self.limit is None and bool(np.isinf([self.radius_down, self.radius_up]).any())
+
+    @property
     def arrays(self) -> BoxArrays:
         """The six arrays in the order in which kernels take them."""
         return (

@@ -9,7 +9,6 @@ distance is computed as an exact fraction, before it is returned.
 from __future__ import annotations
 
 import difflib
-import enum
 import math
 import threading
 import time
@@ -29,7 +28,7 @@ from metasilvae.verification.distances import as_distance, largest_below
 from metasilvae.verification.nearest import confirm, goal_of_target, search_rows
 from metasilvae.verification.query import VerificationQuery
 from metasilvae.verification.radius import boxes_at, check_radii
-from metasilvae.verification.verdicts import RowResults
+from metasilvae.verification.verdicts import RowResults, RowStatus
 from metasilvae.verification.verifier import Witness, is_allowed
 
 FloatArray = NDArray[np.float64]
@@ -37,17 +36,13 @@ FloatArray = NDArray[np.float64]
 Change = tuple[str, str | float, str | float]
 
 
-class TargetStatus(enum.IntEnum):
+class TargetStatus(RowStatus):
     """Whether a row can get the wanted label."""
 
     PREDICTED = 0
     REACHABLE = 1
     UNREACHABLE = 2
     NO_INFO = 3
-
-    @property
-    def word(self) -> str:
-        return self.name.replace("_", "-")
 
     @property
     def meaning(self) -> str:

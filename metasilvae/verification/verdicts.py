@@ -18,7 +18,15 @@ from metasilvae.notebook import describe, show_facts, show_percent
 R = TypeVar("R", bound="RowResults")
 
 
-class Verdict(enum.IntEnum):
+class RowStatus(enum.IntEnum):
+    """The result of a row as one word."""
+
+    @property
+    def word(self) -> str:
+        return self.name.replace("_", "-")
+
+
+class Verdict(RowStatus):
     """Stability and correctness in one word."""
 
     ROBUST = 0
@@ -26,10 +34,6 @@ class Verdict(enum.IntEnum):
     VULNERABLE = 2
     BROKEN = 3
     NO_INFO = 4
-
-    @property
-    def word(self) -> str:
-        return self.name.replace("_", "-")
 
     @property
     def meaning(self) -> str:

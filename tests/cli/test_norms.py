@@ -96,7 +96,8 @@ def test_weights_divide_costs(norm: str, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--norm", "l1"], "--norm l1 needs --epsilon E, the limit of the sum of all changes"),
-        (["--norm", "l1", "--epsilon", "x"], "--epsilon x: is not a number"),
+        (["--norm", "l1", "--epsilon", "x"], "--epsilon 'x': is not a number"),
+        (["--norm", "l1", "--epsilon", "inf"], "expected a finite one, 0 or more"),
         (["--norm", "l1", "--epsilon", "-1"], "must not be negative"),
         (["--norm", "l0", "--epsilon", "0.5"], "a whole number"),
         (["--norm", "l2", "--epsilon", "1", "--perturbation", "l_inf", "1"], "leave --perturbation out"),
@@ -337,3 +338,11 @@ def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
         message = run(*words, option, "3", code=2).stderr
         assert f"leave {option} out" in message
         assert message.count("\n") == 1
+
+
+def test_infinite_radii_have_no_multiples(tmp_path: Path) -> None:
+    attack = tmp_path / "attack.toml"
+    attack.write_text("[default]\nradius = inf\n")
+    words = ["verify", TREE, DATA, "--target", "setosa", "--radius", "--attack", str(attack)]
+    assert "--norm l1, l2 or l0 measures them" in run(*words).stderr
+    assert run(*words, "--norm", "l1").stderr == ""

@@ -198,6 +198,9 @@ def test_a_signal_ends_a_long_proof_and_reports_what_is_known(question: str, num
         ("--insensitive-to 0 --margin -1", "--margin"),
         ("--stable-share", "--stable-share needs --epsilon E"),
         ("--insensitive-to 0 --epsilon 0.1", "--epsilon and --at-least belong to it"),
+        ("--stable-share --epsilon x", "'x' is not a valid number"),
+        ("--stable-share --epsilon nan", "'nan' is not a number"),
+        ("--insensitive-to 0 --margin nan", "'nan' is not a number"),
         ("--stable-share --epsilon 0.1", "has no bounds, so that there is no volume"),
         ("--stable-on {rows} --margin 1", "leave --domain, --bounds and --margin out"),
     ],
@@ -235,5 +238,8 @@ def test_the_stable_share_of_a_volume(tmp_path: Path) -> None:
     assert json.loads(run(*words, "--format", "json").stdout)["stable_share"] == pytest.approx(0.8)
     limited = run(*words, "--max-steps", 1, "--at-least", 0.75, code=4).stdout
     assert "between 0.0000 % and 100.0000 % of the volume (the number of steps was reached (--max-steps))" in limited
+    huge = run("prove", model, "--stable-share", "--epsilon", 1e308, "--bounds", 0, 1e308)
+    assert "0.0000 % of the volume" in huge.stdout
+    assert huge.stderr == ""
     (record,) = csv.DictReader(io.StringIO(run(*words, "--format", "csv").stdout))
     assert float(record["stable_share"]) == pytest.approx(0.8)

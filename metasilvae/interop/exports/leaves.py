@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.errors import ModelError
-from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model
+from metasilvae.model import LeafKind, Model
 from metasilvae.voting import VOTINGS
 
 MOST_BITS = 4096
