@@ -1,6 +1,7 @@
 """Trees that are trained in the norms l1 and l2, beside trees that are trained for boxes and CART.
 
     python scripts/bench_norm_trees.py [--data FOLDER] [--sets NAME,NAME] [--folds N] [--repeats N] [--jobs N]
+        [--norms NAME,NAME] [--factors X,X] [--preset NAME]
 
 For each set, norm and epsilon, phi (0.9 accuracy + 0.1 stability in that norm, verified exactly) on rows left out, in
 repeats of stratified folds of the training rows; test rows are not used. Values are scaled to [0, 1] by the training

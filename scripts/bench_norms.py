@@ -1,6 +1,7 @@
 """Certified accuracy of boosted models that are trained for the norms l1 and l2, beside published results.
 
     python scripts/bench_norms.py [--data FOLDER] [--sets NAME,NAME] [--norms l1,l2] [--rows N] [--rounds N] [--jobs N]
+        [--boxes] [--no-tune]
 
 For each set, norm and radius one model is trained by `train --boost --norm`, whose tuning cross-validates on the
 training rows (with --no-tune, by its first candidate). It is judged once on the test rows, by the exact verification.

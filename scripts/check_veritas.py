@@ -5,8 +5,8 @@
 
 For random forests of scikit-learn whose trees vote (`--voting max`), trained on the built-in data sets:
 
-    targets       whether a row can get each other label within epsilon in the maximum norm, as `verify --target` decides
-                  it; Veritas maximizes the smallest lead of this label over all others
+    targets       whether a row can get each other label within epsilon in the maximum norm, as `verify --target`
+                  decides it; Veritas maximizes the smallest lead of this label over all others
     sensitivity   whether two inputs that differ in one feature only get different predictions, as `prove
                   --insensitive-to` decides it, on the models of two labels; Veritas searches both inputs at once
 
