@@ -13,8 +13,8 @@ rows. The columns are
     CART          --preset cart
     difference    of the norm tree and the best boxes, with the standard error over folds
 
-A set with more than --rows rows is trained on so many rows drawn for each fold, and judged by as many, without tuning and
-with a search of 15 generations.
+A set with more than --rows rows is trained on so many rows drawn for each fold, and judged by as many, without tuning
+and with a search of 15 generations.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def main() -> int:
             print(f"| {name} | left out: {arguments.data / name} is missing |")
             continue
         ball = NormBall(norm, epsilon)
-        options: dict[str, Any] = {"preset": arguments.preset, "jobs": arguments.jobs}
+        options: dict[str, Any] = {"preset": arguments.preset}
         kinds: dict[str, tuple[Perturbation, dict[str, Any]]] = {"norm": (ball, {}), "CART": (ball, {"preset": "cart"})}
         kinds |= {f"{factor:g}": (Ball(epsilon * factor), {}) for factor in factors}
         found: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -118,11 +118,8 @@ def main() -> int:
                 judged = judged[: arguments.rows]
                 options |= QUICK
             for kind, (withstood, changes) in kinds.items():
-                model, needed = fit(
-                    rows.subset(kept),
-                    withstood,
-                    {**options, **changes} if kind != "CART" else changes | {"jobs": arguments.jobs},
-                )
+                chosen = {**(changes or options), "jobs": arguments.jobs}
+                model, needed = fit(rows.subset(kept), withstood, chosen)
                 seconds[kind] += needed
                 evaluation = evaluate(model, rows.subset(judged), [ball], jobs=arguments.jobs)[0]
                 found[kind].append(evaluation.phi(PAPER_FITNESS))

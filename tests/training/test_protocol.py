@@ -91,7 +91,9 @@ MAKERS: dict[str, Maker] = {
     "tuned tree in l2": maker(TUNED, perturbation=NormBall("l2", 0.8)),
     "forest in l0": maker(forest_options_for("fast", 4, seed=2), perturbation=NormBall("l0", 1)),
     "boosting in a norm": maker(boosting_options_for("fast", 5, max_depth=3), perturbation=NORM),
-    "boosting in a norm, held out": maker(boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM),
+    "boosting in a norm, held out": maker(
+        boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM
+    ),
     "boosting in a norm, tuned": maker(boosting_options_for("default", 4), perturbation=NORM),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
