@@ -134,7 +134,7 @@ def fuzz_scale(content: bytes) -> None:
 def fuzz_shard(content: bytes) -> None:
     with standard_input(content) as source:
         shard = read_shard(source)
-    _, _, found = merge_shards([shard])
+    found = merge_shards([shard]).results
     require(len(found.predictions.ids) == shard.note.n_rows, "not one result for each row")
 
 
