@@ -129,7 +129,8 @@ training_options = shared_options(
             "--norm",
             type=click.Choice(list(NORMS)),
             metavar="NAME",
-            help="What epsilon limits: linf, each change; l1, their sum; l2, the distance.  [default: linf]",
+            help="What epsilon limits: linf, each change; l1, their sum; l2, the distance; l0, their number.  "
+            "[default: linf]",
         ),
         option(
             "--perturbation",

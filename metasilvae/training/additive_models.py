@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from metasilvae._core.training import additive as kernel
 from metasilvae._core.training.boosting import fill_codes
 from metasilvae.dataset import Dataset, RowWeights
+from metasilvae.encoding import LARGEST_NUMBER
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import LeafKind, Model, join_trees
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.prediction import find_leaves
 from metasilvae.training.boosted_trees import VALUE_UNIT, BoostedTree, FloatArray, Tests, spread_values
 from metasilvae.training.checkpoint.files import damaged, take, take_array
-from metasilvae.training.samples import build_tree, give_directions
+from metasilvae.training.samples import POWERS, build_tree, give_directions
 
 MOST_THRESHOLDS: int = kernel.MOST_THRESHOLDS
 # With many samples and features there are fewer thresholds: so many cells of samples in all.
@@ -38,7 +39,8 @@ FEWEST_THRESHOLDS = 15
 MOST_ROWS = 10_000
 # A bound must exceed this to prove anything: more than the rounding of its sum.
 SLACK = 1e-6
-POWERS = {"l0": 0, "l1": 1, "l2": 2}
+# Squares of epsilon that costs are divided by; beyond, squares are rounded to 0 or infinity.
+SMALLEST_SQUARE, LARGEST_SQUARE = 1e-290, 1e290
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,15 @@ class CostModel:
         assert boxes.limit is not None
         norm, epsilon, costs = boxes.limit.norm, boxes.limit.epsilon, boxes.limit.costs
         power = POWERS[norm]
-        limit = float(epsilon**power) if power else float(epsilon)
+        limit = epsilon
+        if norm == "l2":
+            limit = epsilon * epsilon
+            if epsilon and not SMALLEST_SQUARE <= limit <= LARGEST_SQUARE:
+                # Its square is out of range, so that it divides the costs before they are squared.
+                with np.errstate(over="ignore"):
+                    costs, limit = np.minimum(costs / epsilon, LARGEST_NUMBER), 1.0
         fixed = np.full(len(costs), -1.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if norm == "l0":
                 fixed = np.where(costs == 0, 0.0, costs / limit)
             for group in boxes.groups.lists:

@@ -216,7 +216,7 @@ SINGLE_ERRORS = 0.5
 
 
 def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
-    """The candidates to choose among; of those that do not differ where the method is fixed, one.
+    """The candidates to choose among, all with the method of the options if it is fixed; of equal ones, one.
 
     A training-epsilon factor that is not among `factors` becomes 1.
     """
@@ -224,6 +224,8 @@ def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[fl
     for usual in CANDIDATES_IF_FEW if n_samples <= FEW_SAMPLES else CANDIDATES:
         is_allowed = usual["training_epsilon_factor"] in factors
         candidate = usual if is_allowed else {**usual, "training_epsilon_factor": 1.0}
+        if options.method != "auto":
+            candidate = {**candidate, "method": options.method}
         found = options.with_candidate(candidate)
         if not found.is_reweighted:
             found = found.with_candidate({"strength": 0.0, "focus": 0.0})
@@ -232,14 +234,18 @@ def list_candidates(options: ForestOptions, n_samples: int, factors: Sequence[fl
 
 
 def list_tuned_candidates(options: ForestOptions, tuned: dict[str, float]) -> list[dict[str, Any]]:
-    """The candidates that follow from the tuning of a single tree: a forest of independent trees like it, and the tree.
+    """The candidates that follow from the tuning of a single tree: a forest of trees like it, and the tree.
+
+    Trees of the forest are independent, unless the method of the options is fixed.
 
     Parameters
     ----------
     tuned : dict
         What tuning has chosen for a single tree.
     """
-    found: list[dict[str, Any]] = [{**tuned, "method": "independent"}]
+    found: list[dict[str, Any]] = [
+        {**tuned, "method": "independent" if options.method == "auto" else options.method}
+    ]
     # A job that grows a part of the trees does not know what the others choose.
     if options.method == "auto" and options.numbers is None and options.n_trees > 1:
         found.append({**tuned, "method": SINGLE})

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
+from metasilvae.encoding import LARGEST_NUMBER as LARGEST
 from metasilvae.execution.threads import over_rows
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, LeafKind, Model, PredictionTable
 from metasilvae.perturbations.boxes import Boxes, Perturbation
@@ -78,14 +79,13 @@ def _reach_in_norm(tree: Model, votes: NDArray[np.uint8], dataset: Dataset, boxe
     power = POWERS[limit.norm]
     lower, upper = boxes.all_bounds
     possible = np.zeros((dataset.n_samples, tree.n_labels), dtype=np.uint8)
-    with np.errstate(over="ignore", invalid="ignore"):
-        budget = np.float64(limit.epsilon) ** max(power, 1) * (1 + ROUNDING)
 
     def pay(feature: int, sizes: FloatArray) -> FloatArray:
-        """Costs of changes; what lies on the right side already changes by less than 0."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            costs = limit.costs[feature] * (np.ones(len(sizes)) if power == 0 else np.maximum(sizes, 0.0))
-            return np.where(sizes < 0, 0.0, costs if power < 2 else costs * costs)
+        """Costs of changes as parts of the budget; what lies on the right side already changes by less than 0."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            costs = limit.costs[feature] * (np.ones(len(sizes)) if power == 0 else np.clip(sizes, 0.0, LARGEST))
+            parts = costs / limit.epsilon
+            return np.where((sizes < 0) | (costs == 0), 0.0, parts if power < 2 else parts * parts)
 
     # Each node with the samples that reach it, what they pay, and what of it they pay in each feature.
     todo: list[tuple[int, NDArray[np.intp], FloatArray, dict[int, FloatArray]]] = [
@@ -98,18 +98,20 @@ def _reach_in_norm(tree: Model, votes: NDArray[np.uint8], dataset: Dataset, boxe
             possible[rows] |= votes[leaf]
             continue
         values = dataset.X[rows, feature]
+        with np.errstate(over="ignore"):
+            distances = values - threshold
         before = paid.get(feature, np.zeros(len(rows)))
         is_missing = np.isnan(values)
         # On the right side a value that equals the threshold must change, by next to nothing.
         is_right = values > threshold
         sides = (
-            (left, MISSING_LEFT, np.where(is_right, values - threshold, -1.0), lower[rows, feature] <= threshold),
-            (right, MISSING_RIGHT, np.where(is_right, -1.0, threshold - values), upper[rows, feature] > threshold),
+            (left, MISSING_LEFT, np.where(is_right, distances, -1.0), lower[rows, feature] <= threshold),
+            (right, MISSING_RIGHT, np.where(is_right, -1.0, -distances), upper[rows, feature] > threshold),
         )
         for child, direction, sizes, is_allowed in sides:
             now = np.maximum(before, pay(feature, sizes))
             cost = total - before + now
-            reached = np.where(is_missing, leaf == direction, is_allowed & (cost <= budget))
+            reached = np.where(is_missing, leaf == direction, is_allowed & (cost <= 1 + ROUNDING))
             now, cost = np.where(is_missing, 0.0, now), np.where(is_missing, total, cost)
             if reached.any():
                 others = {f: each[reached] for f, each in paid.items()}

@@ -23,6 +23,7 @@ from metasilvae.errors import PerturbationError, RequestError
 from metasilvae.execution.threads import wait_for
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.perturbations.norms import SHARED_NORMS, NormBall
 from metasilvae.training.additive_models import (
     AdditiveModel,
     AdditiveSamples,
@@ -66,10 +67,10 @@ class LimitedRows:
         return LimitedRows(self.dataset.subset(rows), self.boxes.subset(rows))
 
     def enlarged(self, factor: float) -> LimitedRows:
-        """The same samples with the limit multiplied."""
+        """The same samples with the limit multiplied; in l0 it stays a whole number."""
         limit = self.boxes.limit
         assert limit is not None
-        epsilon = limit.epsilon * factor if limit.epsilon else 0.0
+        epsilon = NormBall(limit.norm, limit.epsilon).times(factor).epsilon
         return replace(self, boxes=replace(self.boxes, limit=replace(limit, epsilon=epsilon)))
 
 
@@ -255,7 +256,7 @@ class NormBoostingTrainer(BaseTrainer):
         The candidate that tuning chose.
     """
 
-    norms = ("l1", "l2", "l0")
+    norms = SHARED_NORMS
     title = "a boosted model"
 
     def __init__(

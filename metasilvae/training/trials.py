@@ -158,17 +158,19 @@ def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:
     if boxes.limit is not None:
         if boxes.limit.norm == "l0":
             return list(FACTORS[:1])
-        largest = boxes.limit.epsilon / boxes.limit.costs
+        with np.errstate(over="ignore"):
+            largest = boxes.limit.epsilon / boxes.limit.costs
         radius_down, radius_up = np.minimum(radius_down, largest), np.minimum(radius_up, largest)
     X = dataset.X[:: max(1, dataset.n_samples // GAP_ROWS)]
     allowed = np.array(FACTORS)
-    for feature in range(dataset.n_features):
-        values, counts = np.unique(X[~np.isnan(X[:, feature]), feature], return_counts=True)
-        gaps = np.diff(values)
-        at_gap = np.minimum(counts[1:], counts[:-1]) / len(X)
-        width = radius_down[feature] + radius_up[feature]
-        is_closed = (gaps > width) & (gaps <= allowed[:, None] * width)
-        allowed = allowed[is_closed @ at_gap < MOST_CLOSED]
+    with np.errstate(over="ignore"):
+        widths = radius_down + radius_up
+        for feature, width in enumerate(widths):
+            values, counts = np.unique(X[~np.isnan(X[:, feature]), feature], return_counts=True)
+            gaps = np.diff(values)
+            at_gap = np.minimum(counts[1:], counts[:-1]) / len(X)
+            is_closed = (gaps > width) & (gaps <= allowed[:, None] * width)
+            allowed = allowed[is_closed @ at_gap < MOST_CLOSED]
     return [float(factor) for factor in allowed]
 
 

@@ -332,6 +332,16 @@ def test_training_for_a_norm_within_an_attack(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("kind", [[], ["--trees", "2"], ["--boost", "2"]])
+def test_epsilon_may_be_as_large_as_numbers_are(norm: str, kind: list[str], tmp_path: Path) -> None:
+    # Its square, and twice its size, are out of range.
+    words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", norm, "--epsilon", "1e308", *kind]
+    found = run(*words, "--time-limit", "20")
+    assert found.stderr == ""
+    assert f"perturbation  {norm} 1e+308\n" in found.stdout
+
+
 def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
     words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1", "--epsilon", "0.3", "--boost", "3"]
     for option in ("--min-samples-leaf", "--refits"):

@@ -350,14 +350,23 @@ def test_settings_that_do_not_differ_are_tried_once() -> None:
     assert list_candidates(quick(5), many) == list(CANDIDATES)
     independent = list_candidates(quick(5, method="independent"), many)
     assert 1 < len(independent) < len(CANDIDATES)
-    assert list_candidates(quick(5, method="reweighted"), many) == list(CANDIDATES[:-1])
+    reweighted = list_candidates(quick(5, method="reweighted"), many)
+    assert reweighted == [{**candidate, "method": "reweighted"} for candidate in CANDIDATES[:-1]]
+
+
+@pytest.mark.parametrize("method", ["independent", "reweighted"])
+def test_candidates_name_the_method_that_is_fixed(method: str) -> None:
+    options = quick(5, method=method)
+    for n_samples in (FEW_SAMPLES, FEW_SAMPLES + 1):
+        found = list_candidates(options, n_samples) + list_tuned_candidates(options, TUNED)
+        assert {candidate["method"] for candidate in found} == {method}
 
 
 def test_a_part_of_a_forest_is_not_replaced_by_a_tree() -> None:
     like_tree, tree = list_tuned_candidates(quick(5), TUNED)
     assert like_tree == {**TUNED, "method": "independent"}
     assert tree == {**TUNED, "method": "single"}
-    for options in (quick(1), replace(quick(5), numbers=(0, 2)), quick(5, method="reweighted")):
+    for options in (quick(1), replace(quick(5), numbers=(0, 2)), quick(5, method="independent")):
         assert list_tuned_candidates(options, TUNED) == [like_tree]
 
 

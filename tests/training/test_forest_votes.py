@@ -26,6 +26,7 @@ from metasilvae._core.training.evolution import Individual, Workspace
 from metasilvae.dataset import Dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.prediction import predict
 from metasilvae.training.forest_votes import GrowingForest, bound, poll
 from metasilvae.training.samples import as_model
@@ -107,6 +108,20 @@ def test_votes_in_a_norm_are_those_of_all_leaves_in_reach(seed: int) -> None:
                 wider |= set(labels)
         found = set(np.flatnonzero(ballots.possible[row]).tolist())
         assert exact <= found <= wider
+
+
+@pytest.mark.parametrize(("norm", "both"), [("l1", "ab"), ("l2", "abc")])
+@pytest.mark.parametrize("size", [2.0**1000, 1.0, 2.0**-1040])
+def test_votes_in_a_norm_do_not_depend_on_the_unit(norm: str, both: str, size: float) -> None:
+    # Squares of such sizes are infinite or 0.
+    left, right = (0, 0.25 * size, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]), (1, 0.5 * size, [0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+    model = make_model([(0, 0.5 * size, left, right)], labels=("a", "b", "c"))
+    # The second row needs changes of 1 and 0.75 to become c: 1.75 together, and 1.25 as a distance.
+    rows = [[0.0, 0.0], [-0.5, -0.25], [1.5, 0.0], [20.0, 20.0]]
+    dataset = dataset_for(model, (size * np.array(rows)).tolist())
+    possible = poll(model, dataset, NormBall(norm, 1.25 * size).boxes(dataset)).possible
+    found = ["".join(np.array(model.labels)[row > 0]) for row in possible]
+    assert found == ["abc", both, "abc", "c"]
 
 
 def can_change(model: Model, x: list[float], epsilon: float) -> bool:

@@ -356,6 +356,27 @@ class TestTraining:
         assert (is_robust == outcome.is_correct).all()
         assert model.n_trees == 3
 
+    @pytest.mark.parametrize("norm", ["l1", "l2"])
+    @pytest.mark.parametrize("size", [2.0**900, 2.0**-900])
+    def test_units_make_no_difference(self, norm: str, size: float) -> None:
+        # Squares of such sizes are infinite or 0.
+        dataset = rings()
+        scaled = dataclasses.replace(dataset, X=size * dataset.X)
+        usual, is_robust, _ = proved(dataset, NormBall(norm, 0.125), options(6))
+        found, is_still_robust, outcome = proved(scaled, NormBall(norm, 0.125 * size), options(6))
+        assert np.array_equal(size * usual.nodes["threshold"], found.nodes["threshold"])
+        assert np.array_equal(is_robust, is_still_robust)
+        assert 0.3 < is_robust.mean() < 1
+        assert (outcome.stability[is_robust] == Stability.STABLE).all()
+
+    def test_the_number_of_changed_features_is_whole(self) -> None:
+        dataset, ball = rings(), NormBall("l0", 1.0)
+        first, second = (
+            finish(NormBoostingTrainer(dataset, ball, options(4, training_epsilon_factor=factor)))
+            for factor in (1.0, 1.5)
+        )
+        assert format_model(first) == format_model(second)
+
     def test_depth_and_thresholds_limit_the_trees(self) -> None:
         shallow = finish(NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(max_depth=2)))
         assert shallow.max_depth == 2
