@@ -57,7 +57,9 @@ cdef inline double _cost(const Costs* costs, Py_ssize_t f, Py_ssize_t first, int
     size *= costs.factors[f]
     if costs.power == 2:
         size *= size
-    return size / costs.limit if size > 0 else 0.0
+    if not size > 0:
+        return 0.0
+    return size / costs.limit if costs.limit > 0 else INFINITY
 
 
 def limit_reach(const double[:, ::1] X, const int64_t[::1] cell_starts, const double[::1] last_value,

@@ -42,8 +42,7 @@ from metasilvae.training.boosted_trees import (
     unpack_trees,
 )
 from metasilvae.training.boosting_polish import polish_tree, refit_tree
-from metasilvae.training.boosting_samples import draw_samples
-from metasilvae.training.boosting_scores import Scores, find_derivatives, scale_weights
+from metasilvae.training.boosting_scores import Scores, draw_samples, find_derivatives, scale_weights
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason

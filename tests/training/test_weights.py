@@ -19,7 +19,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import DataError, RequestError
 from metasilvae.formats.silva_models import read_model
 from metasilvae.perturbations.boxes import Ball
-from metasilvae.training.boosting import LARGEST_WEIGHT, scale_weights
+from metasilvae.training.boosting_scores import LARGEST_WEIGHT, scale_weights
 from metasilvae.training.options import boosting_options_for, forest_options_for, options_for
 from metasilvae.training.protocol import finish
 from metasilvae.training.runs import make_trainer

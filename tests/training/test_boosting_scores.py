@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metasilvae.training.boosted_trees import Derivatives
-from metasilvae.training.boosting_samples import draw_samples, find_chances
+from metasilvae.training.boosting_scores import draw_samples, find_chances
 
 sizes = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 50.0, 2.0**24]), min_size=1, max_size=60).map(np.array)
 
