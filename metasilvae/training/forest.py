@@ -243,9 +243,7 @@ def list_tuned_candidates(options: ForestOptions, tuned: dict[str, float]) -> li
     tuned : dict
         What tuning has chosen for a single tree.
     """
-    found: list[dict[str, Any]] = [
-        {**tuned, "method": "independent" if options.method == "auto" else options.method}
-    ]
+    found: list[dict[str, Any]] = [{**tuned, "method": "independent" if options.method == "auto" else options.method}]
     # A job that grows a part of the trees does not know what the others choose.
     if options.method == "auto" and options.numbers is None and options.n_trees > 1:
         found.append({**tuned, "method": SINGLE})
