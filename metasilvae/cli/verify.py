@@ -73,6 +73,10 @@ REFUSED_WITH_RADIUS = {
 REFUSED_WITH_TARGET = {
     "requirements": "requirements are about verdicts; leave --target or --require out",
 }
+# The same for shards with radii or targets.
+REFUSED_WITHOUT_VERDICTS = {
+    "requirements": "requirements are about verdicts, and these shards hold none; leave --require out",
+}
 
 report_options = shared_options(
     option(
@@ -374,12 +378,9 @@ def merge(
     files = [read_shard(shard) for shard in shards]
     content = files[0].note.content
     formats: Mapping[str, object] = VERDICT_FORMATS
-    if content == RADII:
-        _refuse_options(ctx.params)
-        formats = RADIUS_FORMATS
-    elif content != VERDICTS:
-        _refuse_options(ctx.params, REFUSED_WITH_TARGET)
-        formats = TARGET_FORMATS
+    if content != VERDICTS:
+        _refuse_options(ctx.params, REFUSED_WITHOUT_VERDICTS)
+        formats = RADIUS_FORMATS if content == RADII else TARGET_FORMATS
     report_format = _choose_format(report_format, path, None, formats)
     merged = merge_shards(files)
     subject, found = (merged.query, merged.perturbation), merged.results

@@ -397,15 +397,14 @@ def settle_base(samples: AdditiveSamples, weights: tuple[float, float]) -> float
         gains.append(sign * weight * samples.row_weights)
     places, changes = np.concatenate(events), np.concatenate(gains)
     order = np.argsort(places, kind="stable")
-    places, totals = places[order], np.cumsum(changes[order])
-    # Totals hold between a place and the next one.
+    # Totals hold between a place and the next one; beyond the outermost ones, all samples get the same label.
+    places = np.concatenate([[places[order[0]] - 1.0], places[order], [places[order[-1]] + 1.0]])
+    totals = np.concatenate([[0.0], np.cumsum(changes[order])])
     width = np.diff(places)
     is_wide = width > 4 * SLACK
-    if not is_wide.any():
-        return 0.0
     middle = places[:-1] + width / 2
-    best = totals[:-1][is_wide].max()
-    is_best = is_wide & (totals[:-1] >= best - 1e-9 * np.abs(changes).sum())
+    best = totals[is_wide].max()
+    is_best = is_wide & (totals >= best - 1e-9 * np.abs(changes).sum())
     nearest = np.where((places[:-1] + 2 * SLACK <= 0) & (places[1:] - 2 * SLACK >= 0), 0.0, middle)
     return float(min(nearest[is_best], key=abs))
 

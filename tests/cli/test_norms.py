@@ -167,7 +167,8 @@ def test_targets_are_merged(options: list[str], has_labels: bool, tmp_path: Path
     assert merged.splitlines()[:-1] == whole["text"].splitlines()[:-1]
     document = json.loads(run("merge", *parts, "--format", "json").stdout)
     assert document["rows"] == json.loads(run("verify", *words, "--format", "json").stdout)["rows"]
-    assert "leave --target or --require out" in run("merge", *parts, "--require", "accuracy>=0", code=2).stderr
+    refused = run("merge", *parts, "--require", "accuracy>=0", code=2).stderr
+    assert "these shards hold none; leave --require out" in refused
     other = str(tmp_path / "other.jsonl")
     words[words.index("yes")] = "no"
     run("verify", *words, "--shard", "2/3", "-o", other)
