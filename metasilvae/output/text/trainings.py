@@ -96,9 +96,11 @@ def describe_training(run: TrainedModel) -> str:
         if part is not None
     ]
     majority, fitness = find_majority(run)
-    if fitness >= run.phi(run.training):
+    reached = run.phi(run.training)
+    if fitness >= reached:
+        rank = "as well" if fitness == reached else "better"
         hint = "" if weights is not None else "; --class-weight balanced counts all classes alike"
-        lines.append(f"majority      predicting {majority} for every row scores as well, phi {fitness:.4g}{hint}")
+        lines.append(f"majority      predicting {majority} for every row scores {rank}, phi {fitness:.4g}{hint}")
     n_open = sum(part.counts.no_info for _, part in parts if part is not None and part.counts is not None)
     if n_open:
         lines += [
