@@ -82,7 +82,9 @@ def _share_fractions(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.floa
     """The mean of the class distributions of the leaves; without any sample, a leaf has all classes alike."""
     with np.errstate(invalid="ignore"):
         fractions = _fractions(model)
-    return _normalize(_add_up(np.where(np.isnan(fractions), 1 / model.n_labels, fractions), leaves))
+    # Not divided by its sum, which is rounded: equal fractions stay equal.
+    sums = _add_up(np.where(np.isnan(fractions), 1 / model.n_labels, fractions), leaves)
+    return np.asarray(sums / leaves.shape[1])
 
 
 def _share_scores(model: Model, leaves: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -110,6 +110,13 @@ def test_the_area_counts_pairs(rows: list[tuple[int, bool]]) -> None:
     assert float(area) == pytest.approx(metrics.roc_auc_score(positive, scores))
 
 
+def test_equal_fractions_stay_equal() -> None:
+    model = make_model([(0, 0, [0, 3, 3, 4], [2, 4, 3, 1])], 1, list("abcd"), LeafKind.COUNTS)
+    (found,) = evaluate(model, data_of([[0.0], [0.0], [0.0], [1.0]], list("abcd")))
+    assert found.per_class is not None
+    assert found.per_class.classes[2].roc_auc == Fraction(1, 2)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_scikit_learn_agrees_on_probabilities(data: st.DataObject) -> None:
