@@ -41,10 +41,13 @@ from metasilvae.training.boosting_polish import polish_tree, refit_tree
 from metasilvae.training.boosting_scores import Scores, draw_samples, find_derivatives, scale_weights
 from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
 from metasilvae.training.checkpoint.files import damaged, take
-from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
+from metasilvae.training.first_tree import FirstTree, search_tree
+from metasilvae.training.options import FEW_SAMPLES, SEARCHED_FOR, BoostingOptions
 from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
 
+# Passes that fit the scores of a first tree that was searched for.
+FIRST_FITS = 5
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 
@@ -56,24 +59,34 @@ class CodedRows:
     ----------
     factor : float
         The boxes of the samples to learn from are multiplied by it.
+    first : BoostedTree or None
+        Splits of the first round, without scores.
     """
 
     factor: float
     tests: Tests
     learned: Codes
     tested: Codes | None
+    first: BoostedTree | None = None
 
     @classmethod
-    def of(cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None) -> CodedRows:
+    def of(
+        cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None,
+        first: FirstTree | None = None,
+    ) -> CodedRows:  # fmt: skip
         factor = options.tree.training_epsilon_factor
         enlarged = learned.enlarged(factor)
         thresholds = choose_thresholds(learned.dataset.X, enlarged.boxes, options.thresholds, options.tree.seed, jobs)
-        tests = Tests.of(thresholds, find_doubled(learned.dataset, enlarged.boxes))
+        doubled = find_doubled(learned.dataset, enlarged.boxes)
+        if first is not None:
+            thresholds = first.add_thresholds(thresholds, doubled, options.thresholds)
+        tests = Tests.of(thresholds, doubled)
         return cls(
             factor,
             tests,
             tests.code(enlarged.dataset, enlarged.boxes, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
+            None if first is None else first.coded(tests),
         )
 
 
@@ -119,6 +132,8 @@ class Booster:
 
     def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> list[BoostedTree]:
         """The trees of the next round; its random draws depend on the seed and on its number alone."""
+        if not self.rounds and self._coded.first is not None:
+            return self._fit_first(self._coded.first, is_stopped)
         losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
         grow = partial(self._grow, number=len(self.rounds), losses=losses, is_stopped=is_stopped)
         columns = range(len(losses))
@@ -148,6 +163,17 @@ class Booster:
         if not is_stopped():
             tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
         return tree.scaled(options.learning_rate)
+
+    def _fit_first(self, splits: BoostedTree, is_stopped: Callable[[], bool]) -> list[BoostedTree]:
+        """The first round with given splits: the same ones for each label, with scores that are fitted repeatedly."""
+        saved = self.save()
+        self.add_round([splits] * len(self.base))
+        for _ in range(FIRST_FITS):
+            if not self.refit(is_stopped):
+                break
+        trees = self.rounds[0]
+        self.restore(saved)
+        return trees
 
     def refit(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Fit the leaves of all trees again, one round after another; returns whether it came to its end."""
@@ -242,6 +268,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "first_tree": SEARCHED_FOR},
 )
 # The same for few samples.
 CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
@@ -249,6 +276,7 @@ CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
     {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "first_tree": SEARCHED_FOR},
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
@@ -292,6 +320,7 @@ class BoostingTrainer(BaseBoostingTrainer):
         self._coded: CodedRows | None = None
         # Codes of splits with a training-epsilon factor, as long as candidates are tried.
         self._coded_splits: dict[tuple[int, float], CodedRows] = {}
+        self._first: FirstTree | None = None
         self._known: list[list[BoostedTree]] = []
         # Passes after the last round. From the first one on, the model consists of all rounds.
         self._n_refits = options.refits_for(len(self._rows))
@@ -337,6 +366,7 @@ class BoostingTrainer(BaseBoostingTrainer):
             **super().state,
             "refits": self._n_refitted,
             "patience": self._has_lost_patience,
+            "first": None if self._first is None else self._first.state,
             "trees": pack_trees([tree for trees in rounds for tree in trees]),
         }
 
@@ -347,6 +377,8 @@ class BoostingTrainer(BaseBoostingTrainer):
         if len(trees) % n_columns or len(trees) > n_columns * self._n_rounds:
             raise damaged("there are more trees than there should be")
         self._known = [trees[start : start + n_columns] for start in range(0, len(trees), n_columns)]
+        if document.get("first") is not None:
+            self._first = FirstTree.read(take(document, "first", dict), self.dataset.n_features)
         self._n_refitted = take(document, "refits", int)
         if self._n_refitted > self._n_refits:
             raise damaged("the leaves were fitted too often")
@@ -367,11 +399,23 @@ class BoostingTrainer(BaseBoostingTrainer):
 
     def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
         learned, tested = (self._learned.subset(rows) for rows in self._splits[split])
+        if options.first_tree == SEARCHED_FOR:
+            return partial(self._follow_searched, learned, tested, options)
         key = split, options.tree.training_epsilon_factor
         if key not in self._coded_splits:
             self._coded_splits[key] = CodedRows.of(learned, tested, options, self._jobs)
         coded = self._coded_splits[key]
         return partial(follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_followed)
+
+    def _follow_searched(
+        self, learned: Rows, tested: Rows, options: BoostingOptions, is_stopped: Stopped
+    ) -> FloatArray:
+        """The curve of a candidate whose first tree is searched for."""
+        first = search_tree(learned.dataset, self.perturbation, options, is_stopped, is_trial=True)
+        if first is None:
+            return np.full(self._n_followed, np.nan)
+        coded = CodedRows.of(learned, tested, options, 1, first)
+        return follow_candidate(learned.dataset, tested.dataset, coded, options, self._n_followed, is_stopped)
 
     def _forget_booster(self) -> None:
         self._booster = None
@@ -380,8 +424,9 @@ class BoostingTrainer(BaseBoostingTrainer):
     def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
         """A model without rounds, and its fitness."""
         factor = self.options.training_epsilon_factor
-        if self._coded is None or factor != self._coded.factor:
-            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
+        is_known = self._coded is not None and (self._coded.first is None) == (self._first is None)
+        if self._coded is None or not is_known or factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs, self._first)
         tested = None if self._held is None else self._held.dataset
         self._booster = Booster(self._learned.dataset, tested, self._coded, self.boosting_options, pool, self._jobs)
         self._fitness, self._held_fitness = [], []
@@ -389,6 +434,10 @@ class BoostingTrainer(BaseBoostingTrainer):
         return self._booster
 
     def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
+        if self.boosting_options.first_tree == SEARCHED_FOR and self._first is None:
+            self._first = search_tree(self._learned.dataset, self.perturbation, self.boosting_options, self._is_over)
+            if self._first is None:
+                return
         booster = self._replay(self._known, pool)
         n_known, self._known = len(self._known), []
         for step in range(n_known, 0 if self._n_refitted else self._n_rounds):
