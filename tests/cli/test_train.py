@@ -443,3 +443,13 @@ def test_the_error_of_a_single_split_is_not_shown() -> None:
     assert describe_tuning(tuning) == "leaf penalty 2; phi 0.9000 on 1 random split of 9 rows"
     several = {**tuning, "splits": 2, "split": "blocks", "error": 0.01}
     assert describe_tuning(several) == "leaf penalty 2; phi 0.9000 ± 0.0100 on 2 splits into blocks of 9 rows"
+
+
+@pytest.mark.parametrize("kind", [[], ["--trees", "3"], ["--boost", "3"]], ids=["tree", "forest", "boost"])
+@pytest.mark.parametrize("labels", ["abab", "ba", "abcabc"])
+def test_a_model_without_splits_predicts_one_label(kind: list[str], labels: str, tmp_path: Path) -> None:
+    rows = write(tmp_path, "rows.csv", "".join(f"{label},1,1\n" for label in labels))
+    model = tmp_path / "m.silva"
+    run("train", rows, model, "--epsilon", "0.1", *kind)
+    accuracy = json.loads(run("evaluate", model, rows, "--format", "json").stdout)["evaluations"][0]["accuracy"]
+    assert accuracy == 1 / len(set(labels))
