@@ -60,8 +60,9 @@ class TrainingResult:
     @classmethod
     def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
         n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
+        model = settle_tie(trainer.model, trainer.dataset)
         return cls(
-            trainer.options, settle_tie(trainer.model, trainer.dataset), trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
+            trainer.options, model, trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
             [observer.state for observer in observers], trainer.tuning,
         )  # fmt: skip
 
