@@ -425,6 +425,12 @@ def read_request(
         seed=seed,
         **changes,
     )
+    if changes["split"] not in (None, "auto") and not options.tree_options.tune:
+        warnings.warn(
+            f"--split {changes['split']} has no effect: it is for tuning, which the other options turn off",
+            MetasilvaeWarning,
+            stacklevel=2,
+        )
     # An attack is known after the columns of the data.
     withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules | NormChoice) else chosen
     start = path[0] if path else None
