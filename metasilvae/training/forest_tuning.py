@@ -28,16 +28,21 @@ from metasilvae.training.forest_growth import grow_forest, grow_tree
 from metasilvae.training.forest_votes import GrowingForest
 from metasilvae.training.options import FEW_SAMPLES, SINGLE, ForestOptions, TrainingOptions
 from metasilvae.training.protocol import TrainerGroup
-from metasilvae.training.trials import FACTORS, QuickTrees, Scores, choose_candidate, compare, list_factors
+from metasilvae.training.trials import (
+    CLEAR_ERRORS,
+    FACTORS,
+    QuickTrees,
+    Scores,
+    choose_candidate,
+    compare,
+    list_factors,
+)
 from metasilvae.training.tuning import USUAL, TreeTuning
 
-# Each candidate was the best one on some of the paper's sets, by validation on parts of the training splits.
+# Each candidate was the best one on some sets, by validation on parts of the training splits.
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.5, "focus": 1.0, "strength": 0.5},
-    {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 0.5, "strength": 0.1},
-    {"blends": (0.1,), "training_epsilon_factor": 1.0, "robust_weight": 0.1, "focus": 0.1, "strength": 0.2},
-    {"blends": (0.02,), "training_epsilon_factor": 1.15, "robust_weight": 0.1, "focus": 0.5, "strength": 0.1},
     {"blends": (0.0,), "training_epsilon_factor": 1.0, "robust_weight": 0.0, "focus": 0.1, "strength": 0.5},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
 )
@@ -49,10 +54,15 @@ CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
 # samples would not separate the candidates better.
 GROWN_SAMPLES = 2400
 TESTED_SAMPLES = 4000
+# Number of random splits of many samples; blocks cover all samples.
+SPLITS_IF_MANY = 3
 # Number of splits on which all candidates are tried, for few and for many samples; the leading ones are tried on the
 # others, too.
 FIRST_SPLITS = 2
 FIRST_SPLITS_IF_MANY = 1
+# A forest of another kind than the first is chosen if its gain exceeds so many standard errors. With many samples there
+# are fewer splits, but more rows to test on.
+CLEAR_ERRORS_IF_MANY = 1.0
 # Number of splits that compare a forest that is not tuned with a tree.
 PLAIN_SPLITS = 3
 # The first candidate, the best one and the single tree.
@@ -121,13 +131,14 @@ def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind
     chosen = choose_kind(learned, kind)
     rng = np.random.default_rng([seed, 4])
     y = learned.y
-    folds = split_into_folds(y, FOLDS_IF_MANY, rng) if chosen == "random" else split_into_blocks(y, FOLDS_IF_MANY)
+    n_folds = SPLITS_IF_MANY if chosen == "random" else FOLDS_IF_MANY
+    folds = split_into_folds(y, n_folds, rng) if chosen == "random" else split_into_blocks(y, n_folds)
     pairs = [
         (
             np.sort(rng.permutation(rows[folds != fold])[:GROWN_SAMPLES]),
             np.sort(rng.permutation(rows[folds == fold])[:TESTED_SAMPLES]),
         )
-        for fold in range(FOLDS_IF_MANY)
+        for fold in range(n_folds)
     ]
     n_rows = len(np.unique(np.concatenate([*map(np.concatenate, pairs)])))
     return CrossValidation(pairs, FIRST_SPLITS_IF_MANY, chosen, n_rows)
@@ -148,7 +159,8 @@ def plan_race(
     tree = options.tree
     if tree.tune and tree.greedy:
         candidates = list_candidates(options, len(rows), list_factors(learned, perturbation))
-        return ForestRace(candidates, plan_tuning_splits(learned, rows, tree.seed, tree.split))
+        n_errors = CLEAR_ERRORS if len(rows) <= FEW_SAMPLES else CLEAR_ERRORS_IF_MANY
+        return ForestRace(candidates, plan_tuning_splits(learned, rows, tree.seed, tree.split), n_errors)
     if may_be_single(options):
         planned = plan_tuning_splits(learned, rows, tree.seed, tree.split)
         pairs = planned.pairs[:PLAIN_SPLITS]
@@ -168,6 +180,8 @@ class ForestRace:
     ----------
     candidates : list of dict
     validation : CrossValidation
+    n_errors : float
+        By how many standard errors another forest must be better than the first one.
 
     Attributes
     ----------
@@ -175,9 +189,12 @@ class ForestRace:
         Lower bounds of the fitness on the samples left out; NaN where a candidate was not tried.
     """
 
-    def __init__(self, candidates: Sequence[dict[str, Any]], validation: CrossValidation) -> None:
+    def __init__(
+        self, candidates: Sequence[dict[str, Any]], validation: CrossValidation, n_errors: float = CLEAR_ERRORS
+    ) -> None:
         self.candidates: list[dict[str, Any]] = []
         self.validation = validation
+        self._n_errors = n_errors
         self.scores: Scores = np.empty((0, len(validation.pairs)))
         self.add(candidates)
 
@@ -220,7 +237,8 @@ class ForestRace:
         finalists = self.finalists
         scores = self.scores[finalists]
         is_common = np.isfinite(scores).all(axis=0)
-        return finalists[choose_method([self.candidates[each] for each in finalists], scores[:, is_common])]
+        candidates = [self.candidates[each] for each in finalists]
+        return finalists[choose_method(candidates, scores[:, is_common], self._n_errors)]
 
     def describe(self) -> list[dict[str, Any]]:
         """Each candidate with its mean score, the standard error of that, and the number of splits."""
@@ -241,15 +259,17 @@ def count_forests(candidates: Sequence[dict[str, Any]]) -> int:
     return sum(candidate.get("method") != SINGLE for candidate in candidates)
 
 
-def choose_method(candidates: Sequence[dict[str, Any]], scores: NDArray[np.float64]) -> int:
+def choose_method(candidates: Sequence[dict[str, Any]], scores: Scores, n_errors: float = CLEAR_ERRORS) -> int:
     """Number of the candidate to train with: the best forest, unless the single tree is ahead of it.
 
     Parameters
     ----------
     scores : float64 array, shape (n_candidates, n_splits)
+    n_errors : float
+        By how many standard errors another forest must be better than the first one.
     """
     n_forests = count_forests(candidates)
-    forest = choose_candidate(scores[:n_forests])
+    forest = choose_candidate(scores[:n_forests], n_errors)
     if len(candidates) == n_forests:
         return forest
     gain, error = compare(scores[[n_forests]] - scores[forest])

@@ -396,7 +396,7 @@ def test_a_forest_must_not_be_behind_the_tree() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_forest_can_be_the_default_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores: len(candidates) - 1)
+    monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores, n_errors: len(candidates) - 1)
     options = forest_options_for("default", 5, seed=2)
     trainer = ForestTrainer(iris, EPSILON, options, jobs)
     records = list(trainer.run())
@@ -484,7 +484,7 @@ def test_trees_of_many_rows_are_tried_on_parts_of_them() -> None:
     rows = np.arange(7, 50_000)
     zeros = Dataset(np.zeros((len(rows), 1)), np.zeros(len(rows), np.int32), ("a",))
     planned = plan_tuning_splits(zeros, rows, 0, "auto")
-    assert len(planned.pairs) == splitting.FOLDS_IF_MANY > planned.n_first
+    assert len(planned.pairs) == forest_tuning.SPLITS_IF_MANY > planned.n_first
     for kept, held in planned.pairs:
         assert (len(kept), len(held)) == (forest_tuning.GROWN_SAMPLES, forest_tuning.TESTED_SAMPLES)
         assert not set(kept.tolist()) & set(held.tolist())
@@ -606,7 +606,7 @@ def test_a_single_tree_of_very_many_rows_is_searched_for_on_a_part(monkeypatch: 
     for module in (forest, large):
         monkeypatch.setattr(module, "MANY_SAMPLES", 200)
     monkeypatch.setattr(large.LargeTreeTrainer.__init__, "__defaults__", (1, 100))
-    monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores: len(candidates) - 1)
+    monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores, n_errors: len(candidates) - 1)
     for preset in ("default", "fast"):
         trainer = finished(ForestTrainer(many, EPSILON, forest_options_for(preset, 5, seed=2)))
         tree = make_single_tree_trainer(many, EPSILON, options_for(preset, seed=2))
