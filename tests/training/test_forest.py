@@ -458,9 +458,10 @@ def test_with_a_fixed_method_the_leaf_penalty_is_chosen(iris: Dataset) -> None:
     trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", tune=True))
     phases = [record.phase for record in trainer.run()]
     planned = plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto")
-    # One for the tuning of a tree; the second candidate is tried on all splits only if it is ahead on the first ones.
-    n_most = 2 * len(planned.pairs) + 1
-    assert phases.count("tuning") in (n_most, n_most - len(planned.pairs) + planned.n_first)
+    # One for the tuning of a tree; the first candidate and the best one are tried on all splits.
+    n_candidates, n_others = len(CANDIDATES_IF_FEW) + 1, len(planned.pairs) - planned.n_first
+    n_trials = phases.count("tuning") - 1 - n_candidates * planned.n_first
+    assert n_trials in (n_others, 2 * n_others)
     assert trainer.candidate in trainer._list_candidates()
     assert trainer.forest_options.is_reweighted
 
