@@ -58,10 +58,8 @@ GROWN_SAMPLES = 2000
 TESTED_SAMPLES = 4000
 # Number of random splits of many samples; blocks cover all samples.
 SPLITS_IF_MANY = 3
-# Number of splits on which all candidates are tried, for few and for many samples; the leading ones are tried on the
-# others, too.
-FIRST_SPLITS = 2
-FIRST_SPLITS_IF_MANY = 1
+# Number of splits on which all candidates are tried; the leading ones are tried on the others, too.
+FIRST_SPLITS = 1
 # A forest of another kind than the first is chosen if its gain exceeds so many standard errors. With many samples there
 # are fewer splits, but more rows to test on.
 CLEAR_ERRORS_IF_MANY = 1.0
@@ -69,8 +67,11 @@ CLEAR_ERRORS_IF_MANY = 1.0
 PLAIN_SPLITS = 3
 # The first candidate, the best one and the single tree.
 MOST_FINALISTS = 3
-# Trees of the forest of a trial; an odd number, because votes of two classes must not tie.
+# Trees of the forest of a trial; an odd number, because votes of two classes must not tie. If nothing but a forest and
+# a tree are compared, votes of many classes get more trees, as they need them.
 TRIAL_TREES = 9
+MORE_TRIAL_TREES = 15
+MANY_LABELS = 5
 # A single tree is taken if it is ahead of the best forest by so many standard errors, which is nearly always if it is
 # better: a forest must not be clearly worse. The forest of a trial is smaller than the one to come.
 SINGLE_ERRORS = 0.5
@@ -143,7 +144,7 @@ def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind
         for fold in range(n_folds)
     ]
     n_rows = len(np.unique(np.concatenate([*map(np.concatenate, pairs)])))
-    return CrossValidation(pairs, FIRST_SPLITS_IF_MANY, chosen, n_rows)
+    return CrossValidation(pairs, FIRST_SPLITS, chosen, n_rows)
 
 
 def plan_race(
@@ -318,7 +319,8 @@ def score_candidate(
             (score,) = quick.score([(chosen.robust_weight, chosen.leaf_penalty)])
         return math.nan if watched.is_stopped else score
     judged = GrowingForest(dataset.subset(held), perturbation)
-    numbers = range(1 if options.is_single else min(options.n_trees, TRIAL_TREES))
+    n_trees = TRIAL_TREES if options.tree.tune or dataset.n_labels < MANY_LABELS else MORE_TRIAL_TREES
+    numbers = range(1 if options.is_single else min(options.n_trees, n_trees))
     growth = grow_forest(
         dataset, perturbation, options, kept, numbers,
         lambda tasks: (grow_tree(dataset, perturbation, task, watched) for task in tasks), lambda: math.inf,
