@@ -63,6 +63,9 @@ FIRST_SPLITS = 1
 # A forest of another kind than the first is chosen if its gain exceeds so many standard errors. With many samples there
 # are fewer splits, but more rows to test on.
 CLEAR_ERRORS_IF_MANY = 1.0
+# After so many splits the race ends if all differences exceed so many standard errors.
+FEWEST_SPLITS = 3
+OBVIOUS_ERRORS = 3.0
 # Number of splits that compare a forest that is not tuned with a tree.
 PLAIN_SPLITS = 3
 # The first candidate, the best one and the single tree.
@@ -175,9 +178,9 @@ def plan_race(
 class ForestRace:
     """The candidates, their scores so far, and which trials come next.
 
-    All candidates are tried on the first splits. The first one, the forest that is best there, and the single tree are
-    tried on the others, too. What comes next depends on the scores alone, so that a race can be stored and continued
-    between two trials.
+    All candidates are tried on the first splits. The first one, the forest that is best there as long as it is ahead of
+    the first one, and the single tree are tried on the others, until the choice is clear. What comes next depends on the
+    scores alone, so that a race can be stored and continued between two trials.
 
     Parameters
     ----------
@@ -216,32 +219,54 @@ class ForestRace:
         n_first = self.validation.n_first
         if n_to_come or self._list_missing(range(n_all), range(n_first)):
             return n_all * n_first + min(n_all, MOST_FINALISTS) * (n_splits - n_first)
-        return self.n_tried + len(self.plan())
+        trials = self.plan()
+        if not trials:
+            return self.n_tried
+        latest = max(split for _, split in trials)
+        return self.n_tried + len(trials) + len(self._list_finalists(latest)) * (n_splits - 1 - latest)
 
     def plan(self) -> list[tuple[int, int]]:
         """The trials that come next, as numbers of candidate and split; none if the race is over."""
         if not self.scores.size:
             return []
-        missing = self._list_missing(range(len(self.candidates)), range(self.validation.n_first))
-        return missing or self._list_missing(self.finalists, range(self.scores.shape[1]))
-
-    @property
-    def finalists(self) -> list[int]:
-        """Numbers of the candidates that are tried on all splits, by their scores on the first ones."""
-        n_forests = count_forests(self.candidates)
-        best = int(np.argmax(self.scores[:n_forests, : self.validation.n_first].mean(axis=1)))
-        return [*dict.fromkeys((0, best)), *range(n_forests, len(self.candidates))]
+        trials = self._list_missing(range(len(self.candidates)), range(self.validation.n_first))
+        for split in range(self.validation.n_first, self.scores.shape[1]):
+            finalists = [] if trials else self._list_finalists(split)
+            if trials or self._is_clear(finalists, split):
+                break
+            trials = self._list_missing(finalists, [split])
+        return trials
 
     @property
     def choice(self) -> int:
         """Number of the candidate to train with, by the splits on which all finalists were tried; without any, 0."""
-        if not self.scores.size or self._list_missing(range(len(self.candidates)), range(self.validation.n_first)):
+        n_splits = self.validation.n_first
+        if not self.scores.size or self._list_missing(range(len(self.candidates)), range(n_splits)):
             return 0
-        finalists = self.finalists
-        scores = self.scores[finalists]
-        is_common = np.isfinite(scores).all(axis=0)
+        finalists = self._list_finalists(n_splits)
+        while n_splits < self.scores.shape[1] and not self._list_missing(finalists, [n_splits]):
+            n_splits += 1
+            finalists = self._list_finalists(n_splits)
         candidates = [self.candidates[each] for each in finalists]
-        return finalists[choose_method(candidates, scores[:, is_common], self._n_errors)]
+        return finalists[choose_method(candidates, self.scores[finalists, :n_splits], self._n_errors)]
+
+    def _list_finalists(self, n_splits: int) -> list[int]:
+        """Numbers of the candidates that are in the race after so many splits."""
+        n_forests, n_first = count_forests(self.candidates), self.validation.n_first
+        best = int(np.argmax(self.scores[:n_forests, :n_first].mean(axis=1)))
+        gains = self.scores[best] - self.scores[0]
+        is_ahead = all(gains[:tried].mean() > 0 for tried in range(n_first, n_splits + 1))
+        return [0, *([best] if is_ahead else []), *range(n_forests, len(self.candidates))]
+
+    def _is_clear(self, finalists: list[int], n_splits: int) -> bool:
+        """Whether more splits than these would hardly change the choice among the finalists."""
+        n_forests = count_forests([self.candidates[each] for each in finalists])
+        scores = self.scores[finalists, :n_splits]
+        gains = scores[1:] - scores[0]
+        if n_forests == 2:
+            gains[1:] -= gains[0]
+        mean, error = compare(gains)
+        return not len(gains) or (n_splits >= FEWEST_SPLITS and bool((np.abs(mean) > OBVIOUS_ERRORS * error).all()))
 
     def describe(self) -> list[dict[str, Any]]:
         """Each candidate with its mean score, the standard error of that, and the number of splits."""
