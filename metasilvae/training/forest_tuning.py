@@ -179,8 +179,8 @@ class ForestRace:
     """The candidates, their scores so far, and which trials come next.
 
     All candidates are tried on the first splits. The first one, the forest that is best there as long as it is ahead of
-    the first one, and the single tree are tried on the others, until the choice is clear. What comes next depends on the
-    scores alone, so that a race can be stored and continued between two trials.
+    the first one, and the single tree are tried on the others, until the choice is clear. What comes next depends on
+    the scores alone, so that a race can be stored and continued between two trials.
 
     Parameters
     ----------
