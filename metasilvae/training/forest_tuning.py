@@ -43,6 +43,7 @@ from metasilvae.training.tuning import USUAL, TreeTuning
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.5, "focus": 1.0, "strength": 0.5},
+    {"blends": (0.1,), "training_epsilon_factor": 1.0, "robust_weight": 0.1, "focus": 0.1, "strength": 0.2},
     {"blends": (0.0,), "training_epsilon_factor": 1.0, "robust_weight": 0.0, "focus": 0.1, "strength": 0.5},
     {"blends": (0.3,), "training_epsilon_factor": 1.15, "robust_weight": 0.2, "method": "independent"},
 )
