@@ -53,9 +53,10 @@ CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 1.0, "strength": 0.2, "method": "reweighted"},
     {"training_epsilon_factor": 1.15, "robust_weight": 0.2, "focus": 0.5, "strength": 0.5, "method": "reweighted"},
 )
-# Of many samples, the trees of a split are grown on so many and tested on so many, which is cheap; more trees or
-# samples would not separate the candidates better.
-GROWN_SAMPLES = 2000
+# Of many samples, the trees of a split are grown on this fraction, but on so many at least and at most, and tested on
+# so many. Accurate trees gain more by samples than robust ones, so that too few of them would favour the latter.
+GROWN_FRACTION = 1 / 8
+GROWN_SAMPLES = 2000, 6000
 TESTED_SAMPLES = 4000
 # Number of random splits of many samples; blocks cover all samples.
 SPLITS_IF_MANY = 3
@@ -138,11 +139,12 @@ def plan_tuning_splits(learned: Dataset, rows: NDArray[np.intp], seed: int, kind
     chosen = choose_kind(learned, kind)
     rng = np.random.default_rng([seed, 4])
     y = learned.y
+    n_grown = int(np.clip(GROWN_FRACTION * len(rows), *GROWN_SAMPLES))
     n_folds = SPLITS_IF_MANY if chosen == "random" else FOLDS_IF_MANY
     folds = split_into_folds(y, n_folds, rng) if chosen == "random" else split_into_blocks(y, n_folds)
     pairs = [
         (
-            np.sort(rng.permutation(rows[folds != fold])[:GROWN_SAMPLES]),
+            np.sort(rng.permutation(rows[folds != fold])[:n_grown]),
             np.sort(rng.permutation(rows[folds == fold])[:TESTED_SAMPLES]),
         )
         for fold in range(n_folds)

@@ -487,7 +487,7 @@ def test_trees_of_many_rows_are_tried_on_parts_of_them() -> None:
     planned = plan_tuning_splits(zeros, rows, 0, "auto")
     assert len(planned.pairs) == forest_tuning.SPLITS_IF_MANY > planned.n_first
     for kept, held in planned.pairs:
-        assert (len(kept), len(held)) == (forest_tuning.GROWN_SAMPLES, forest_tuning.TESTED_SAMPLES)
+        assert (len(kept), len(held)) == (forest_tuning.GROWN_SAMPLES[1], forest_tuning.TESTED_SAMPLES)
         assert not set(kept.tolist()) & set(held.tolist())
         assert (np.diff(kept) > 0).all()
         assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
@@ -646,7 +646,7 @@ def test_rows_in_the_order_of_time_are_split_into_blocks() -> None:
     assert (found.kind, len(found.pairs)) == ("blocks", 4)
     for kept, held in found.pairs:
         assert not set(kept.tolist()) & set(held.tolist())
-        assert len(kept) == forest_tuning.GROWN_SAMPLES
+        assert len(kept) == forest_tuning.GROWN_SAMPLES[0]
         for label in range(2):
             of_class = rows[in_time.y == label]
             places = np.searchsorted(of_class, held[in_time.y[held - 10] == label])
