@@ -187,7 +187,11 @@ training_options = shared_options(
     ),
     option_group(
         ENSEMBLES,
-        option("--trees", type=_SIZE, help="Train a forest of N trees. --boost is mostly faster and better."),
+        option(
+            "--trees",
+            type=_SIZE,
+            help="Train a forest of N trees; an odd N avoids ties. --boost is mostly faster and better.",
+        ),
         option("--boost", type=_SIZE, help="Train a boosted model in at most N rounds."),
         option(
             "--forest-method",

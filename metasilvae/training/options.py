@@ -330,6 +330,8 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
     return replace(TrainingOptions(), **{**PRESETS[preset], **chosen})
 
 
+# What a run has once, for a forest and for the single tree that may take its place.
+_RUN_FIELDS = ("fitness", "seed", "split", "target", "time_limit", "validation")
 # Names of options of a forest on the command line, where they differ from the fields; its trees have the others.
 _FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
 METHODS = ("auto", "reweighted", "independent")
@@ -349,11 +351,6 @@ _CHEAP: dict[str, Any] = {
 FEW_SAMPLES = 3000
 _SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
 _SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
-# The search for a single tree.
-SEARCHED: dict[str, Any] = {
-    name: getattr(TrainingOptions(), name)
-    for name in ("generations", "population", "initial_population", "elitism", "polish", "blends")
-}
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
     "fast": {**_CHEAP, "tune": False, "polish": 0},
@@ -369,7 +366,7 @@ class ForestOptions:
     ----------
     tree : TrainingOptions
         Options of each tree. Its seed is that of the forest, and `tune` asks for the tuning of the forest, which
-        chooses among metasilvae.training.forest.CANDIDATES, and a single tree.
+        chooses among metasilvae.training.forest_tuning.CANDIDATES, and a single tree.
     n_trees : int
         Number of trees.
     method : str
@@ -387,6 +384,9 @@ class ForestOptions:
         those of their own job only.
     searches_if_few : bool
         Whether trees are found by a short genetic search if there are few samples.
+    single : TrainingOptions or None
+        Options of a single tree, which is the result if it is better than the forest on rows left out; None compares
+        with no tree.
     """
 
     kind: ClassVar[str] = "forest"
@@ -402,6 +402,7 @@ class ForestOptions:
     focus: float = 1.0
     numbers: tuple[int, ...] | None = None
     searches_if_few: bool = False
+    single: TrainingOptions | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trees <= MOST_TREES:
@@ -430,9 +431,9 @@ class ForestOptions:
         own = {
             _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): as_json(getattr(self, field.name))
             for field in fields(self)
-            if field.name != "tree"
+            if field.name not in ("tree", "single")
         }
-        return {**self.tree.describe(), **own}
+        return {**self.tree.describe(), **own, "compare-with-tree": self.single is not None}
 
     @property
     def is_single(self) -> bool:
@@ -470,7 +471,9 @@ class ForestOptions:
         """The same options with other values of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
         if candidate.get("method") == SINGLE:
-            tree = replace(self.tree, **{**SEARCHED, **_tree_part(candidate)})
+            assert self.single is not None
+            of_run = {name: getattr(self.tree, name) for name in _RUN_FIELDS}
+            tree = replace(self.single, **{**of_run, "tune": False, **_tree_part(candidate)})
             return replace(self, method=SINGLE, row_sample=1.0, tree=tree)
         if self.method != "auto":
             own.pop("method", None)
@@ -486,7 +489,8 @@ def forest_options_for(
 ) -> ForestOptions:
     """Options of a forest by the name of a preset, with changes for its trees; a change that is None is ignored.
 
-    Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too.
+    Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too. If
+    tuning is disabled, the forest is not compared with a single tree.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     if TUNED & set(chosen):
@@ -496,7 +500,9 @@ def forest_options_for(
     usual = "auto" if preset in FOREST_PRESETS else "independent"
     searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}
     chosen_method = usual if method is None else method
-    return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches)
+    is_compared = preset in FOREST_PRESETS and chosen_method == "auto" and chosen.get("tune") is not False
+    single = options_for(preset, **chosen) if is_compared and tree.greedy else None
+    return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches, single=single)
 
 
 # Options of boosted models. The genetic search and its trees have others.
