@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset, RowWeights
+from metasilvae.datasets.images import ImageSize
 from metasilvae.datasets.splitting import Pair, plan_cross_validation
 from metasilvae.errors import RequestError
 from metasilvae.execution.threads import wait_for
@@ -47,6 +48,7 @@ from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
+from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
 
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
@@ -80,6 +82,13 @@ class Rows:
         factors = np.full(self.dataset.n_features, factor)
         return Rows(self.dataset, self.boxes.with_radii_times(factors))
 
+    def code(self, tests: Tests, size: ImageSize | None, jobs: int | None) -> Codes:
+        """Codes of the samples; if they are images to be shifted, of all of them and then of each kind of copies."""
+        if size is None:
+            return tests.code(self.dataset, self.boxes, jobs)
+        parts = (tests.code(*rows, jobs) for rows in shift_rows(self.dataset, self.boxes, size))
+        return Codes.joined(parts, N_COPIES * self.dataset.n_samples)
+
 
 @dataclass(frozen=True)
 class CodedRows:
@@ -105,7 +114,7 @@ class CodedRows:
         return cls(
             factor,
             tests,
-            tests.code(enlarged.dataset, enlarged.boxes, jobs),
+            enlarged.code(tests, options.image_size, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
         )
 
@@ -139,13 +148,16 @@ class Booster:
         self._coded = coded
         self._pool, self._jobs = pool, jobs
         self.base = find_base(learned.y, learned.n_labels, learned.weights)
-        self.learned = Scores(coded.learned, learned.y, self.base, learned.weights)
+        # Shifted images follow the samples that they are copies of.
+        n_copies = coded.learned.n_samples // learned.n_samples
+        weights = repeat_weights(learned.weights, n_copies)
+        self.learned = Scores(coded.learned, np.tile(learned.y, n_copies), self.base, weights)
         self.tested: Scores | None = None
         if tested is not None and coded.tested is not None:
             self.tested = Scores(coded.tested, tested.y, self.base, tested.weights)
         self.rounds: list[list[BoostedTree]] = []
         tree = options.tree
-        _, divisor = scale_weights(learned.weights)
+        _, divisor = scale_weights(weights)
         self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / divisor)
         # Features without thresholds cannot be tested.
         self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
@@ -354,6 +366,8 @@ class BoostingTrainer(BaseTrainer):
         self.candidate: dict[str, Any] | None = None
         self._n_rounds = options.n_rounds
         every = Rows(self.dataset, perturbation.boxes(dataset))
+        if options.image_size is not None:
+            refuse_unshiftable(every.dataset, every.boxes, options.image_size)
         self._learned = every if self.held_out is None else every.subset(self._rows)
         kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
         self._held = None if self.held_out is None else every.subset(kept_out)
