@@ -117,15 +117,17 @@ class Codes:
     @classmethod
     def joined(cls, parts: Iterable[Codes], n_samples: int) -> Codes:
         """The codes of so many samples in parts, none of which is kept after the next one is there."""
-        arrays: tuple[CodeArray, ...] = ()
+        joined: Codes | None = None
         start = 0
         for part in parts:
-            arrays = arrays or tuple(np.empty((len(part.own), n_samples), dtype=np.uint8) for _ in part.arrays)
-            for array, codes in zip(arrays, part.arrays, strict=True):
+            if joined is None:
+                own, low, high = (np.empty((len(part.own), n_samples), dtype=np.uint8) for _ in part.arrays)
+                joined = cls(own, low, high, part.n_thresholds)
+            for array, codes in zip(joined.arrays, part.arrays, strict=True):
                 array[:, start : start + part.n_samples] = codes
             start += part.n_samples
-            n_thresholds = part.n_thresholds
-        return cls(*arrays, n_thresholds)
+        assert joined is not None
+        return joined
 
     @property
     def n_samples(self) -> int:

@@ -59,7 +59,7 @@ def test_shifts_move_every_pixel_by_one(size: ImageSize) -> None:
                 for channel in range(size.n_channels):
                     expected = X[:, place(*source(row, column), channel)]
                     assert (copies[:, place(row, column, channel)] == expected).all()
-    assert (X == before).all()
+    assert (before == X).all()
 
 
 def test_rows_that_are_no_images_are_refused() -> None:
