@@ -14,21 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset, RowWeights
+from metasilvae.dataset import Dataset
 from metasilvae.datasets.images import ImageSize
-from metasilvae.datasets.splitting import Pair, plan_cross_validation
-from metasilvae.errors import RequestError
-from metasilvae.execution.threads import wait_for
 from metasilvae.model import LeafKind, Model, join_trees
-from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import find_leaves
 from metasilvae.training.boosted_trees import (
-    VALUE_UNIT,
     BoostedTree,
     Codes,
     Derivatives,
@@ -44,50 +40,22 @@ from metasilvae.training.boosted_trees import (
 )
 from metasilvae.training.boosting_polish import polish_tree, refit_tree
 from metasilvae.training.boosting_scores import Scores, draw_samples, find_derivatives, scale_weights
-from metasilvae.training.checkpoint.files import damaged, take, take_array
+from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
+from metasilvae.training.checkpoint.files import damaged, take
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
-from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
+from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
 from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
 
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 
-def find_base(y: NDArray[np.int32], n_labels: int, weights: RowWeights | None = None) -> FloatArray:
-    """Scores before the first round: logarithms of the class frequencies, by their weights if there are some."""
-    logs = np.log(np.bincount(y, None if weights is None else weights.by_mean, n_labels) + 1.0)
-    base = logs[1:] - logs[0] if n_labels == 2 else logs - logs.mean()
-    return np.asarray(np.rint(base / VALUE_UNIT) * VALUE_UNIT)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Samples with their boxes; `boxes` may be larger than those to be certified."""
-
-    dataset: Dataset
-    boxes: Boxes
-
-    def subset(self, rows: NDArray[np.intp]) -> Rows:
-        return Rows(self.dataset.subset(rows), self.boxes.subset(rows))
-
-    def enlarged(self, factor: float) -> Rows:
-        """The same samples with the radii of their boxes multiplied."""
-        if factor == 1:
-            return self
-        if self.boxes.low_center is not self.boxes.high_center:
-            raise RequestError(
-                "boxes that differ from row to row have no radius to multiply; leave out 'training-epsilon-factor' "
-                "and 'tune'"
-            )
-        factors = np.full(self.dataset.n_features, factor)
-        return Rows(self.dataset, self.boxes.with_radii_times(factors))
-
-    def code(self, tests: Tests, size: ImageSize | None, jobs: int | None) -> Codes:
-        """Codes of the samples; if they are images to be shifted, of all of them and then of each kind of copies."""
-        if size is None:
-            return tests.code(self.dataset, self.boxes, jobs)
-        parts = (tests.code(*rows, jobs) for rows in shift_rows(self.dataset, self.boxes, size))
-        return Codes.joined(parts, N_COPIES * self.dataset.n_samples)
+def code_rows(rows: Rows, tests: Tests, size: ImageSize | None, jobs: int | None) -> Codes:
+    """Codes of samples; if they are images to be shifted, of all of them and then of each kind of copies."""
+    if size is None:
+        return tests.code(rows.dataset, rows.boxes, jobs)
+    parts = (tests.code(*each, jobs) for each in shift_rows(rows.dataset, rows.boxes, size))
+    return Codes.joined(parts, N_COPIES * rows.dataset.n_samples)
 
 
 @dataclass(frozen=True)
@@ -114,7 +82,7 @@ class CodedRows:
         return cls(
             factor,
             tests,
-            enlarged.code(tests, options.image_size, jobs),
+            code_rows(enlarged, tests, options.image_size, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
         )
 
@@ -243,6 +211,12 @@ class Booster:
         for scores in self._all_scores:
             self._over_columns(lambda column, scores=scores: scores.add(trees[column], column), len(trees))  # type: ignore[misc]
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of leaves and of trees; before the first round there is a leaf for each score."""
+        trees = [tree for trees in self.rounds for tree in trees]
+        return sum(tree.n_leaves for tree in trees) or len(self.base), len(trees)
+
     def save(self) -> tuple[list[list[BoostedTree]], list[list[FloatArray]]]:
         """What `restore` takes back."""
         return list(self.rounds), [[part.copy() for part in scores.sums] for scores in self._all_scores]
@@ -276,26 +250,21 @@ def make_model(
 
 # Candidates of tuning. The first one is the best one on average, and each of the others was the best one on some of the
 # paper's sets, by validation on parts of the training splits.
-CANDIDATES: tuple[dict[str, Any], ...] = (
+CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5},
     {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
 )
 # The same for few samples.
-CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
+CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
     {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
     {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
 )
-# Rounds of a trial. A curve whose best round is in the last part of them still rises.
+# Rounds of a trial.
 TRIAL_ROUNDS = 60
-RISING = 0.8
-# Fraction of the time limit that tuning may take.
-TUNING_FRACTION = 0.3
-# A gain over the first candidate counts if it exceeds so many standard errors.
-ERRORS = 1.0
 
 
 def follow_candidate(
@@ -304,7 +273,7 @@ def follow_candidate(
     coded: CodedRows,
     options: BoostingOptions,
     n_rounds: int,
-    is_stopped: Callable[[], bool],
+    is_stopped: Stopped,
 ) -> FloatArray:
     """Lower bound of the fitness on the samples to test on, after each round; NaN if it was stopped."""
     booster = Booster(learned, tested, coded, options)
@@ -320,91 +289,33 @@ def follow_candidate(
     return curve
 
 
-def choose_by_curves(curves: FloatArray) -> tuple[int, int]:
-    """Candidate and number of rounds, from curves of fitness, shape (n_candidates, n_splits, n_rounds)."""
-    means = curves.mean(axis=1)
-    n_rounds = means.argmax(axis=1)
-    scores = np.stack([curves[number, :, best] for number, best in enumerate(n_rounds)])
-    gains = scores - scores[0]
-    n_splits = scores.shape[1]
-    error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.zeros(len(gains))
-    mean = gains.mean(axis=1)
-    chosen = int(np.argmax(np.where(mean > ERRORS * error, mean, 0.0)))
-    return chosen, int(n_rounds[chosen]) + 1
-
-
-class BoostingTrainer(BaseTrainer):
-    """Training of a boosted model; see `metasilvae.training.protocol.Trainer` for the contract.
+class BoostingTrainer(BaseBoostingTrainer):
+    """Training of a boosted model; see `BaseBoostingTrainer` for its parameters.
 
     Without held-out rows the model consists of all rounds so far; with them, of the rounds up to the best fitness on
     these rows. Before the first round it is a single leaf with the class frequencies. After the last round the leaves
     of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Training samples.
-    perturbation : Perturbation
-        The perturbation that the model should withstand.
-    options : BoostingOptions
-    jobs : int or None
-        Threads; None means all available cores.
-
-    Attributes
-    ----------
-    candidate : dict or None
-        The candidate that tuning chose.
     """
-
-    title = "a boosted model"
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
-        super().__init__(dataset, perturbation, options.tree, jobs)
-        self.boosting_options = options
-        self.candidate: dict[str, Any] | None = None
-        self._n_rounds = options.n_rounds
-        every = Rows(self.dataset, perturbation.boxes(dataset))
+        super().__init__(dataset, perturbation, options, jobs)
         if options.image_size is not None:
-            refuse_unshiftable(every.dataset, every.boxes, options.image_size)
-        self._learned = every if self.held_out is None else every.subset(self._rows)
-        kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
-        self._held = None if self.held_out is None else every.subset(kept_out)
-        self._splits: list[Pair] = []
-        self._chooses_rounds = False
-        if options.tree.tune:
-            planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
-            self._splits = planned.pairs[: planned.n_first]
-            # A part of the rows overfits earlier than all of them.
-            self._chooses_rounds = planned.n_rows == len(self._rows)
-        candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
-        self._candidates = [dict(each) for each in candidates] if self._splits else []
-        self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
-        shape = len(self._candidates), len(self._splits), self._trial_rounds
-        self._curves = np.full(shape, np.nan)
+            refuse_unshiftable(self.dataset, self._learned.boxes, options.image_size)
         self._booster: Booster | None = None
         self._coded: CodedRows | None = None
+        # Codes of splits with a training-epsilon factor, as long as candidates are tried.
+        self._coded_splits: dict[tuple[int, float], CodedRows] = {}
         self._known: list[list[BoostedTree]] = []
         # Passes after the last round. From the first one on, the model consists of all rounds.
         self._n_refits = options.refits_for(len(self._rows))
         self._n_refitted = 0
         self._has_lost_patience = False
-        # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
-        self._fitness: list[float] = []
-        self._held_fitness: list[float] = []
-
-    @property
-    def n_rounds(self) -> int:
-        """Rounds to train: as many as the options ask for, or as tuning chose."""
-        return self._n_rounds
-
-    def observe(self, observer: Observer) -> NoReturn:
-        raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
 
     @property
     def n_steps(self) -> int:
-        return len(self._candidates) * len(self._splits) + self.boosting_options.n_rounds + self._n_refits
+        return super().n_steps + self._n_refits
 
     @property
     def _n_kept(self) -> int:
@@ -438,27 +349,14 @@ class BoostingTrainer(BaseTrainer):
     def state(self) -> dict[str, Any]:
         rounds = self._known if self._booster is None else self._booster.rounds
         return {
-            "curves": self._curves.ravel()[np.isfinite(self._curves.ravel())],
-            "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
-            "rounds": self._n_rounds,
+            **super().state,
             "refits": self._n_refitted,
             "patience": self._has_lost_patience,
             "trees": pack_trees([tree for trees in rounds for tree in trees]),
-            "steps": self._n_reported,
-            "seconds": self.seconds,
         }
 
     def resume(self, document: dict[str, Any]) -> None:
-        curves = take_array(document, "curves", "<f8")
-        if len(curves) > self._curves.size or len(curves) % max(self._trial_rounds, 1) or not np.isfinite(curves).all():
-            raise damaged("the tuning has another size")
-        self._curves.ravel()[: len(curves)] = curves
-        if document.get("candidate") is not None:
-            position = take(document, "candidate", int)
-            if position >= len(self._candidates):
-                raise damaged("there is no such candidate")
-            self._apply(self._candidates[position])
-        self._n_rounds = take(document, "rounds", int)
+        super().resume(document)
         trees = unpack_trees(take(document, "trees", dict))
         n_columns = 1 if self.dataset.n_labels == 2 else self.dataset.n_labels
         if len(trees) % n_columns or len(trees) > n_columns * self._n_rounds:
@@ -468,71 +366,31 @@ class BoostingTrainer(BaseTrainer):
         if self._n_refitted > self._n_refits:
             raise damaged("the leaves were fitted too often")
         self._has_lost_patience = take(document, "patience", bool)
-        self._n_reported = take(document, "steps", int)
-        self._clock.resume(take(document, "seconds", float))
 
     # Parts of the run
 
-    def _steps(self) -> Iterator[Progress]:
-        pool = futures.ThreadPoolExecutor(self._jobs)
-        try:
-            if self._candidates and self.candidate is None:
-                yield from self._tune(pool)
-            if not self._is_over():
-                yield from self._boost(pool)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def _list_candidates(self) -> tuple[Candidate, ...]:
+        return CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
 
-    def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
-        """Try every candidate on every split, then choose one and its number of rounds."""
-        booster = self._make_booster()
-        places = [(row, column) for row in range(len(self._candidates)) for column in range(len(self._splits))]
-        n_known = int(np.isfinite(self._curves[:, :, -1]).sum())
-        coded: dict[tuple[int, float], CodedRows] = {}
-        is_late = False
+    @property
+    def _n_followed(self) -> int:
+        return min(TRIAL_ROUNDS, self.boosting_options.n_rounds)
 
-        def is_stopped() -> bool:
-            return self.stop_reason is not None or is_late
+    def _follows_all_rows(self) -> bool:
+        # A part of the rows overfits earlier than all of them.
+        return self._n_tuning_rows == len(self._rows)
 
-        tasks = []
-        for row, column in places[n_known:]:
-            options = self.boosting_options.with_candidate(self._candidates[row])
-            learned, tested = (self._learned.subset(rows) for rows in self._splits[column])
-            key = column, options.tree.training_epsilon_factor
-            if key not in coded:
-                coded[key] = CodedRows.of(learned, tested, options, self._jobs)
-            tasks.append(
-                pool.submit(
-                    follow_candidate, learned.dataset, tested.dataset, coded[key], options, self._trial_rounds,
-                    is_stopped,
-                )
-            )  # fmt: skip
+    def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
+        learned, tested = (self._learned.subset(rows) for rows in self._splits[split])
+        key = split, options.tree.training_epsilon_factor
+        if key not in self._coded_splits:
+            self._coded_splits[key] = CodedRows.of(learned, tested, options, self._jobs)
+        coded = self._coded_splits[key]
+        return partial(follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_followed)
 
-        def hurry() -> None:
-            nonlocal is_late
-            is_late = True
-
-        for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
-            curve = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
-            if self.stop_reason is None and np.isfinite(curve).all():
-                self._curves[place] = curve
-                self._n_reported += 1
-            yield self._report("tuning", step, booster)
-            if self._is_over():
-                return
-        self._n_reported = len(places)
-        is_complete = bool(np.isfinite(self._curves).all())
-        position, n_rounds = choose_by_curves(self._curves) if is_complete else (0, self._trial_rounds)
-        self._apply(self._candidates[position])
-        # A curve that still rises at its end says nothing about later rounds.
-        if self._chooses_rounds and n_rounds < RISING * self._trial_rounds:
-            self._n_rounds = n_rounds
-
-    def _apply(self, candidate: dict[str, Any]) -> None:
-        self.candidate = candidate
-        self.boosting_options = self.boosting_options.with_candidate(candidate)
-        self.options = self.boosting_options.tree
+    def _forget_booster(self) -> None:
         self._booster = None
+        self._coded_splits = {}
 
     def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
         """A model without rounds, and its fitness."""
@@ -544,14 +402,6 @@ class BoostingTrainer(BaseTrainer):
         self._fitness, self._held_fitness = [], []
         self._note(self._booster)
         return self._booster
-
-    def _note(self, booster: Booster) -> tuple[float, float, float]:
-        """Keep the fitness after a round; returns the fractions of the samples."""
-        fractions = booster.learned.fractions
-        self._fitness.append(self.options.fitness.value(*fractions))
-        if booster.tested is not None:
-            self._held_fitness.append(self.options.fitness.value(*booster.tested.fractions))
-        return fractions
 
     def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
         booster = self._replay(self._known, pool)
@@ -623,14 +473,3 @@ class BoostingTrainer(BaseTrainer):
             features = tree.feature[inner]
             if (features >= len(n_thresholds)).any() or (tree.code[inner] >= n_thresholds[features]).any():
                 raise damaged("a test is not one of these features")
-
-    def _stop_work(self) -> None:
-        """Growth asks for the reason to stop by itself."""
-
-    def _report(self, phase: str, step: int, booster: Booster) -> Progress:
-        fractions = booster.learned.fractions
-        fitness = self.options.fitness.value(*fractions)
-        trees = [tree for trees in booster.rounds for tree in trees]
-        n_leaves = sum(tree.n_leaves for tree in trees) or len(booster.base)
-        factor = self.options.training_epsilon_factor
-        return Progress(phase, step, self.seconds, fitness, *fractions, n_leaves, len(trees), fitness, fitness, factor)

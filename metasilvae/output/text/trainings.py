@@ -135,7 +135,10 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
     names = {
         "leaf_penalty": "leaf penalty",
         "training_epsilon_factor": "epsilon factor",
+        "max_depth": "depth",
         "robust_weight": "robust weight",
+        "tolerance": "tolerance",
+        "rounds": "rounds",
     }
     return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 

@@ -1,0 +1,120 @@
+"""Tuning of boosted models: candidates, what they are chosen by, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metasilvae.dataset import Dataset
+from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.silva_models import format_model
+from metasilvae.output.text.trainings import describe_tuning
+from metasilvae.perturbations.boxes import Ball
+from metasilvae.perturbations.norms import NormBall
+from metasilvae.training.boosting import BoostingTrainer
+from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Rows, choose_by_curves
+from metasilvae.training.norm_boosting import NormBoostingTrainer
+from metasilvae.training.options import boosting_options_for
+from metasilvae.training.protocol import finish
+
+
+@pytest.fixture(scope="module")
+def iris() -> Dataset:
+    return read_dataset("builtin:iris/train")
+
+
+def for_boxes(dataset: Dataset, n_rounds: int = 6, **changes: Any) -> BoostingTrainer:
+    return BoostingTrainer(dataset, Ball(0.1), boosting_options_for("default", n_rounds, **changes))
+
+
+def for_norm(dataset: Dataset, n_rounds: int = 6, **changes: Any) -> NormBoostingTrainer:
+    return NormBoostingTrainer(dataset, NormBall("l1", 0.1), boosting_options_for("default", n_rounds, **changes))
+
+
+makers = pytest.mark.parametrize("make", [for_boxes, for_norm])
+Maker = Callable[..., BaseBoostingTrainer]
+
+
+def test_curves_choose_candidate_and_rounds() -> None:
+    curves = np.zeros((3, 4, 5))
+    curves[0] += [0.1, 0.5, 0.6, 0.5, 0.4]
+    curves[1] += [0.1, 0.2, 0.3, 0.9, 0.8]
+    curves[2, 0, 0] = 2.5  # by luck, on one split
+    assert choose_by_curves(curves) == (1, 4)
+    assert choose_by_curves(curves[[0, 2]]) == (0, 3)
+    assert choose_by_curves(curves[:, :1]) == (2, 1)
+
+
+@makers
+def test_too_little_time_for_tuning_trains_the_first_candidate(
+    monkeypatch: pytest.MonkeyPatch, make: Maker, iris: Dataset
+) -> None:
+    monkeypatch.setattr("metasilvae.training.boosting_tuning.TUNING_FRACTION", 1e-9)
+    trainer = make(iris, time_limit=1e6)
+    records = list(trainer.run())
+    assert trainer.candidate == trainer._candidates[0]
+    assert trainer.tuning is None
+    assert [record.phase for record in records].count("round") == 6
+
+
+@makers
+def test_what_was_chosen_is_told_with_the_last_trial(make: Maker, iris: Dataset) -> None:
+    trainer = make(iris)
+    assert trainer.tuning is None
+    records = [record for record in trainer.run() if record.phase == "tuning"]
+    assert all(record.tuning is None for record in records[:-1])
+    assert records[-1].tuning == trainer.tuning
+    assert trainer.tuning is not None
+    assert trainer.candidate is not None
+    assert trainer.tuning["chosen"].items() >= trainer.candidate.items()
+    finalists = trainer.tuning["finalists"]
+    assert len(finalists) == len(trainer._candidates)
+    assert all(0 < each["score"] <= 1 and each["error"] >= 0 for each in finalists)
+    text = describe_tuning(trainer.tuning)
+    assert f"depth {trainer.candidate['max_depth']}" in text
+    assert f"of {iris.n_samples} rows" in text
+
+
+def test_chosen_rounds_are_told(iris: Dataset) -> None:
+    trainer = for_boxes(iris, 60)
+    trainer._curves[:] = 0.5
+    trainer._curves[:, :, 9] = 0.75
+    trainer._choose()
+    assert trainer.n_rounds == 10
+    assert trainer.tuning is not None
+    assert trainer.tuning["chosen"]["rounds"] == 10
+    assert "rounds 10" in describe_tuning(trainer.tuning)
+
+
+@makers
+@pytest.mark.parametrize("n_missing", [0, 1])
+def test_a_run_that_was_stopped_around_its_last_trial_goes_on_from_there(
+    make: Maker, n_missing: int, iris: Dataset
+) -> None:
+    whole = make(iris)
+    finish(whole)
+    assert whole.candidate is not None
+    curves = whole._curves.reshape(-1, whole._curves.shape[-1])
+    n_trials = len(curves) - n_missing
+    first = make(iris).state
+    other = make(iris)
+    other.resume({**first, "curves": curves[:n_trials].ravel(), "steps": n_trials})
+    records = list(other.run())
+    assert [record.phase for record in records].count("tuning") == n_missing
+    assert other.candidate == whole.candidate
+    assert other.state["steps"] == whole.state["steps"]
+    assert format_model(other.model) == format_model(whole.model)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_radii_and_limits_are_multiplied(factor: float, iris: Dataset) -> None:
+    boxes = Rows(iris, Ball(0.1).boxes(iris)).enlarged(factor).boxes
+    lower, upper = boxes.all_bounds
+    assert lower.tobytes() == Ball(0.1 * factor).boxes(iris).all_bounds[0].tobytes()
+    assert upper.tobytes() == Ball(0.1 * factor).boxes(iris).all_bounds[1].tobytes()
+    limit = Rows(iris, NormBall("l1", 0.1).boxes(iris)).enlarged(factor).boxes.limit
+    assert limit is not None
+    assert limit.epsilon == NormBall("l1", 0.1).times(factor).epsilon
