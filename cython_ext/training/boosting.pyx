@@ -148,8 +148,8 @@ cdef inline void _add(Bin* bin, const Bin* part) noexcept nogil:
     bin.hessian = hessian
 
 
-cdef inline void _add_parts(const uint8_t* codes, const int32_t* rows, const Bin* parts, Py_ssize_t n, Py_ssize_t n_bins,
-                            Bin* bins) noexcept nogil:
+cdef inline void _add_parts(const uint8_t* codes, const int32_t* rows, const Bin* parts, Py_ssize_t n,
+                            Py_ssize_t n_bins, Bin* bins) noexcept nogil:
     """Add the parts of rows to the bins of their codes, in one of N_TURNS histograms after the other."""
     cdef Py_ssize_t item = 0, turn
     while item + N_TURNS <= n:
@@ -382,6 +382,37 @@ def fill_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_cod
                             next_pair += 1
 
 
+cdef inline int32_t _find_leaf(const uint8_t[:, ::1] codes, const int32_t[::1] node_features,
+                               const int32_t[::1] node_codes, const int32_t[::1] left, const int32_t[::1] right,
+                               Py_ssize_t row) noexcept nogil:
+    """The leaf that a row falls into."""
+    cdef int32_t node = 0
+    while node_features[node] >= 0:
+        node = left[node] if codes[node_features[node], row] <= node_codes[node] else right[node]
+    return node
+
+
+cdef inline int32_t _next_leaf(const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
+                               const int32_t[::1] node_features, const int32_t[::1] node_codes,
+                               const int32_t[::1] left, const int32_t[::1] right, Py_ssize_t row,
+                               int32_t[::1] waiting, Py_ssize_t* n_waiting) noexcept nogil:
+    """The leftmost leaf below the last one of the waiting nodes that the box of a row reaches; others wait."""
+    cdef int32_t node, f
+    n_waiting[0] -= 1
+    node = waiting[n_waiting[0]]
+    f = node_features[node]
+    while f >= 0:
+        if low_codes[f, row] <= node_codes[node]:
+            if high_codes[f, row] > node_codes[node]:
+                waiting[n_waiting[0]] = right[node]
+                n_waiting[0] += 1
+            node = left[node]
+        else:
+            node = right[node]
+        f = node_features[node]
+    return node
+
+
 def add_tree(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
              const int32_t[::1] node_features, const int32_t[::1] node_codes, const int32_t[::1] left,
              const int32_t[::1] right, const double[::1] values, int32_t[::1] waiting,
@@ -393,34 +424,21 @@ def add_tree(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, c
     node_features : -1 in a leaf
     waiting : room for as many nodes as the tree is deep, and one more
     """
-    cdef Py_ssize_t row, top
-    cdef int32_t node, f
+    cdef Py_ssize_t row, n_waiting
+    cdef int32_t leaf
     cdef double low, high
     with nogil:
         for row in range(start, stop):
-            node = 0
-            while node_features[node] >= 0:
-                node = left[node] if own_codes[node_features[node], row] <= node_codes[node] else right[node]
-            own[row] += values[node]
+            own[row] += values[_find_leaf(own_codes, node_features, node_codes, left, right, row)]
             low = INFINITY
             high = -INFINITY
             waiting[0] = 0
-            top = 1
-            while top > 0:
-                top -= 1
-                node = waiting[top]
-                f = node_features[node]
-                while f >= 0:
-                    if low_codes[f, row] <= node_codes[node]:
-                        if high_codes[f, row] > node_codes[node]:
-                            waiting[top] = right[node]
-                            top += 1
-                        node = left[node]
-                    else:
-                        node = right[node]
-                    f = node_features[node]
-                low = min(low, values[node])
-                high = max(high, values[node])
+            n_waiting = 1
+            while n_waiting > 0:
+                leaf = _next_leaf(low_codes, high_codes, node_features, node_codes, left, right, row, waiting,
+                                  &n_waiting)
+                low = min(low, values[leaf])
+                high = max(high, values[leaf])
             lowest[row] += low
             highest[row] += high
 
@@ -433,33 +451,20 @@ def reach_leaves(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_code
 
     Returns the number of pairs of a row and a leaf. If there is less room, only the first ones are written.
     """
-    cdef Py_ssize_t row, top
-    cdef int32_t node, f
+    cdef Py_ssize_t row, n_waiting
+    cdef int32_t leaf
     cdef int64_t total = 0, room = reached.shape[0]
     with nogil:
         starts[0] = 0
         for row in range(low_codes.shape[1]):
-            node = 0
-            while node_features[node] >= 0:
-                node = left[node] if own_codes[node_features[node], row] <= node_codes[node] else right[node]
-            own_leaves[row] = numbers[node]
+            own_leaves[row] = numbers[_find_leaf(own_codes, node_features, node_codes, left, right, row)]
             waiting[0] = 0
-            top = 1
-            while top > 0:
-                top -= 1
-                node = waiting[top]
-                f = node_features[node]
-                while f >= 0:
-                    if low_codes[f, row] <= node_codes[node]:
-                        if high_codes[f, row] > node_codes[node]:
-                            waiting[top] = right[node]
-                            top += 1
-                        node = left[node]
-                    else:
-                        node = right[node]
-                    f = node_features[node]
+            n_waiting = 1
+            while n_waiting > 0:
+                leaf = _next_leaf(low_codes, high_codes, node_features, node_codes, left, right, row, waiting,
+                                  &n_waiting)
                 if total < room:
-                    reached[total] = numbers[node]
+                    reached[total] = numbers[leaf]
                 total += 1
             starts[row + 1] = total
     return total
