@@ -221,6 +221,7 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
     cdef int64_t counts[N_CODES]
     cdef Py_ssize_t place, leaf, item, n_leaves = own_starts.shape[0] - 1, n_own, n_positive, n_negative, most = 1
     cdef int32_t f, code, order, n, first, end, turn, n_turns
+    cdef const int32_t* pairs = &pair_rows[0] if pair_rows.shape[0] > 0 else NULL
     cdef const int32_t* own_list
     cdef const uint8_t* own_code
     cdef const int32_t* positive
@@ -244,8 +245,8 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
                     gains[place, leaf] = 0.0
                 continue
             own_list = &own_rows[own_starts[leaf]]
-            positive = &pair_rows[0] + segments[2 * leaf]
-            negative = &pair_rows[0] + segments[2 * leaf + 1]
+            positive = pairs + segments[2 * leaf]
+            negative = pairs + segments[2 * leaf + 1]
             n_positive = segments[2 * leaf + 1] - segments[2 * leaf]
             n_negative = segments[2 * leaf + 2] - segments[2 * leaf + 1]
             for item in range(n_own):
