@@ -252,6 +252,8 @@ CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
+# Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
+EARLY_ROUNDS = 5
 
 
 def follow_candidate(
@@ -281,7 +283,8 @@ class BoostingTrainer(BaseBoostingTrainer):
 
     Without held-out rows the model consists of all rounds so far; with them, of the rounds up to the best fitness on
     these rows. Before the first round it is a single leaf with the class frequencies. After the last round the leaves
-    of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it.
+    of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it. While
+    candidates are tried, it consists of a few rounds of the first one.
     """
 
     def __init__(
@@ -293,6 +296,8 @@ class BoostingTrainer(BaseBoostingTrainer):
         # Codes of splits with a training-epsilon factor, as long as candidates are tried.
         self._coded_splits: dict[tuple[int, float], CodedRows] = {}
         self._known: list[list[BoostedTree]] = []
+        # Rounds of the first candidate from before tuning.
+        self._early: list[list[BoostedTree]] = []
         # Passes after the last round. From the first one on, the model consists of all rounds.
         self._n_refits = options.refits_for(len(self._rows))
         self._n_refitted = 0
@@ -373,17 +378,32 @@ class BoostingTrainer(BaseBoostingTrainer):
         coded = self._coded_splits[key]
         return partial(follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_followed)
 
+    def _start_tuning(self, pool: futures.Executor) -> Booster:
+        booster = self._replay(self._known, pool, self.boosting_options.with_candidate(self._candidates[0]))
+        n_known, self._known = len(self._known), []
+        for _ in range(n_known, min(EARLY_ROUNDS, self._n_rounds)):
+            trees = booster.grow_round(self._is_over)
+            if self._is_over():
+                break
+            booster.add_round(trees)
+            self._note(booster)
+        return booster
+
     def _forget_booster(self) -> None:
+        if self._booster is not None and self.candidate == self._candidates[0]:
+            self._early = self._booster.rounds
         self._booster = None
         self._coded_splits = {}
 
-    def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
-        """A model without rounds, and its fitness."""
-        factor = self.options.training_epsilon_factor
-        if self._coded is None or factor != self._coded.factor:
-            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
+    def _make_booster(
+        self, pool: futures.Executor | None = None, options: BoostingOptions | None = None
+    ) -> Booster:
+        """A model without rounds, and its fitness; without options, by those of the run."""
+        options = options or self.boosting_options
+        if self._coded is None or options.tree.training_epsilon_factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, options, self._jobs)
         tested = None if self._held is None else self._held.dataset
-        self._booster = Booster(self._learned.dataset, tested, self._coded, self.boosting_options, pool, self._jobs)
+        self._booster = Booster(self._learned.dataset, tested, self._coded, options, pool, self._jobs)
         self._fitness, self._held_fitness = [], []
         self._note(self._booster)
         return self._booster
@@ -394,7 +414,7 @@ class BoostingTrainer(BaseBoostingTrainer):
         for step in range(n_known, 0 if self._n_refitted else self._n_rounds):
             if self._is_finished():
                 break
-            trees = booster.grow_round(self._is_over)
+            trees = self._early[step] if step < len(self._early) else booster.grow_round(self._is_over)
             if self.stop_reason is not None:
                 return
             booster.add_round(trees)
@@ -418,9 +438,11 @@ class BoostingTrainer(BaseBoostingTrainer):
             self._has_lost_patience = True
         return self._has_lost_patience
 
-    def _replay(self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor) -> Booster:
+    def _replay(
+        self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor, options: BoostingOptions | None = None
+    ) -> Booster:
         """A model with given rounds, and its fitness after each of them."""
-        booster = self._make_booster(pool)
+        booster = self._make_booster(pool, options)
         for trees in rounds:
             self._check_fits(trees)
             booster.add_round(trees)

@@ -172,6 +172,10 @@ class BaseBoostingTrainer(BaseTrainer):
     def _make_booster(self, pool: futures.Executor | None = None) -> Rounds:
         """A model without rounds, whose fitness is noted."""
 
+    def _start_tuning(self, pool: futures.Executor) -> Rounds:
+        """The model for users who stop before a candidate is chosen."""
+        return self._make_booster()
+
     @abstractmethod
     def _forget_booster(self) -> None:
         """Forget the model, because the options have changed."""
@@ -254,7 +258,10 @@ class BaseBoostingTrainer(BaseTrainer):
 
     def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
         """Try every candidate on every split, then choose one and, where possible, its number of rounds."""
-        booster = self._make_booster()
+        booster = self._start_tuning(pool)
+        if self._is_over():
+            yield self._report("tuning", 0, booster)
+            return
         places = list(np.ndindex(self._curves.shape[:2]))
         n_known = int(np.isfinite(self._curves[:, :, -1]).sum())
         is_late = False

@@ -14,11 +14,12 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.output.text.trainings import describe_tuning
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.perturbations.norms import NormBall
-from metasilvae.training.boosting import BoostingTrainer
+from metasilvae.training.boosting import EARLY_ROUNDS, BoostingTrainer
 from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Rows, choose_by_curves
 from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import boosting_options_for
 from metasilvae.training.protocol import finish
+from metasilvae.training.results import judge
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,49 @@ def test_a_run_that_was_stopped_around_its_last_trial_goes_on_from_there(
     assert other.candidate == whole.candidate
     assert other.state["steps"] == whole.state["steps"]
     assert format_model(other.model) == format_model(whole.model)
+
+
+def test_a_run_that_is_stopped_while_it_tunes_has_a_model(iris: Dataset) -> None:
+    trainer = for_boxes(iris)
+    records = []
+    for record in trainer.run():
+        records.append(record)
+        trainer.stop()
+    assert [record.phase for record in records] == ["tuning"]
+    assert trainer.candidate is None
+    assert trainer.model.n_trees == EARLY_ROUNDS * iris.n_labels
+    assert trainer.model.n_leaves == records[0].leaves > trainer.model.n_trees
+    assert judge(trainer.model, iris, Ball(0.1), 1).accuracy == pytest.approx(records[0].accuracy)
+    assert records[0].accuracy > 0.9
+
+
+def test_a_run_that_is_stopped_before_it_tunes_has_a_record(iris: Dataset) -> None:
+    trainer = for_boxes(iris)
+    trainer.stop()
+    assert [(record.phase, record.offspring) for record in trainer.run()] == [("tuning", 0)]
+    assert trainer.model.n_leaves == trainer.model.n_trees == iris.n_labels
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_early_rounds_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch, place: int, iris: Dataset) -> None:
+    """Whether they are those of the chosen candidate or not, and whether they were stored or not."""
+
+    def choose(curves: np.ndarray) -> tuple[int, int]:
+        return place, curves.shape[2]
+
+    monkeypatch.setattr("metasilvae.training.boosting_tuning.choose_by_curves", choose)
+    whole = for_boxes(iris, 8)
+    model = format_model(finish(whole))
+    stopped = for_boxes(iris, 8)
+    for _ in stopped.run():
+        stopped.stop()
+    resumed = for_boxes(iris, 8)
+    resumed.resume(stopped.state)
+    assert len(resumed._known) == EARLY_ROUNDS
+    assert format_model(finish(resumed)) == model
+    assert resumed.state["steps"] == whole.state["steps"]
+    monkeypatch.setattr("metasilvae.training.boosting.EARLY_ROUNDS", 0)
+    assert format_model(finish(for_boxes(iris, 8))) == model
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.5])
