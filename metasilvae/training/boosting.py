@@ -395,9 +395,7 @@ class BoostingTrainer(BaseBoostingTrainer):
         self._booster = None
         self._coded_splits = {}
 
-    def _make_booster(
-        self, pool: futures.Executor | None = None, options: BoostingOptions | None = None
-    ) -> Booster:
+    def _make_booster(self, pool: futures.Executor | None = None, options: BoostingOptions | None = None) -> Booster:
         """A model without rounds, and its fitness; without options, by those of the run."""
         options = options or self.boosting_options
         if self._coded is None or options.tree.training_epsilon_factor != self._coded.factor:
