@@ -243,17 +243,31 @@ CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
 )
-# The same for few samples.
+# The same for few samples, by cross-validation on the sets of scripts/bench_generalization.py and others. Score
+# penalties are multiples of that of the options.
 CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
-    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0},
-    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
-    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
-    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 6, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 10.0},
+    {"max_depth": 2, "robust_weight": 1.0, "tolerance": 0.0, "score_penalty": 1.0},
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
 # Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
 EARLY_ROUNDS = 5
+
+
+def list_candidates(options: BoostingOptions, n_rows: int) -> tuple[Candidate, ...]:
+    """The candidates for so many rows; of those that the weights make equal, the first one."""
+    found: dict[tuple[Any, ...], Candidate] = {}
+    for usual in CANDIDATES_IF_FEW if n_rows <= FEW_SAMPLES else CANDIDATES:
+        candidate = dict(usual)
+        if "score_penalty" in candidate:
+            candidate["score_penalty"] *= options.score_penalty
+        changed = options.with_candidate(candidate)
+        weights = tuple(round(weight, 9) for weight in changed.loss_weights)
+        found.setdefault((weights, *(usual[name] for name in usual if name != "robust_weight")), candidate)
+    return tuple(found.values())
 
 
 def follow_candidate(
@@ -360,7 +374,7 @@ class BoostingTrainer(BaseBoostingTrainer):
     # Parts of the run
 
     def _list_candidates(self) -> tuple[Candidate, ...]:
-        return CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
+        return list_candidates(self.boosting_options, len(self._rows))
 
     @property
     def _n_followed(self) -> int:

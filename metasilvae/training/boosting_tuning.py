@@ -28,7 +28,7 @@ Candidate = dict[str, Any]
 Stopped = Callable[[], bool]
 # Fraction of the time limit that tuning may take.
 TUNING_FRACTION = 0.3
-# A gain over the first candidate counts if it exceeds so many standard errors.
+# A difference counts if it exceeds so many standard errors.
 ERRORS = 1.0
 # A curve whose best round is in the last part of its rounds still rises.
 RISING = 0.8
@@ -69,15 +69,22 @@ def find_base(y: NDArray[np.int32], n_labels: int, weights: RowWeights | None = 
 
 
 def score_curves(curves: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """The best number of rounds of each candidate, and its fitness with them on each split.
+    """The number of rounds of each candidate, and its fitness with them on each split.
+
+    It is the last round that is not behind the best one by more than a standard error: curves of few rows have their
+    highest point anywhere, and models of fewer rows than the final one overfit earlier.
 
     Parameters
     ----------
     curves : array, shape (n_candidates, n_splits, n_rounds)
         Fitness after each round.
     """
-    best = curves.mean(axis=1).argmax(axis=1)
-    return best + 1, np.stack([curves[number, :, place] for number, place in enumerate(best)])
+    n_rounds, scores = [], []
+    for curve in curves:
+        mean, error = compare((curve - curve[:, [curve.mean(axis=0).argmax()]]).T)
+        n_rounds.append(int(np.flatnonzero(mean >= -ERRORS * error)[-1]) + 1)
+        scores.append(curve[:, n_rounds[-1] - 1])
+    return np.array(n_rounds), np.stack(scores)
 
 
 def choose_by_curves(curves: FloatArray) -> tuple[int, int]:

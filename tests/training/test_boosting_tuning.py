@@ -14,12 +14,19 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.output.text.trainings import describe_tuning
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.perturbations.norms import NormBall
-from metasilvae.training.boosting import EARLY_ROUNDS, BoostingTrainer
-from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Rows, choose_by_curves
+from metasilvae.training.boosting import (
+    CANDIDATES,
+    CANDIDATES_IF_FEW,
+    EARLY_ROUNDS,
+    BoostingTrainer,
+    list_candidates,
+)
+from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Rows, choose_by_curves, score_curves
 from metasilvae.training.norm_boosting import NormBoostingTrainer
-from metasilvae.training.options import boosting_options_for
+from metasilvae.training.options import FEW_SAMPLES, boosting_options_for
 from metasilvae.training.protocol import finish
 from metasilvae.training.results import judge
+from metasilvae.verification.objective import Fitness
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +54,29 @@ def test_curves_choose_candidate_and_rounds() -> None:
     assert choose_by_curves(curves) == (1, 4)
     assert choose_by_curves(curves[[0, 2]]) == (0, 3)
     assert choose_by_curves(curves[:, :1]) == (2, 1)
+
+
+def test_rounds_go_on_as_long_as_the_best_one_is_not_clearly_better() -> None:
+    better = np.array([0.7, 0.8, 0.79, 0.78, 0.5])
+    noise = 0.02 * np.array([[1.0], [-1.0], [1.0], [-1.0]]) * [0, 0, 1, 0, 0]
+    n_rounds, scores = score_curves(np.stack([better + noise, better + 0 * noise, better + noise - 0.3]))
+    # Round 3 is behind by 0.01 with a standard error of 0.0115; round 4 is behind by the same on each split.
+    assert n_rounds.tolist() == [3, 2, 3]
+    assert np.allclose(scores.mean(axis=1), [0.79, 0.8, 0.49])
+
+
+def test_candidates_follow_the_weights(iris: Dataset) -> None:
+    usual = list_candidates(boosting_options_for("default", 5), 100)
+    assert usual == CANDIDATES_IF_FEW
+    assert list_candidates(boosting_options_for("default", 5), FEW_SAMPLES + 1) == CANDIDATES
+    # Without a weight of accuracy there is none to move, and candidates that differ by it alone are one.
+    robust = boosting_options_for("default", 5, fitness=Fitness(correct=0, robust=1))
+    losses = [robust.with_candidate(each) for each in list_candidates(robust, 100)]
+    assert len(losses) == len(CANDIDATES_IF_FEW) - 1
+    assert len({(each.tree.max_depth, each.score_penalty) for each in losses}) == len(losses)
+    # Penalties are multiples of the given one.
+    given = list_candidates(boosting_options_for("default", 5, score_penalty=2.0), 100)
+    assert [each["score_penalty"] for each in given] == [2 * each["score_penalty"] for each in usual]
 
 
 @makers
