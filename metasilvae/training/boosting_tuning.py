@@ -169,7 +169,12 @@ class BaseBoostingTrainer(BaseTrainer):
     @property
     @abstractmethod
     def _n_followed(self) -> int:
-        """Number of rounds after which the fitness of a trial is known."""
+        """Number of values of the fitness that a trial finds."""
+
+    @property
+    def _round_curves(self) -> FloatArray:
+        """Those of them that belong to rounds."""
+        return self._curves
 
     @abstractmethod
     def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
@@ -211,7 +216,7 @@ class BaseBoostingTrainer(BaseTrainer):
     def tuning(self) -> dict[str, Any] | None:
         if self.candidate is None or not np.isfinite(self._curves).all():
             return None
-        n_rounds, scores = score_curves(self._curves)
+        n_rounds, scores = score_curves(self._round_curves)
         mean, error = compare(scores)
         compared = [
             {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
@@ -305,10 +310,11 @@ class BaseBoostingTrainer(BaseTrainer):
     def _choose(self) -> None:
         self._n_reported = len(self._candidates) * len(self._splits)
         is_complete = bool(np.isfinite(self._curves).all())
-        position, n_rounds = choose_by_curves(self._curves) if is_complete else (0, self._n_followed)
+        curves = self._round_curves
+        position, n_rounds = choose_by_curves(curves) if is_complete else (0, curves.shape[2])
         self._apply(self._candidates[position])
         # A curve that still rises at its end says nothing about later rounds.
-        if self._follows_all_rows() and n_rounds < RISING * self._n_followed:
+        if self._follows_all_rows() and n_rounds < RISING * curves.shape[2]:
             self._n_rounds = n_rounds
 
     def _apply(self, candidate: Candidate) -> None:

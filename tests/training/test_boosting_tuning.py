@@ -192,3 +192,39 @@ def test_radii_and_limits_are_multiplied(factor: float, iris: Dataset) -> None:
     limit = Rows(iris, NormBall("l1", 0.1).boxes(iris)).enlarged(factor).boxes.limit
     assert limit is not None
     assert limit.epsilon == NormBall("l1", 0.1).times(factor).epsilon
+
+
+def make_noise(n_rows: int, fraction: float) -> Dataset:
+    """Two classes that one threshold separates; a fraction of the labels is drawn anew."""
+    rng = np.random.default_rng(5)
+    X = rng.random((n_rows, 4))
+    y = np.where(rng.random(n_rows) < fraction, rng.random(n_rows) < 0.5, X[:, 0] > 0.5).astype(np.int32)
+    return Dataset(X, y, ("a", "b"))
+
+
+def test_trials_decide_whether_leaves_are_fitted_again() -> None:
+    """The expected gain is that of the trials, corrected for their number of rows."""
+    dataset = make_noise(4000, 0.3)
+    for loss, n_refits in ((0.0, 3), (0.001, 3), (0.002, 0), (0.1, 0)):
+        trainer = BoostingTrainer(dataset, Ball(0.01), boosting_options_for("default", 8))
+        trainer._curves[:] = 0.8
+        trainer._curves[:, :, -1] -= loss
+        trainer._choose()
+        # Of 4000 rows 3000 are learned from in a trial, so that the limit is a loss of 0.004 / 3.
+        assert trainer._n_refits == n_refits
+        assert trainer.tuning is not None
+        assert trainer.tuning["chosen"]["refits"] == n_refits
+        resumed = BoostingTrainer(dataset, Ball(0.01), boosting_options_for("default", 8))
+        resumed.resume(trainer.state)
+        assert resumed._n_refits == n_refits
+
+
+def test_refits_that_are_asked_for_are_made() -> None:
+    dataset = make_noise(3600, 0.6)
+    phases = {}
+    for name, changes in (("tuned", {}), ("asked", {"refits": 2})):
+        trainer = BoostingTrainer(dataset, Ball(0.01), boosting_options_for("default", 6, **changes))
+        phases[name] = [record.phase for record in trainer.run()].count("refit")
+        assert trainer.tuning is not None
+        assert ("refits" in trainer.tuning["chosen"]) == (name == "tuned")
+    assert phases == {"tuned": 0, "asked": 2}

@@ -140,6 +140,7 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
         "tolerance": "tolerance",
         "score_penalty": "score penalty",
         "rounds": "rounds",
+        "refits": "refits",
     }
     return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 
