@@ -140,7 +140,9 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
         "max_depth": "depth",
         "robust_weight": "robust weight",
         "tolerance": "tolerance",
+        "score_penalty": "score penalty",
         "rounds": "rounds",
+        "refits": "refits",
     }
     return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 
