@@ -254,7 +254,7 @@ CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
-# What fitting the leaves again gains on the paper's sets, where there are so many rows that nothing is learned by heart.
+# What fitting the leaves again gains on the paper's sets, with so many rows that nothing is learned by heart.
 REFIT_GAIN = 0.004
 # Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
 EARLY_ROUNDS = 5
