@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.images import ImageSize
 from metasilvae.model import LeafKind, Model, join_trees
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import find_leaves
@@ -44,8 +45,17 @@ from metasilvae.training.checkpoint.files import damaged, take
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
+from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
 
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
+
+
+def code_rows(rows: Rows, tests: Tests, size: ImageSize | None, jobs: int | None) -> Codes:
+    """Codes of samples; if they are images to be shifted, of all of them and then of each kind of copies."""
+    if size is None:
+        return tests.code(rows.dataset, rows.boxes, jobs)
+    parts = (tests.code(*each, jobs) for each in shift_rows(rows.dataset, rows.boxes, size))
+    return Codes.joined(parts, N_COPIES * rows.dataset.n_samples)
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class CodedRows:
         return cls(
             factor,
             tests,
-            tests.code(enlarged.dataset, enlarged.boxes, jobs),
+            code_rows(enlarged, tests, options.image_size, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
         )
 
@@ -106,13 +116,16 @@ class Booster:
         self._coded = coded
         self._pool, self._jobs = pool, jobs
         self.base = find_base(learned.y, learned.n_labels, learned.weights)
-        self.learned = Scores(coded.learned, learned.y, self.base, learned.weights)
+        # Shifted images follow the samples that they are copies of.
+        n_copies = coded.learned.n_samples // learned.n_samples
+        weights = repeat_weights(learned.weights, n_copies)
+        self.learned = Scores(coded.learned, np.tile(learned.y, n_copies), self.base, weights)
         self.tested: Scores | None = None
         if tested is not None and coded.tested is not None:
             self.tested = Scores(coded.tested, tested.y, self.base, tested.weights)
         self.rounds: list[list[BoostedTree]] = []
         tree = options.tree
-        _, divisor = scale_weights(learned.weights)
+        _, divisor = scale_weights(weights)
         self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / divisor)
         # Features without thresholds cannot be tested.
         self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
@@ -255,7 +268,7 @@ CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
-# What fitting the leaves again gains on the paper's sets, with so many rows that nothing is learned by heart.
+# What fitting the leaves again gains on the paper's sets, whose many rows leave nothing to learn by heart.
 REFIT_GAIN = 0.004
 # Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
 EARLY_ROUNDS = 5
@@ -312,6 +325,8 @@ class BoostingTrainer(BaseBoostingTrainer):
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
+        if options.image_size is not None:
+            refuse_unshiftable(self.dataset, self._learned.boxes, options.image_size)
         self._booster: Booster | None = None
         self._coded: CodedRows | None = None
         # Codes of splits with a training-epsilon factor, as long as candidates are tried.
