@@ -554,7 +554,8 @@ class BoostingOptions:
     tolerance : float
         How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
     refits : int or None
-        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows.
+        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows, and
+        tuning by its trials.
     image_shifts : str or None
         Rows are images of this size, such as ``28x28`` (height and width, then channels if there are several), and each
         of them is learned from also shifted by one pixel in four directions.
