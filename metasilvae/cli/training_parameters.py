@@ -74,6 +74,7 @@ _OF_ENSEMBLES = {
     "score_penalty": "boosting; give the number of rounds with --boost",
     "tolerance": "boosting; give the number of rounds with --boost",
     "refits": "boosting; give the number of rounds with --boost",
+    "image_shifts": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
@@ -241,6 +242,11 @@ training_options = shared_options(
             metavar="N",
             help="Passes that refit boosted leaves.  [default: 3, 0 if few rows]",
         ),
+        option(
+            "--image-shifts",
+            metavar="HEIGHTxWIDTH",
+            help="Boosting: rows are images; learn from each shifted by a pixel too.",
+        ),
     ),
     option_group(
         SEARCH,
@@ -380,6 +386,7 @@ def read_request(
     score_penalty: float | None,
     tolerance: float | None,
     refits: int | None,
+    image_shifts: str | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -406,6 +413,7 @@ def read_request(
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
         "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits,
+        "image_shifts": image_shifts,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()
@@ -429,6 +437,12 @@ def read_request(
         seed=seed,
         **changes,
     )
+    if changes["split"] not in (None, "auto") and not options.tree_options.tune:
+        warnings.warn(
+            f"--split {changes['split']} has no effect: it is for tuning, which the other options turn off",
+            MetasilvaeWarning,
+            stacklevel=2,
+        )
     # An attack is known after the columns of the data.
     withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules | NormChoice) else chosen
     start = path[0] if path else None

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
+from metasilvae.datasets.images import ImageSize
 from metasilvae.model import LeafKind, Model, join_trees
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import find_leaves
@@ -44,8 +45,17 @@ from metasilvae.training.checkpoint.files import damaged, take
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
 from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
+from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
 
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
+
+
+def code_rows(rows: Rows, tests: Tests, size: ImageSize | None, jobs: int | None) -> Codes:
+    """Codes of samples; if they are images to be shifted, of all of them and then of each kind of copies."""
+    if size is None:
+        return tests.code(rows.dataset, rows.boxes, jobs)
+    parts = (tests.code(*each, jobs) for each in shift_rows(rows.dataset, rows.boxes, size))
+    return Codes.joined(parts, N_COPIES * rows.dataset.n_samples)
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class CodedRows:
         return cls(
             factor,
             tests,
-            tests.code(enlarged.dataset, enlarged.boxes, jobs),
+            code_rows(enlarged, tests, options.image_size, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
         )
 
@@ -106,13 +116,16 @@ class Booster:
         self._coded = coded
         self._pool, self._jobs = pool, jobs
         self.base = find_base(learned.y, learned.n_labels, learned.weights)
-        self.learned = Scores(coded.learned, learned.y, self.base, learned.weights)
+        # Shifted images follow the samples that they are copies of.
+        n_copies = coded.learned.n_samples // learned.n_samples
+        weights = repeat_weights(learned.weights, n_copies)
+        self.learned = Scores(coded.learned, np.tile(learned.y, n_copies), self.base, weights)
         self.tested: Scores | None = None
         if tested is not None and coded.tested is not None:
             self.tested = Scores(coded.tested, tested.y, self.base, tested.weights)
         self.rounds: list[list[BoostedTree]] = []
         tree = options.tree
-        _, divisor = scale_weights(learned.weights)
+        _, divisor = scale_weights(weights)
         self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / divisor)
         # Features without thresholds cannot be tested.
         self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
@@ -243,15 +256,34 @@ CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
 )
-# The same for few samples.
+# The same for few samples, by cross-validation on the sets of scripts/bench_generalization.py and others. Score
+# penalties are multiples of that of the options.
 CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
-    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0},
-    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
-    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
-    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 6, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 10.0},
+    {"max_depth": 2, "robust_weight": 1.0, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0, "score_penalty": 1.0},
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
+# What fitting the leaves again gains on the paper's sets, whose many rows leave nothing to learn by heart.
+REFIT_GAIN = 0.004
+# Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
+EARLY_ROUNDS = 5
+
+
+def list_candidates(options: BoostingOptions, n_rows: int) -> tuple[Candidate, ...]:
+    """The candidates for so many rows; of those that the weights make equal, the first one."""
+    found: dict[tuple[Any, ...], Candidate] = {}
+    for usual in CANDIDATES_IF_FEW if n_rows <= FEW_SAMPLES else CANDIDATES:
+        candidate = dict(usual)
+        if "score_penalty" in candidate:
+            candidate["score_penalty"] *= options.score_penalty
+        changed = options.with_candidate(candidate)
+        weights = tuple(round(weight, 9) for weight in changed.loss_weights)
+        found.setdefault((weights, *(usual[name] for name in usual if name != "robust_weight")), candidate)
+    return tuple(found.values())
 
 
 def follow_candidate(
@@ -260,17 +292,23 @@ def follow_candidate(
     coded: CodedRows,
     options: BoostingOptions,
     n_rounds: int,
+    refits: bool,
     is_stopped: Stopped,
 ) -> FloatArray:
-    """Lower bound of the fitness on the samples to test on, after each round; NaN if it was stopped."""
+    """Lower bound of the fitness on the samples to test on, after each round; NaN if it was stopped.
+
+    If asked for, the fitness after fitting the leaves again in one pass follows.
+    """
     booster = Booster(learned, tested, coded, options)
     fitness = options.tree.fitness
-    curve = np.full(n_rounds, np.nan)
-    for number in range(n_rounds):
-        trees = booster.grow_round(is_stopped)
+    curve = np.full(n_rounds + refits, np.nan)
+    for number in range(len(curve)):
+        if number == n_rounds:
+            booster.refit(is_stopped)
+        else:
+            booster.add_round(booster.grow_round(is_stopped))
         if is_stopped():
             break
-        booster.add_round(trees)
         assert booster.tested is not None
         curve[number] = fitness.value(*booster.tested.fractions)
     return curve
@@ -281,18 +319,23 @@ class BoostingTrainer(BaseBoostingTrainer):
 
     Without held-out rows the model consists of all rounds so far; with them, of the rounds up to the best fitness on
     these rows. Before the first round it is a single leaf with the class frequencies. After the last round the leaves
-    of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it.
+    of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it. While
+    candidates are tried, it consists of a few rounds of the first one.
     """
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
+        if options.image_size is not None:
+            refuse_unshiftable(self.dataset, self._learned.boxes, options.image_size)
         self._booster: Booster | None = None
         self._coded: CodedRows | None = None
         # Codes of splits with a training-epsilon factor, as long as candidates are tried.
         self._coded_splits: dict[tuple[int, float], CodedRows] = {}
         self._known: list[list[BoostedTree]] = []
+        # Rounds of the first candidate from before tuning.
+        self._early: list[list[BoostedTree]] = []
         # Passes after the last round. From the first one on, the model consists of all rounds.
         self._n_refits = options.refits_for(len(self._rows))
         self._n_refitted = 0
@@ -301,6 +344,13 @@ class BoostingTrainer(BaseBoostingTrainer):
     @property
     def n_steps(self) -> int:
         return super().n_steps + self._n_refits
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        found = super().tuning
+        if found is not None and self._tries_refits:
+            found["chosen"]["refits"] = self._n_refits
+        return found
 
     @property
     def _n_kept(self) -> int:
@@ -347,6 +397,7 @@ class BoostingTrainer(BaseBoostingTrainer):
         if len(trees) % n_columns or len(trees) > n_columns * self._n_rounds:
             raise damaged("there are more trees than there should be")
         self._known = [trees[start : start + n_columns] for start in range(0, len(trees), n_columns)]
+        self._choose_refits()
         self._n_refitted = take(document, "refits", int)
         if self._n_refitted > self._n_refits:
             raise damaged("the leaves were fitted too often")
@@ -355,11 +406,40 @@ class BoostingTrainer(BaseBoostingTrainer):
     # Parts of the run
 
     def _list_candidates(self) -> tuple[Candidate, ...]:
-        return CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
+        return list_candidates(self.boosting_options, len(self._rows))
+
+    @property
+    def _tries_refits(self) -> bool:
+        """Whether tuning decides if leaves are fitted again."""
+        options = self.boosting_options
+        return options.refits is None and options.refits_for(len(self._rows)) > 0
+
+    @property
+    def _n_trial_rounds(self) -> int:
+        return min(TRIAL_ROUNDS, self.boosting_options.n_rounds)
 
     @property
     def _n_followed(self) -> int:
-        return min(TRIAL_ROUNDS, self.boosting_options.n_rounds)
+        return self._n_trial_rounds + self._tries_refits
+
+    @property
+    def _round_curves(self) -> FloatArray:
+        return self._curves[:, :, : self._n_trial_rounds]
+
+    def _choose(self) -> None:
+        super()._choose()
+        self._choose_refits()
+
+    def _choose_refits(self) -> None:
+        """Fit no leaves again if the trials of the chosen candidate let expect a loss by it, as with noisy labels."""
+        if self.candidate is None or not self._tries_refits or not np.isfinite(self._curves).all():
+            return
+        curves = self._curves[self._candidates.index(self.candidate)]
+        gain = float((curves[:, -1] - curves[:, -2]).mean())
+        # What is learned by heart falls with the number of rows, and there are more of them than in the trials.
+        share = len(self._splits[0][0]) / len(self._rows)
+        if REFIT_GAIN - (REFIT_GAIN - gain) * share < 0:
+            self._n_refits = 0
 
     def _follows_all_rows(self) -> bool:
         # A part of the rows overfits earlier than all of them.
@@ -371,19 +451,34 @@ class BoostingTrainer(BaseBoostingTrainer):
         if key not in self._coded_splits:
             self._coded_splits[key] = CodedRows.of(learned, tested, options, self._jobs)
         coded = self._coded_splits[key]
-        return partial(follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_followed)
+        return partial(
+            follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_trial_rounds, self._tries_refits
+        )
+
+    def _start_tuning(self, pool: futures.Executor) -> Booster:
+        booster = self._replay(self._known, pool, self.boosting_options.with_candidate(self._candidates[0]))
+        n_known, self._known = len(self._known), []
+        for _ in range(n_known, min(EARLY_ROUNDS, self._n_rounds)):
+            trees = booster.grow_round(self._is_over)
+            if self._is_over():
+                break
+            booster.add_round(trees)
+            self._note(booster)
+        return booster
 
     def _forget_booster(self) -> None:
+        if self._booster is not None and self.candidate == self._candidates[0]:
+            self._early = self._booster.rounds
         self._booster = None
         self._coded_splits = {}
 
-    def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
-        """A model without rounds, and its fitness."""
-        factor = self.options.training_epsilon_factor
-        if self._coded is None or factor != self._coded.factor:
-            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
+    def _make_booster(self, pool: futures.Executor | None = None, options: BoostingOptions | None = None) -> Booster:
+        """A model without rounds, and its fitness; without options, by those of the run."""
+        options = options or self.boosting_options
+        if self._coded is None or options.tree.training_epsilon_factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, options, self._jobs)
         tested = None if self._held is None else self._held.dataset
-        self._booster = Booster(self._learned.dataset, tested, self._coded, self.boosting_options, pool, self._jobs)
+        self._booster = Booster(self._learned.dataset, tested, self._coded, options, pool, self._jobs)
         self._fitness, self._held_fitness = [], []
         self._note(self._booster)
         return self._booster
@@ -394,7 +489,7 @@ class BoostingTrainer(BaseBoostingTrainer):
         for step in range(n_known, 0 if self._n_refitted else self._n_rounds):
             if self._is_finished():
                 break
-            trees = booster.grow_round(self._is_over)
+            trees = self._early[step] if step < len(self._early) else booster.grow_round(self._is_over)
             if self.stop_reason is not None:
                 return
             booster.add_round(trees)
@@ -418,9 +513,11 @@ class BoostingTrainer(BaseBoostingTrainer):
             self._has_lost_patience = True
         return self._has_lost_patience
 
-    def _replay(self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor) -> Booster:
+    def _replay(
+        self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor, options: BoostingOptions | None = None
+    ) -> Booster:
         """A model with given rounds, and its fitness after each of them."""
-        booster = self._make_booster(pool)
+        booster = self._make_booster(pool, options)
         for trees in rounds:
             self._check_fits(trees)
             booster.add_round(trees)

@@ -375,6 +375,8 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
         raise RequestError(
             f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave 'refits' out"
         )
+    if options.image_shifts is not None:
+        raise RequestError(f"{perturbation.describe()}: training for a norm shifts no images; leave 'image-shifts' out")
     if not all(group.is_one_hot for group in boxes.groups.groups):
         raise PerturbationError(
             f"{perturbation.describe()}: sets of categories change together, which has no distance in a norm; leave "

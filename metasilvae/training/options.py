@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from metasilvae._core.training import evolution
+from metasilvae.datasets.images import ImageSize
 from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
@@ -554,6 +555,9 @@ class BoostingOptions:
         How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
     refits : int or None
         Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows.
+    image_shifts : str or None
+        Rows are images of this size, such as ``28x28`` (height and width, then channels if there are several), and each
+        of them is learned from also shifted by one pixel in four directions.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -570,6 +574,7 @@ class BoostingOptions:
     score_penalty: float = 1.0
     tolerance: float = 0.5
     refits: int | None = None
+    image_shifts: str | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -582,6 +587,8 @@ class BoostingOptions:
                 raise RequestError(f"{_boosting_name(name)} is {value:g}, it must be from {low} to {high}")
         if not self.learning_rate:
             raise RequestError("learning-rate is 0, it must be more than 0")
+        if self.image_shifts is not None:
+            ImageSize.parse(self.image_shifts)
         correct, stable, robust = self.tree.fitness.weights
         if correct < 0 or stable + robust < 0:
             raise RequestError(
@@ -592,6 +599,11 @@ class BoostingOptions:
     @property
     def tree_options(self) -> TrainingOptions:
         return self.tree
+
+    @property
+    def image_size(self) -> ImageSize | None:
+        """Size of the images to be shifted, if rows are any."""
+        return None if self.image_shifts is None else ImageSize.parse(self.image_shifts)
 
     @property
     def loss_weights(self) -> tuple[float, float]:

@@ -124,9 +124,11 @@ def describe_tuning(tuning: dict[str, Any]) -> str:
     chosen = _describe_candidate(tuning["chosen"])
     if tuning["score"] is None:
         return f"{chosen}; there are too few rows to compare"
-    how = {"random": "random splits", "blocks": "splits into blocks"}[tuning["split"]]
-    score = f"phi {tuning['score']:.4f} ± {tuning['error']:.4f}"
-    return f"{chosen}; {score} on {tuning['splits']} {how} of {tuning['rows']} rows"
+    splits = "split" if tuning["splits"] == 1 else "splits"
+    how = {"random": f"random {splits}", "blocks": f"{splits} into blocks"}[tuning["split"]]
+    # The error of a single split is not known.
+    error = f" ± {tuning['error']:.4f}" if tuning["splits"] > 1 else ""
+    return f"{chosen}; phi {tuning['score']:.4f}{error} on {tuning['splits']} {how} of {tuning['rows']} rows"
 
 
 def _describe_candidate(candidate: dict[str, Any]) -> str:
@@ -138,7 +140,9 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
         "max_depth": "depth",
         "robust_weight": "robust weight",
         "tolerance": "tolerance",
+        "score_penalty": "score penalty",
         "rounds": "rounds",
+        "refits": "refits",
     }
     return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
 
