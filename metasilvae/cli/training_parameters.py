@@ -44,6 +44,7 @@ from metasilvae.perturbations.norms import NORMS
 from metasilvae.training.boosted_trees import MOST_THRESHOLDS
 from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN
 from metasilvae.training.options import (
+    FIRST_TREES,
     IMPURITIES,
     METHODS,
     MUTATION_PROBABILITIES,
@@ -74,6 +75,7 @@ _OF_ENSEMBLES = {
     "score_penalty": "boosting; give the number of rounds with --boost",
     "tolerance": "boosting; give the number of rounds with --boost",
     "refits": "boosting; give the number of rounds with --boost",
+    "first_tree": "boosting; give the number of rounds with --boost",
     "image_shifts": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
@@ -182,8 +184,8 @@ training_options = shared_options(
             "--split",
             type=click.Choice(SPLITS),
             metavar="NAME",
-            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: consecutive rows; auto: blocks if rows "
-            "look ordered.  [default: auto]",
+            help=f"Splits of tuning: {list_choices(SPLITS)}. blocks: consecutive rows; auto: if rows look ordered.  "
+            "[default: auto]",
         ),
     ),
     option_group(
@@ -191,9 +193,9 @@ training_options = shared_options(
         option(
             "--trees",
             type=_SIZE,
-            help="Train a forest of N trees; an odd N avoids ties. --boost is mostly faster and better.",
+            help="Forest of N trees, best an odd number.",
         ),
-        option("--boost", type=_SIZE, help="Train a boosted model in at most N rounds."),
+        option("--boost", type=_SIZE, help="Boosted model of at most N rounds; faster than a forest."),
         option(
             "--forest-method",
             type=click.Choice(METHODS),
@@ -234,7 +236,7 @@ training_options = shared_options(
             "--tolerance",
             type=_FRACTION,
             metavar="X",
-            help="Boosting: give up rows far from robust, 0 to 1.  [default: tuned]",
+            help="Boosting gives up unstable rows, 0 to 1.  [default: tuned]",
         ),
         option(
             "--refits",
@@ -243,9 +245,15 @@ training_options = shared_options(
             help="Passes that refit boosted leaves.  [default: 3, 0 if few rows]",
         ),
         option(
+            "--first-tree",
+            type=click.Choice(list(FIRST_TREES)),
+            metavar="NAME",
+            help=f"First boosted tree: {list_choices(list(FIRST_TREES))} for.  [default: tuned]",
+        ),
+        option(
             "--image-shifts",
             metavar="HEIGHTxWIDTH",
-            help="Boosting: rows are images; learn from each shifted by a pixel too.",
+            help="Boosting also learns from images shifted by a pixel.",
         ),
     ),
     option_group(
@@ -386,6 +394,7 @@ def read_request(
     score_penalty: float | None,
     tolerance: float | None,
     refits: int | None,
+    first_tree: str | None,
     image_shifts: str | None,
     **changes: Any,
 ) -> TrainingRequest:
@@ -412,7 +421,7 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits,
+        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits, "first_tree": first_tree,
         "image_shifts": image_shifts,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}

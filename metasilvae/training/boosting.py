@@ -42,11 +42,14 @@ from metasilvae.training.boosting_polish import polish_tree, refit_tree
 from metasilvae.training.boosting_scores import Scores, draw_samples, find_derivatives, scale_weights
 from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
 from metasilvae.training.checkpoint.files import damaged, take
-from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
+from metasilvae.training.first_tree import FirstTree, search_tree
+from metasilvae.training.options import FEW_SAMPLES, SEARCHED_FOR, BoostingOptions
 from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
 from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
 
+# Passes that fit the scores of a first tree that was searched for.
+FIRST_FITS = 5
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 
@@ -66,24 +69,34 @@ class CodedRows:
     ----------
     factor : float
         The boxes of the samples to learn from are multiplied by it.
+    first : BoostedTree or None
+        Splits of the first round, without scores.
     """
 
     factor: float
     tests: Tests
     learned: Codes
     tested: Codes | None
+    first: BoostedTree | None = None
 
     @classmethod
-    def of(cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None) -> CodedRows:
+    def of(
+        cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None,
+        first: FirstTree | None = None,
+    ) -> CodedRows:  # fmt: skip
         factor = options.tree.training_epsilon_factor
         enlarged = learned.enlarged(factor)
         thresholds = choose_thresholds(learned.dataset.X, enlarged.boxes, options.thresholds, options.tree.seed, jobs)
-        tests = Tests.of(thresholds, find_doubled(learned.dataset, enlarged.boxes))
+        doubled = find_doubled(learned.dataset, enlarged.boxes)
+        if first is not None:
+            thresholds = first.add_thresholds(thresholds, doubled, options.thresholds)
+        tests = Tests.of(thresholds, doubled)
         return cls(
             factor,
             tests,
             code_rows(enlarged, tests, options.image_size, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
+            None if first is None else first.coded(tests),
         )
 
 
@@ -132,6 +145,8 @@ class Booster:
 
     def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> list[BoostedTree]:
         """The trees of the next round; its random draws depend on the seed and on its number alone."""
+        if not self.rounds and self._coded.first is not None:
+            return self._fit_first(self._coded.first, is_stopped)
         losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
         grow = partial(self._grow, number=len(self.rounds), losses=losses, is_stopped=is_stopped)
         columns = range(len(losses))
@@ -161,6 +176,17 @@ class Booster:
         if not is_stopped():
             tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
         return tree.scaled(options.learning_rate)
+
+    def _fit_first(self, splits: BoostedTree, is_stopped: Callable[[], bool]) -> list[BoostedTree]:
+        """The first round with given splits: the same ones for each label, with scores that are fitted repeatedly."""
+        saved = self.save()
+        self.add_round([splits] * len(self.base))
+        for _ in range(FIRST_FITS):
+            if not self.refit(is_stopped):
+                break
+        trees = self.rounds[0]
+        self.restore(saved)
+        return trees
 
     def refit(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Fit the leaves of all trees again, one round after another; returns whether it came to its end."""
@@ -255,6 +281,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "first_tree": SEARCHED_FOR},
 )
 # The same for few samples, by cross-validation on the sets of scripts/bench_generalization.py and others. Score
 # penalties are multiples of that of the options.
@@ -264,6 +291,7 @@ CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
     {"max_depth": 6, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 10.0},
     {"max_depth": 2, "robust_weight": 1.0, "tolerance": 0.0, "score_penalty": 1.0},
     {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0, "score_penalty": 1.0},
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 1.0, "first_tree": SEARCHED_FOR},
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
@@ -333,6 +361,7 @@ class BoostingTrainer(BaseBoostingTrainer):
         self._coded: CodedRows | None = None
         # Codes of splits with a training-epsilon factor, as long as candidates are tried.
         self._coded_splits: dict[tuple[int, float], CodedRows] = {}
+        self._first: FirstTree | None = None
         self._known: list[list[BoostedTree]] = []
         # Rounds of the first candidate from before tuning.
         self._early: list[list[BoostedTree]] = []
@@ -383,10 +412,13 @@ class BoostingTrainer(BaseBoostingTrainer):
     @property
     def state(self) -> dict[str, Any]:
         rounds = self._known if self._booster is None else self._booster.rounds
+        if self._needs_first_tree:
+            rounds = []
         return {
             **super().state,
             "refits": self._n_refitted,
             "patience": self._has_lost_patience,
+            "first": None if self._first is None else self._first.state,
             "trees": pack_trees([tree for trees in rounds for tree in trees]),
         }
 
@@ -398,6 +430,8 @@ class BoostingTrainer(BaseBoostingTrainer):
             raise damaged("there are more trees than there should be")
         self._known = [trees[start : start + n_columns] for start in range(0, len(trees), n_columns)]
         self._choose_refits()
+        if document.get("first") is not None:
+            self._first = FirstTree.read(take(document, "first", dict), self.dataset.n_features)
         self._n_refitted = take(document, "refits", int)
         if self._n_refitted > self._n_refits:
             raise damaged("the leaves were fitted too often")
@@ -447,6 +481,8 @@ class BoostingTrainer(BaseBoostingTrainer):
 
     def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
         learned, tested = (self._learned.subset(rows) for rows in self._splits[split])
+        if options.first_tree == SEARCHED_FOR:
+            return partial(self._follow_searched, learned, tested, options)
         key = split, options.tree.training_epsilon_factor
         if key not in self._coded_splits:
             self._coded_splits[key] = CodedRows.of(learned, tested, options, self._jobs)
@@ -454,6 +490,11 @@ class BoostingTrainer(BaseBoostingTrainer):
         return partial(
             follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_trial_rounds, self._tries_refits
         )
+
+    @property
+    def _needs_first_tree(self) -> bool:
+        """Whether a tree has to be searched for before the first round."""
+        return self.boosting_options.first_tree == SEARCHED_FOR and self._first is None
 
     def _start_tuning(self, pool: futures.Executor) -> Booster:
         booster = self._replay(self._known, pool, self.boosting_options.with_candidate(self._candidates[0]))
@@ -466,17 +507,33 @@ class BoostingTrainer(BaseBoostingTrainer):
             self._note(booster)
         return booster
 
+    def _follow_searched(
+        self, learned: Rows, tested: Rows, options: BoostingOptions, is_stopped: Stopped
+    ) -> FloatArray:
+        """The curve of a candidate whose first tree is searched for."""
+        first = search_tree(learned.dataset, self.perturbation, options, is_stopped, is_trial=True)
+        if first is None:
+            return np.full(self._n_followed, np.nan)
+        coded = CodedRows.of(learned, tested, options, 1, first)
+        return follow_candidate(
+            learned.dataset, tested.dataset, coded, options, self._n_trial_rounds, self._tries_refits, is_stopped
+        )
+
     def _forget_booster(self) -> None:
         if self._booster is not None and self.candidate == self._candidates[0]:
             self._early = self._booster.rounds
-        self._booster = None
         self._coded_splits = {}
+        # Until the first tree is found, the model is still that of the first candidate.
+        if not self._needs_first_tree:
+            self._booster = None
 
     def _make_booster(self, pool: futures.Executor | None = None, options: BoostingOptions | None = None) -> Booster:
         """A model without rounds, and its fitness; without options, by those of the run."""
         options = options or self.boosting_options
-        if self._coded is None or options.tree.training_epsilon_factor != self._coded.factor:
-            self._coded = CodedRows.of(self._learned, self._held, options, self._jobs)
+        first = self._first if options.first_tree == SEARCHED_FOR else None
+        is_known = self._coded is not None and (self._coded.first is None) == (first is None)
+        if self._coded is None or not is_known or options.tree.training_epsilon_factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, options, self._jobs, first)
         tested = None if self._held is None else self._held.dataset
         self._booster = Booster(self._learned.dataset, tested, self._coded, options, pool, self._jobs)
         self._fitness, self._held_fitness = [], []
@@ -484,6 +541,10 @@ class BoostingTrainer(BaseBoostingTrainer):
         return self._booster
 
     def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
+        if self._needs_first_tree:
+            self._first = search_tree(self._learned.dataset, self.perturbation, self.boosting_options, self._is_over)
+            if self._first is None:
+                return
         booster = self._replay(self._known, pool)
         n_known, self._known = len(self._known), []
         for step in range(n_known, 0 if self._n_refitted else self._n_rounds):

@@ -517,7 +517,9 @@ BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
     "best": {"learning_rate": 0.05},
 }
 # Options that the tuning of boosting chooses.
-BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance"})
+BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance", "first_tree"})
+# How the first tree of a boosted model is made.
+GROWN, SEARCHED_FOR = FIRST_TREES = ("grown", "searched")
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
     "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
@@ -555,6 +557,8 @@ class BoostingOptions:
         How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
     refits : int or None
         Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows.
+    first_tree : str
+        "grown" like all others, or "searched" for as a single tree would be, see metasilvae.training.first_tree.
     image_shifts : str or None
         Rows are images of this size, such as ``28x28`` (height and width, then channels if there are several), and each
         of them is learned from also shifted by one pixel in four directions.
@@ -574,9 +578,12 @@ class BoostingOptions:
     score_penalty: float = 1.0
     tolerance: float = 0.5
     refits: int | None = None
+    first_tree: str = "grown"
     image_shifts: str | None = None
 
     def __post_init__(self) -> None:
+        if self.first_tree not in FIRST_TREES:
+            raise RequestError(f"first-tree is {self.first_tree!r}, it must be one of {', '.join(FIRST_TREES)}")
         for name, low, high in (
             ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
             ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
@@ -636,6 +643,15 @@ class BoostingOptions:
     def refits_for(self, n_rows: int) -> int:
         """Number of passes after the last round."""
         return (REFITS if n_rows > FEW_SAMPLES else 0) if self.refits is None else self.refits
+
+    def first_tree_options(self, n_rows: int, is_trial: bool) -> TrainingOptions:
+        """Options of the search for the first tree; trials of tuning search less, and so do runs on many rows."""
+        least = max(self.tree.min_samples_leaf, TrainingOptions.min_samples_leaf)
+        search: dict[str, Any] = PRESETS["fast"]
+        if n_rows <= FEW_SAMPLES:
+            search = {**PRESETS["fast"], **_SEARCH} if is_trial else PRESETS["default"]
+        own = {"fitness": self.tree.fitness, "seed": self.tree.seed, "min_samples_leaf": least, "tune": False}
+        return TrainingOptions(**{**search, **own})
 
     def features_per_level(self, n_features: int) -> int:
         """Number of features drawn for each level of a tree."""

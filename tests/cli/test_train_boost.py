@@ -73,6 +73,20 @@ def test_shifted_images(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
 
 
+def test_a_searched_first_tree(tmp_path: Path) -> None:
+    searched = [*QUICK, "--first-tree", "searched"]
+    run("train", IRIS, tmp_path / "plain", *QUICK)
+    for jobs in (1, 3):
+        run("train", IRIS, tmp_path / f"{jobs}", *searched, "--jobs", jobs)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes() != (tmp_path / "plain").read_bytes()
+    saving = ("--checkpoint", tmp_path / "c", "--every", 1)
+    run("train", IRIS, tmp_path / "cut", *searched, *saving, "--time-limit", "1e-9")
+    run("train", IRIS, tmp_path / "again", *searched, "--checkpoint", tmp_path / "c", "--resume", "auto")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "1").read_bytes()
+    wrong = run("train", IRIS, tmp_path / "f", *QUICK, "--first-tree", "best", code=2)
+    assert "'best' is not one of 'grown', 'searched'" in wrong.stderr
+
+
 def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "best", *QUICK, "--feature-sample", "0.5", "--seeds", "1..3")
     assert "3 seeds" in result.stdout
@@ -82,12 +96,13 @@ def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
 def test_options_reach_the_trees() -> None:
     asked = request(*QUICK, "--learning-rate", "0.3", "--row-sample", "0.5", "--feature-sample", "0.25",
                     "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1",
-                    "--refits", "4", "--seed", "4", "--weight", "accuracy=0.4",
+                    "--refits", "4", "--first-tree", "searched", "--seed", "4", "--weight", "accuracy=0.4",
                     "--weight", "stability=0.6")  # fmt: skip
     options = asked.options
     assert (options.n_rounds, options.learning_rate, options.row_sample, options.feature_sample) == (5, 0.3, 0.5, 0.25)
     assert (options.thresholds, options.score_penalty, options.tolerance, options.refits) == (9, 2, 1, 4)
     assert (options.tree.max_depth, options.tree.seed, options.tree.tune) == (3, 4, False)
+    assert options.first_tree == "searched"
     assert options.loss_weights[1] >= 0.6
     assert request("--epsilon", "0.1", "--boost", "9").options.tree.tune
 

@@ -73,7 +73,7 @@ def test_candidates_follow_the_weights(iris: Dataset) -> None:
     robust = boosting_options_for("default", 5, fitness=Fitness(correct=0, robust=1))
     losses = [robust.with_candidate(each) for each in list_candidates(robust, 100)]
     assert len(losses) == len(CANDIDATES_IF_FEW) - 1
-    assert len({(each.tree.max_depth, each.score_penalty, each.tolerance) for each in losses}) == len(losses)
+    assert len({(e.tree.max_depth, e.score_penalty, e.tolerance, e.first_tree) for e in losses}) == len(losses)
     # Penalties are multiples of the given one.
     given = list_candidates(boosting_options_for("default", 5, score_penalty=2.0), 100)
     assert [each["score_penalty"] for each in given] == [2 * each["score_penalty"] for each in usual]
