@@ -223,6 +223,9 @@ class ForestTrainer(BaseTrainer):
                 self._n_reported += is_whole
                 n_cut += not is_whole
                 yield self._report("tuning", race.n_tried + n_cut - (not self._is_tuned), self._initial, votes)
+                # Checkpoints can undo one step that was cut short, not several.
+                if not is_whole:
+                    break
             is_whole = race.n_tried == n_before + len(trials)
         self._group = TrainerGroup()
         if not self._is_over():
@@ -277,7 +280,11 @@ class ForestTrainer(BaseTrainer):
                 self._n_reported += 1
             # A tree that was stopped before its first split has no useful vote.
             if self.stop_reason is None or tree.n_leaves > 1:
+                is_cut = self.stop_reason is not None
                 yield tree
+                # As in tuning.
+                if is_cut:
+                    return
 
     def _plan_first(self) -> TreeTask:
         limit = self._clock.seconds_left
