@@ -275,8 +275,8 @@ def make_model(
 
 
 # Candidates of tuning. The first one is the best one on average, and each of the next three was the best one on some of
-# the paper's sets, by validation on parts of the training splits. The last two are for noisy
-# labels and for labels that depend on features together. Score penalties are multiples of that of the options.
+# the paper's sets, by validation on parts of the training splits. The last two are for noisy labels,
+# and for labels that depend on features together. Score penalties are multiples of that of the options.
 CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 1.0},
     {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0, "score_penalty": 1.0},
