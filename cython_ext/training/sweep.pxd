@@ -508,17 +508,23 @@ cdef inline double next_event(const double* lows, const double* mids, const doub
 # With many samples, a part of the samples and of the thresholds tells which features are promising. These are then looked
 # at with all samples. Chosen by cross-validation on training rows: quality does not depend on it, the time does.
 cdef enum:
-    LEAST_PART = 2048           # samples
+    LEAST_PART = 1024           # samples
     PART_VALUES = 1 << 19       # samples times features
     COARSE_THRESHOLDS = 128     # of each feature, on the part
     MOST_THRESHOLDS = 4096      # of a feature, on all samples
     FINALISTS = 3               # features
+    MOST_FINALISTS = 8          # if they are few of all features
     FEW_FEATURES = 8            # so many are all looked at with all samples
 
 
 cdef inline int32_t part_size(int32_t n, int32_t n_features) noexcept nogil:
     """Number of samples of the part: fewer if there are many features to look at."""
     return min(n, max(<int32_t> LEAST_PART, min(<int32_t> MANY_SWEPT, PART_VALUES // n_features)))
+
+
+cdef inline int32_t count_finalists(int32_t n, int32_t n_features, int32_t part) noexcept nogil:
+    """Number of features that are looked at with all n samples; at most a sixteenth of the work on the part, or FINALISTS."""
+    return max(<int32_t> FINALISTS, min(<int32_t> MOST_FINALISTS, <int32_t> (<int64_t> part * n_features // (16 * n))))
 
 
 cdef inline void take_part(const int32_t* entries, int32_t n, int32_t size, int32_t* part) noexcept nogil:
@@ -827,25 +833,26 @@ cdef inline int find_split(const Samples* samples, const Tree* tree, Scratch* sc
     feature is looked at; with many samples, MOST_THRESHOLDS of each feature that is among the best on a part of the
     samples.
     """
-    cdef int32_t n = scratch.n_entries, position, least
+    cdef int32_t n = scratch.n_entries, position, least, n_finalists
     cdef int32_t* entries = scratch.entries
-    cdef int32_t[FINALISTS] promising
-    cdef Split[FINALISTS] finalists
+    cdef int32_t[MOST_FINALISTS] promising
+    cdef Split[MOST_FINALISTS] finalists
     if n <= FEW_SWEPT or n_features <= FEW_FEATURES:
         return sweep_features(samples, tree, scratch, features, n_features, criterion, weights, min_leaf,
                               MOST_THRESHOLDS, best, 1)
     scratch.entries = scratch.part
     scratch.n_entries = part_size(n, n_features)
     take_part(entries, n, scratch.n_entries, scratch.part)
+    n_finalists = count_finalists(n, n_features, scratch.n_entries)
     least = <int32_t> (<int64_t> min_leaf * scratch.n_entries // n)
     try:
         sweep_features(samples, tree, scratch, features, n_features, criterion, weights, max(least, 1),
-                       COARSE_THRESHOLDS, finalists, FINALISTS)
+                       COARSE_THRESHOLDS, finalists, n_finalists)
     finally:
         scratch.entries = entries
         scratch.n_entries = n
     n_features = 0
-    for position in range(FINALISTS):
+    for position in range(n_finalists):
         if finalists[position].feature >= 0:
             promising[n_features] = finalists[position].feature
             n_features += 1

@@ -9,8 +9,8 @@ from training.norm_move cimport find_move_in_norm
 from training.scratch cimport FEW_SWEPT, Scratch, reserve_cells, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
-    COARSE_THRESHOLDS, FEW_FEATURES, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, is_few,
-    list_events, next_event, part_size, range_of, score_of, take_part, threshold_between,
+    COARSE_THRESHOLDS, FEW_FEATURES, GINI, MOST_FINALISTS, Criterion, Split, Weights, count_finalists, enter_finalist,
+    is_better, is_few, list_events, next_event, part_size, range_of, score_of, take_part, threshold_between,
 )
 from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions, weight_of
 
@@ -124,15 +124,15 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     looked at; with many samples, all thresholds of the present feature and of those that are best on a part of the
     samples.
     """
-    cdef int32_t n = scratch.n_entries, position, entry, sample, before, joint, after, key, n_promising = 1
+    cdef int32_t n = scratch.n_entries, position, entry, sample, before, joint, after, key, n_promising = 1, n_finalists
     cdef int64_t start_correct = tree.n_correct, start_stable = tree.n_stable, start_robust = tree.n_robust
     cdef int32_t label, weight, number, cell, n_cells = 64 * samples.n_weights
     cdef int32_t* numbers
     cdef bint is_correct, is_dense
     cdef int32_t* entries = scratch.entries
     cdef int32_t* key_of = scratch.key_of
-    cdef int32_t[FINALISTS + 1] promising
-    cdef Split[FINALISTS] finalists
+    cdef int32_t[MOST_FINALISTS + 1] promising
+    cdef Split[MOST_FINALISTS] finalists
     best.feature = -1
     if n == 0:
         return 0
@@ -204,8 +204,9 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
         scratch.key_counts[scratch.part_keys[position]] += 1
     scratch.entries, scratch.key_of = scratch.part, scratch.part_keys
     try:
+        n_finalists = count_finalists(n, n_features, scratch.n_entries)
         _sweep_moves(samples, scratch, features, n_features, 0, 0, 0, weights, 1, COARSE_THRESHOLDS, finalists,
-                     FINALISTS)
+                     n_finalists)
     finally:
         scratch.entries, scratch.key_of = entries, key_of
         scratch.n_entries = n
@@ -213,7 +214,7 @@ cdef inline int find_threshold_move(const Samples* samples, const Tree* tree, in
     for position in range(n):
         scratch.key_counts[key_of[position]] += 1
     promising[0] = tree.nodes[node].feature
-    for position in range(FINALISTS):
+    for position in range(n_finalists):
         if finalists[position].feature >= 0 and finalists[position].feature != promising[0]:
             promising[n_promising] = finalists[position].feature
             n_promising += 1

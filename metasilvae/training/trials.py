@@ -51,9 +51,13 @@ CLEAR_ERRORS = 2.0
 NOISE_PENALTY = 8.0
 # Criteria by which the trees of a trial are grown.
 TRIAL_BLENDS = (0.3, 0.1, 0.0, 1.0)
-# Splits of these trees, if there are enough samples.
+# With many samples so many of them are used: the best ones for trees of so many splits on every fourth sample.
+BLENDS_IF_MANY = 2
+PART_STEP = 4
+PART_SPLITS = 32
+# Splits of the trees of a trial, if there are enough samples.
 TRIAL_SPLITS = 128
-# Passes of local search over the best tree of each candidate.
+# Passes of local search over the best tree of each candidate; with many samples, of each robust weight.
 TRIAL_PASSES = 1
 
 
@@ -68,6 +72,12 @@ class QuickTrees:
         The perturbation to score with; trees are trained with it times the factor.
     options : TrainingOptions
         Options of the run that is tuned.
+    factor : float
+        The training-epsilon factor.
+    has_many : bool
+        Whether the run has many samples, so that trials must be cheap.
+    blends : tuple of float
+        Criteria by which trees are grown.
     """
 
     def __init__(
@@ -77,11 +87,14 @@ class QuickTrees:
         perturbation: Perturbation,
         options: TrainingOptions,
         factor: float,
+        has_many: bool = False,
+        blends: tuple[float, ...] = TRIAL_BLENDS,
     ) -> None:
         self._learned = learned
         self._held_out = held_out
         self._perturbation = perturbation
-        changes: dict[str, Any] = {"blends": TRIAL_BLENDS, "loss_blends": ()}
+        self._has_many = has_many
+        changes: dict[str, Any] = {"blends": blends, "loss_blends": ()}
         self._options = replace(options, training_epsilon_factor=factor, **changes)
         self._objectives: list[Any] = []
         self._is_stopped = False
@@ -102,16 +115,20 @@ class QuickTrees:
         known: dict[bytes, float] = {}
         for weight in dict.fromkeys(weight for weight, _ in candidates):
             trees = [kernel.Individual(samples).become(tree) for tree in grown]
+            improved: list[Any] = []
             # Pruning for a larger penalty starts from what is left for a smaller one.
             for penalty in sorted(penalty for other, penalty in candidates if other == weight):
                 objective = self._make_objective(weight, penalty, samples)
-                for tree in trees:
+                for tree in (*trees, *improved):
                     tree.trim(objective, workspace)
-                best = max(trees, key=lambda tree: (tree.fitness(objective), -tree.n_leaves))
-                better = kernel.Individual(samples).become(best)
-                for _ in range(TRIAL_PASSES):
-                    better.improve_locally(objective, workspace)
-                chosen = max((better, best), key=lambda tree: tree.fitness(objective))
+                best = find_best(trees, objective)
+                # With many samples local search takes long: what it finds for the smallest penalty has to do.
+                if not self._has_many or not improved:
+                    better = kernel.Individual(samples).become(best)
+                    for _ in range(TRIAL_PASSES):
+                        better.improve_locally(objective, workspace)
+                    improved = [better]
+                chosen = max((*improved, best), key=lambda tree: tree.fitness(objective))
                 found[weight, penalty] = self._judge(chosen, known)
         return [found[candidate] for candidate in candidates]
 
@@ -145,6 +162,38 @@ class QuickTrees:
             evaluation = evaluate(model, self._held_out, [self._perturbation], jobs=1)[0]
             known[key] = evaluation.phi(self._options.fitness)
         return known[key]
+
+
+def find_best(trees: Sequence[Any], objective: Any) -> Any:
+    """The tree with the best score; of equal ones, the smallest."""
+    return max(trees, key=lambda tree: (tree.fitness(objective), -tree.n_leaves))
+
+
+def choose_blends(dataset: Dataset, perturbation: Perturbation, options: TrainingOptions) -> tuple[float, ...]:
+    """The criteria of growth for trials with many samples: those of the best small trees on a part of the samples.
+
+    Which criteria suit a data set hardly depends on the samples that are drawn, so that not every trial has to grow
+    trees by all of them.
+    """
+    part = dataset.subset(np.arange(0, dataset.n_samples, PART_STEP))
+    samples = make_samples(part, Enlarged(perturbation, 1.0).boxes(part))
+    workspace = kernel.Workspace(samples)
+    plain = make_objective(replace(options, robust_weight=0.0, leaf_penalty=0.0), part, samples)
+    aims = [
+        make_objective(replace(options, robust_weight=weight, leaf_penalty=LEAF_PENALTIES[0]), part, samples)
+        for weight in list_robust_weights(options)
+    ]
+    scores = []
+    for blend in TRIAL_BLENDS:
+        growth = kernel.GreedyGrowth(samples, plain, workspace, reach=blend, impurity=options.impurity)
+        growth.extend(PART_SPLITS, workspace)
+        tree = growth.take(PART_SPLITS, workspace)
+        trimmed = [kernel.Individual(samples).become(tree) for _ in aims]
+        for each, aim in zip(trimmed, aims, strict=True):
+            each.trim(aim, workspace)
+        scores.append(sum(each.fitness(aim) for each, aim in zip(trimmed, aims, strict=True)))
+    best = np.argsort(-np.array(scores), kind="stable")[:BLENDS_IF_MANY]
+    return tuple(TRIAL_BLENDS[place] for place in sorted(best))
 
 
 def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:

@@ -8,6 +8,7 @@ leaf penalty must be. Tuning tries candidates on splits of the samples, see `met
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import asdict, replace
@@ -20,10 +21,19 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
-from metasilvae.training.options import TrainingOptions
+from metasilvae.training.options import BLENDS, TrainingOptions
 from metasilvae.training.population import plan_sizes
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, read_progress
-from metasilvae.training.trials import NOISE_PENALTY, QuickTrees, Race, Trial, list_factors, list_robust_weights
+from metasilvae.training.trials import (
+    NOISE_PENALTY,
+    TRIAL_BLENDS,
+    QuickTrees,
+    Race,
+    Trial,
+    choose_blends,
+    list_factors,
+    list_robust_weights,
+)
 
 # What is trained with if there are too few samples to choose by.
 USUAL: dict[str, float] = {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 1.0}
@@ -34,9 +44,9 @@ SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), 
 # Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
 INITIAL_TREE: dict[str, Any] = {
     "tune": False, "validation": 0.0, "training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 0.0,
-    "polish": 1, "blends": (0.3, 0.1, 0.0), "loss_blends": (),
+    "blends": (0.3, 0.1, 0.0), "loss_blends": (),
 }  # fmt: skip
-# Generations of the initial tree; with few samples they take a moment.
+# Generations of the initial tree; with few samples they, and a pass of local search, take a moment.
 INITIAL_GENERATIONS = 20
 
 
@@ -60,6 +70,9 @@ class TreeTuning:
         self._learned = learned
         self._perturbation = perturbation
         self._options = options
+        self._has_many = learned.n_samples > MANY_SAMPLES
+        self._blends: tuple[float, ...] | None = None
+        self._lock = threading.Lock()
         self.validation = plan_cross_validation(learned, options.seed, options.split, MOST_VALUES)
         self.race = Race(
             list_factors(learned, perturbation), list_robust_weights(options), learned.n_samples,
@@ -72,10 +85,34 @@ class TreeTuning:
         candidates = [self.race.candidates[number] for number in trial.candidates]
         trees = QuickTrees(
             self._learned.subset(kept), self._learned.subset(held), self._perturbation, self._options,
-            candidates[0]["training_epsilon_factor"],
+            candidates[0]["training_epsilon_factor"], self._has_many, self._choose_blends(),
         )  # fmt: skip
         with group.watching(trees):
             return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
+
+    def _choose_blends(self) -> tuple[float, ...]:
+        """Criteria of growth, the same for all trials."""
+        with self._lock:
+            if self._blends is None:
+                kept, _ = self.validation.pairs[0]
+                self._blends = (
+                    choose_blends(self._learned.subset(kept), self._perturbation, self._options)
+                    if self._has_many
+                    else TRIAL_BLENDS
+                )
+            return self._blends
+
+    def list_blends(self) -> tuple[float, ...]:
+        """Criteria of growth for the run that is tuned.
+
+        With many samples these are the ones from the lowest to the highest that trials use, and those of the initial
+        tree, whose growth is continued.
+        """
+        known = self._options.blends
+        if known != BLENDS or not self._has_many or not self.validation.pairs:
+            return known
+        used = self._choose_blends()
+        return tuple(each for each in known if min(used) <= each <= max(used) or each in INITIAL_TREE["blends"])
 
     @property
     def winner(self) -> dict[str, float]:
@@ -117,8 +154,10 @@ class TunedTrainer(BaseTrainer):
         self._n_trials = 0
         self._group = TrainerGroup()
         n_samples = self.learned.n_samples
-        n_generations = min(INITIAL_GENERATIONS, options.generations) if n_samples <= MANY_SAMPLES else 0
-        first = replace(options, **{**INITIAL_TREE, "generations": n_generations})
+        effort = {"generations": min(INITIAL_GENERATIONS, options.generations), "polish": 1}
+        if n_samples > MANY_SAMPLES:
+            effort = {"generations": 0, "polish": 0}
+        first = replace(options, **{**INITIAL_TREE, **effort})
         self._initial = TreeTrainer(dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True)
         self._group.add(self._initial)
         if self.held_out is None:
@@ -247,7 +286,7 @@ class TunedTrainer(BaseTrainer):
         }  # fmt: skip
 
     def _make_main(self, candidate: dict[str, float]) -> TreeTrainer:
-        changes: dict[str, Any] = {"tune": False, **candidate}
+        changes: dict[str, Any] = {"tune": False, "blends": self._tuning.list_blends(), **candidate}
         if candidate["leaf_penalty"] >= self.learned.n_samples:
             changes |= SINGLE_LEAF
         options = replace(self.options, **changes)

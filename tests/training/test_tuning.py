@@ -15,7 +15,17 @@ from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
 from metasilvae.training.protocol import StopReason
 from metasilvae.training.runs import make_trainer
-from metasilvae.training.trials import LEAF_PENALTIES, Choice, Race, choose_candidate, choose_values, list_factors
+from metasilvae.training.trials import (
+    LEAF_PENALTIES,
+    TRIAL_BLENDS,
+    Choice,
+    QuickTrees,
+    Race,
+    choose_blends,
+    choose_candidate,
+    choose_values,
+    list_factors,
+)
 from metasilvae.training.tuning import TunedTrainer
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
@@ -293,6 +303,60 @@ def test_noise_ends_in_a_single_leaf_and_quickly() -> None:
     assert phases.count("generation") == 0
     assert trainer.candidate is not None
     assert trainer.candidate["leaf_penalty"] == 3200.0
+
+
+def make_many_rows(radius: float, n_samples: int = 3200) -> tuple[Dataset, Ball]:
+    """Two informative columns: boxes of the first overlap across its only cut, those of the second do not."""
+    rng = np.random.default_rng(5)
+    y = (rng.random(n_samples) < 0.5).astype(np.int32)
+    exact = y + rng.random(n_samples) * 0.9
+    wide = np.where(rng.random(n_samples) < 0.7, y, 1 - y) * 10.0 + rng.random(n_samples)
+    X = np.column_stack([exact, wide, rng.random(n_samples)])
+    return Dataset(X, y, ("a", "b")), Ball(radius)
+
+
+def test_with_many_rows_trials_use_the_criteria_that_suit_the_data() -> None:
+    # Where accuracy and stability contradict each other, accuracy weighs more; where radii are 0, all are the same.
+    dataset, ball = make_many_rows(1.0)
+    options = options_for("default", seed=1)
+    found = choose_blends(dataset, ball, options)
+    assert len(found) == 2
+    assert 1.0 not in found
+    assert found == choose_blends(dataset, ball, options)
+    for_stability = options_for("default", seed=1, fitness=Fitness(correct=0.3, stable=0.7))
+    assert 1.0 in choose_blends(dataset, ball, for_stability)
+    assert choose_blends(dataset, Ball(0.0), options) == TRIAL_BLENDS[:2]
+
+
+def test_with_many_rows_trials_search_locally_once_for_each_weight() -> None:
+    dataset, ball = make_many_rows(0.3, 400)
+    rows = np.arange(400)
+    parts = dataset.subset(rows[::2]), dataset.subset(rows[1::2])
+    candidates = [(weight, penalty) for weight in (0.0, 0.2) for penalty in (4.0, 1.0)]
+    scores = {}
+    for has_many in (False, True):
+        trees = QuickTrees(*parts, ball, options_for("default"), 1.0, has_many)
+        scores[has_many] = trees.score(candidates)
+        # The smallest penalty of each weight has the same trees either way.
+    assert scores[True][1::2] == scores[False][1::2]
+    assert all(0.5 < score <= 1 for each in scores.values() for score in each)
+
+
+def test_with_many_rows_bytes_do_not_depend_on_jobs_either() -> None:
+    dataset, ball = make_many_rows(0.1)
+    texts = set()
+    for jobs in (1, 3):
+        trainer = TunedTrainer(dataset, ball, options_for("default", seed=2, **SHORT), jobs)
+        records = list(trainer.run())
+        texts.add(format_model(trainer.model))
+        assert len(records) <= trainer.n_steps
+        assert trainer._main is not None
+        blends = trainer._main.options.blends
+        assert {0.3, 0.1, 0.0} <= set(blends) < set(trainer.options.blends)
+    assert len(texts) == 1
+    # Criteria that are given stay.
+    given = TunedTrainer(dataset, ball, options_for("default", blends=(1.0, 0.5), **SHORT))
+    assert given._tuning.list_blends() == (1.0, 0.5)
 
 
 def test_what_was_chosen_is_told_with_the_last_trial(iris: Dataset) -> None:
