@@ -138,7 +138,8 @@ cdef struct Scratch:
 
 
 cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept nogil:
-    cdef size_t n = max(n_samples, 1)
+    # One item more: runs of events are written before it is known whether they count.
+    cdef size_t n = <size_t> n_samples + 1
     cdef Scratch* scratch = <Scratch*> malloc(sizeof(Scratch))
     cdef int32_t* ints
     if scratch == NULL:

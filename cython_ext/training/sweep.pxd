@@ -10,7 +10,7 @@
 
 from libc.math cimport log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from training.tree cimport HIGHEST_RANK, LOWEST_RANK, MIXED, NONE, Samples, TrainNode, Tree, known_tie, weight_of
 from training.missing cimport Region, codes_at, find_codes, fit_events, is_copy, present_region
@@ -207,6 +207,7 @@ cdef enum:
 
 cdef enum:
     MOST_KEY_CELLS = 65536
+    FEW_SORTED = 40     # samples: so few are sorted by insertion
 
 
 cdef inline bint is_few(const Samples* samples, int64_t n_cells, const Scratch* scratch) noexcept nogil:
@@ -256,10 +257,12 @@ cdef inline int assign_keys(const Samples* samples, const Tree* tree, Scratch* s
     return 0
 
 
-cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch* scratch) except -1 nogil:
+cdef inline int32_t list_events(const Samples* samples, int32_t feature, int32_t min_leaf,
+                                Scratch* scratch) except -1 nogil:
     """Bring the listed samples into the order of a feature, see `_order_events`, with their boxes at the present node.
 
-    In a norm these are the samples that pay nothing; the others are added to the first and to the last events.
+    In a norm these are the samples that pay nothing; the others are added to the first and to the last events. Returns 0
+    if all samples have the same value, and possibly if no threshold leaves `min_leaf` samples on both sides.
     """
     cdef TrainNode here
     cdef Region region
@@ -269,7 +272,7 @@ cdef inline int32_t list_events(const Samples* samples, int32_t feature, Scratch
         scratch.n_entries = scratch.n_free
     if not has_region:
         if samples.byte_starts[feature] >= 0:
-            n_runs = _order_events(samples, feature, samples.bytes + samples.byte_starts[feature], scratch)
+            n_runs = _order_few_values(samples, feature, samples.bytes + samples.byte_starts[feature], min_leaf, scratch)
         else:
             n_runs = _order_events(samples, feature, samples.codes + <size_t> feature * samples.n_samples, scratch)
     else:
@@ -299,18 +302,112 @@ cdef inline void _weigh_runs(const Samples* samples, int32_t n_runs, Scratch* sc
         scratch.run_sums[run] = scratch.run_counts[run] * scratch.key_weight[scratch.run_keys[run]]
 
 
-ctypedef fused Code:
-    int32_t
-    uint8_t
+cdef inline int32_t _order_few_values(const Samples* samples, int32_t feature, const uint8_t* codes, int32_t min_leaf,
+                                      Scratch* scratch) except -1 nogil:
+    """What `_order_events` does, for a feature with at most 256 ranks; 0 also if fewer than min_leaf are above the lowest.
+
+    The lowest rank is often that of most samples (the background of images). Samples that have it are what the others
+    leave, a run for each key, and only the others are counted or sorted.
+    """
+    cdef int32_t n_keys = scratch.n_keys, n_above = 0, n_runs = 0, position, code, key_number, place, total, count
+    cdef int32_t n_values = <int32_t> (samples.value_starts[feature + 1] - samples.value_starts[feature])
+    cdef const double* values = samples.values + samples.value_starts[feature]
+    cdef const double* lower_ends = samples.lower_ends + samples.value_starts[feature]
+    cdef const double* upper_ends = samples.upper_ends + samples.value_starts[feature]
+    cdef const int32_t* entries = scratch.entries
+    cdef const int32_t* key_of = scratch.key_of
+    cdef int32_t* run_keys = scratch.run_keys
+    cdef int32_t* run_counts = scratch.run_counts
+    cdef double* lows = scratch.lows
+    cdef double* mids = scratch.mids
+    cdef double* highs = scratch.highs
+    cdef uint64_t* above = scratch.keys
+    cdef uint64_t item
+    cdef int32_t* cells
+    cdef int32_t[256] places
+    cdef int64_t n_cells = <int64_t> n_values * n_keys
+    cdef bint is_counted
+    if n_values == 1:
+        return 0
+    for position in range(scratch.n_entries):
+        code = codes[entries[position] >> 1]
+        above[n_above] = (<uint64_t> code << 32) | <uint64_t> key_of[position]
+        n_above += code > 0
+    if n_above < max(min_leaf, 1):
+        return 0
+    is_counted = n_cells <= 2 * <int64_t> n_above
+    reserve_cells(scratch, n_cells if is_counted else n_keys)
+    cells = scratch.cells
+    memcpy(cells, scratch.key_counts, n_keys * sizeof(int32_t))
+    if is_counted:
+        memset(cells + n_keys, 0, (n_cells - n_keys) * sizeof(int32_t))
+        for position in range(n_above):
+            key_number = <int32_t> <uint32_t> above[position]
+            cells[key_number] -= 1
+            cells[(above[position] >> 32) * n_keys + key_number] += 1
+        for code in range(n_values):
+            for key_number in range(n_keys):
+                count = cells[code * n_keys + key_number]
+                run_keys[n_runs] = key_number
+                run_counts[n_runs] = count
+                lows[n_runs] = lower_ends[code]
+                mids[n_runs] = values[code]
+                highs[n_runs] = upper_ends[code]
+                n_runs += count > 0
+        return n_runs if mids[0] < mids[n_runs - 1] else 0
+    for position in range(n_above):
+        cells[<uint32_t> above[position]] -= 1
+    for key_number in range(n_keys):
+        run_keys[n_runs] = key_number
+        run_counts[n_runs] = cells[key_number]
+        lows[n_runs] = lower_ends[0]
+        mids[n_runs] = values[0]
+        highs[n_runs] = upper_ends[0]
+        n_runs += cells[key_number] > 0
+    if n_above <= FEW_SORTED:
+        for position in range(1, n_above):
+            item = above[position]
+            place = position
+            while place > 0 and above[place - 1] > item:
+                above[place] = above[place - 1]
+                place -= 1
+            above[place] = item
+        for position in range(n_above):
+            code = <int32_t> (above[position] >> 32)
+            run_keys[n_runs] = <int32_t> <uint32_t> above[position]
+            run_counts[n_runs] = 1
+            lows[n_runs] = lower_ends[code]
+            mids[n_runs] = values[code]
+            highs[n_runs] = upper_ends[code]
+            n_runs += 1
+        return n_runs if mids[0] < mids[n_runs - 1] else 0
+    memset(places, 0, n_values * sizeof(int32_t))
+    for position in range(n_above):
+        places[above[position] >> 32] += 1
+    total = n_runs
+    for code in range(1, n_values):
+        count = places[code]
+        places[code] = total
+        total += count
+    for position in range(n_above):
+        code = <int32_t> (above[position] >> 32)
+        place = places[code]
+        places[code] += 1
+        run_keys[place] = <int32_t> <uint32_t> above[position]
+        run_counts[place] = 1
+        lows[place] = lower_ends[code]
+        mids[place] = values[code]
+        highs[place] = upper_ends[code]
+    return total if mids[0] < mids[total - 1] else 0
 
 
-cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const Code* codes,
+cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const int32_t* codes,
                                   Scratch* scratch) except -1 nogil:
     """Bring the listed samples into the order of a feature; return the number of runs, 0 if all have the same value.
 
     Samples with the same value and the same key (scratch.key_of) behave alike in the sweep and form a run: run_keys and
     run_counts tell how many samples of which key, and lows, mids and highs where its three events are. A feature with
-    few distinct values (pixels) is counted, any other one sorted by radix.
+    few distinct values is counted, any other one sorted by radix.
     """
     cdef int32_t n = scratch.n_entries, n_keys = scratch.n_keys, position, code, smallest, largest, shift, digit
     cdef int32_t total, count
@@ -359,7 +456,7 @@ cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const
             largest = code
     if smallest == largest:
         return 0
-    if n <= 40:
+    if n <= FEW_SORTED:
         for position in range(1, n):
             key = source[position]
             count = position
@@ -464,7 +561,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     """
     cdef int32_t m = samples.n_labels, n = scratch.n_entries
     cdef int32_t n_categories = FIRST_PREDICTION + m + tree.n_ties
-    cdef int32_t position, entry, sample, label, item, feature, n_runs, run, key, count, weight
+    cdef int32_t position, entry, sample, label, item, feature, n_runs, key, count, weight
     # Weighted, as all counts here, except for numbers of rows.
     cdef int32_t n_reached = 0
     cdef int32_t own_rows = 0, left_rows
@@ -481,6 +578,8 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     cdef int32_t* only_left
     cdef int32_t* both
     cdef int32_t* only_right
+    cdef int32_t* category_total
+    cdef int32_t* sure_total
     cdef int32_t left_size, n_own = 0, left_reach, right_reach
     cdef int32_t left_max, left_ties, left_label, right_max, right_ties, right_label, left_prediction, right_prediction
     cdef int64_t base_correct = tree.n_correct, base_stable = tree.n_stable, base_robust = tree.n_robust
@@ -512,7 +611,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         finalists[item].feature = -1
     if n == 0:
         return 0
-    reserve_tables(scratch, 9 * <size_t> m + 3 * <size_t> n_categories)
+    reserve_tables(scratch, 10 * <size_t> m + 4 * <size_t> n_categories)
     own_total = scratch.tables
     reach_total = own_total + m
     own_left = reach_total + m
@@ -525,7 +624,10 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     only_left = sure_right + m
     both = only_left + n_categories
     only_right = both + n_categories
+    category_total = only_right + n_categories
+    sure_total = category_total + n_categories
     memset(own_total, 0, 2 * m * sizeof(int32_t))
+    memset(category_total, 0, (n_categories + m) * sizeof(int32_t))
     for position in range(n):
         entry = scratch.entries[position]
         sample = entry >> 1
@@ -547,6 +649,13 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     if has_norm(samples):
         list_payers(samples, scratch)
     assign_keys(samples, tree, scratch, n_categories)
+    for position in range(n):
+        key = scratch.key_of[position]
+        label = key_label[key]
+        category = key_category[key]
+        category_total[category] += scratch.key_weight[key]
+        if category == FREE or category == FIRST_PREDICTION + label:
+            sure_total[label] += scratch.key_weight[key]
     total_mass = 0
     reach_total_mass = 0
     for label in range(m):
@@ -559,7 +668,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
                        impurity_of(impurity, n_reached, reach_total_mass, unit))
     for item in range(n_features):
         feature = features[item]
-        n_runs = list_events(samples, feature, scratch)
+        n_runs = list_events(samples, feature, min_leaf, scratch)
         if n_runs == 0:
             continue
         lows, low_keys, low_sums = scratch.low_ends, scratch.low_keys, scratch.low_sums
@@ -571,19 +680,14 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
         value_range = range_of(samples, feature)
         memset(own_left, 0, m * sizeof(int32_t))
         memset(reach_left, 0, m * sizeof(int32_t))
-        memset(sure_left, 0, 3 * m * sizeof(int32_t))
-        memset(only_left, 0, 3 * n_categories * sizeof(int32_t))
+        memset(sure_left, 0, 2 * m * sizeof(int32_t))
+        memset(only_left, 0, 2 * n_categories * sizeof(int32_t))
         for label in range(m):
             own_right[label] = own_total[label]
             reach_right[label] = reach_total[label]
-        for run in range(n_sides):
-            key = low_keys[run]
-            label = key_label[key]
-            category = key_category[key]
-            count = low_sums[run]
-            only_right[category] += count
-            if category == FREE or category == FIRST_PREDICTION + label:
-                sure_right[label] += count
+            sure_right[label] = sure_total[label]
+        # At first all boxes lie on the right only.
+        memcpy(only_right, category_total, n_categories * sizeof(int32_t))
         left_mass, reach_left_mass = 0, 0
         right_mass, reach_right_mass = total_mass, reach_total_mass
         left_size, left_reach, right_reach = 0, 0, n_reached

@@ -61,7 +61,7 @@ cdef inline int _sweep_moves(const Samples* samples, Scratch* scratch, const int
             n_own += scratch.key_counts[key]
     for item in range(n_features):
         feature = features[item]
-        n_runs = list_events(samples, feature, scratch)
+        n_runs = list_events(samples, feature, min_leaf, scratch)
         if n_runs == 0:
             continue
         best.feature = -1

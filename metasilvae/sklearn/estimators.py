@@ -130,7 +130,8 @@ class RobustForestClassifier(RobustClassifier):
     Parameters
     ----------
     n_estimators : int, default=50
-        Number of trees. More trees are more accurate, but slower to verify.
+        Number of trees. More trees are more accurate, but slower to verify. With an odd number, votes of two classes
+        cannot tie. If a single tree is better in cross-validation, it is the model.
     epsilon : float, default=0.1
         Maximum change of each feature that the forest is trained to withstand, in the units of the features.
     method : {"auto", "reweighted", "independent"} or None, default=None

@@ -28,7 +28,7 @@ Candidate = dict[str, Any]
 Stopped = Callable[[], bool]
 # Fraction of the time limit that tuning may take.
 TUNING_FRACTION = 0.3
-# A gain over the first candidate counts if it exceeds so many standard errors.
+# A difference counts if it exceeds so many standard errors.
 ERRORS = 1.0
 # A curve whose best round is in the last part of its rounds still rises.
 RISING = 0.8
@@ -69,15 +69,22 @@ def find_base(y: NDArray[np.int32], n_labels: int, weights: RowWeights | None = 
 
 
 def score_curves(curves: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """The best number of rounds of each candidate, and its fitness with them on each split.
+    """The number of rounds of each candidate, and its fitness with them on each split.
+
+    It is the last round that is not behind the best one by more than a standard error: curves of few rows have their
+    highest point anywhere, and models of fewer rows than the final one overfit earlier.
 
     Parameters
     ----------
     curves : array, shape (n_candidates, n_splits, n_rounds)
         Fitness after each round.
     """
-    best = curves.mean(axis=1).argmax(axis=1)
-    return best + 1, np.stack([curves[number, :, place] for number, place in enumerate(best)])
+    n_rounds, scores = [], []
+    for curve in curves:
+        mean, error = compare((curve - curve[:, [curve.mean(axis=0).argmax()]]).T)
+        n_rounds.append(int(np.flatnonzero(mean >= -ERRORS * error)[-1]) + 1)
+        scores.append(curve[:, n_rounds[-1] - 1])
+    return np.array(n_rounds), np.stack(scores)
 
 
 def choose_by_curves(curves: FloatArray) -> tuple[int, int]:
@@ -162,7 +169,12 @@ class BaseBoostingTrainer(BaseTrainer):
     @property
     @abstractmethod
     def _n_followed(self) -> int:
-        """Number of rounds after which the fitness of a trial is known."""
+        """Number of values of the fitness that a trial finds."""
+
+    @property
+    def _round_curves(self) -> FloatArray:
+        """Those of them that belong to rounds."""
+        return self._curves
 
     @abstractmethod
     def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
@@ -171,6 +183,10 @@ class BaseBoostingTrainer(BaseTrainer):
     @abstractmethod
     def _make_booster(self, pool: futures.Executor | None = None) -> Rounds:
         """A model without rounds, whose fitness is noted."""
+
+    def _start_tuning(self, pool: futures.Executor) -> Rounds:
+        """The model for users who stop before a candidate is chosen."""
+        return self._make_booster()
 
     @abstractmethod
     def _forget_booster(self) -> None:
@@ -200,7 +216,7 @@ class BaseBoostingTrainer(BaseTrainer):
     def tuning(self) -> dict[str, Any] | None:
         if self.candidate is None or not np.isfinite(self._curves).all():
             return None
-        n_rounds, scores = score_curves(self._curves)
+        n_rounds, scores = score_curves(self._round_curves)
         mean, error = compare(scores)
         compared = [
             {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
@@ -254,7 +270,10 @@ class BaseBoostingTrainer(BaseTrainer):
 
     def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
         """Try every candidate on every split, then choose one and, where possible, its number of rounds."""
-        booster = self._make_booster()
+        booster = self._start_tuning(pool)
+        if self._is_over():
+            yield self._report("tuning", 0, booster)
+            return
         places = list(np.ndindex(self._curves.shape[:2]))
         n_known = int(np.isfinite(self._curves[:, :, -1]).sum())
         is_late = False
@@ -291,10 +310,11 @@ class BaseBoostingTrainer(BaseTrainer):
     def _choose(self) -> None:
         self._n_reported = len(self._candidates) * len(self._splits)
         is_complete = bool(np.isfinite(self._curves).all())
-        position, n_rounds = choose_by_curves(self._curves) if is_complete else (0, self._n_followed)
+        curves = self._round_curves
+        position, n_rounds = choose_by_curves(curves) if is_complete else (0, curves.shape[2])
         self._apply(self._candidates[position])
         # A curve that still rises at its end says nothing about later rounds.
-        if self._follows_all_rows() and n_rounds < RISING * self._n_followed:
+        if self._follows_all_rows() and n_rounds < RISING * curves.shape[2]:
             self._n_rounds = n_rounds
 
     def _apply(self, candidate: Candidate) -> None:

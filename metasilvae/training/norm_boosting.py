@@ -34,7 +34,7 @@ from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT, FloatArray
 from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
 from metasilvae.training.checkpoint.files import damaged, take, take_array
-from metasilvae.training.options import BoostingOptions
+from metasilvae.training.options import GROWN, BoostingOptions
 from metasilvae.training.protocol import Progress, StopReason, Trainer
 
 # Parts of the samples in a round, each of which makes one step.
@@ -375,6 +375,10 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
         raise RequestError(
             f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave 'refits' out"
         )
+    if options.first_tree != GROWN:
+        raise RequestError(f"{perturbation.describe()}: trees for a norm test one feature each; leave 'first-tree' out")
+    if options.image_shifts is not None:
+        raise RequestError(f"{perturbation.describe()}: training for a norm shifts no images; leave 'image-shifts' out")
     if not all(group.is_one_hot for group in boxes.groups.groups):
         raise PerturbationError(
             f"{perturbation.describe()}: sets of categories change together, which has no distance in a norm; leave "

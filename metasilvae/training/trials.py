@@ -361,13 +361,13 @@ def _choose_if_better(scores: Scores, usual: int, n_errors: float) -> int:
     return int(np.argmax(gains)) if gains.any() else usual
 
 
-def choose_candidate(scores: Scores) -> int:
+def choose_candidate(scores: Scores, n_errors: float = CLEAR_ERRORS) -> int:
     """Number of the candidate of a forest, from the fitness of each candidate (rows) on each split (columns).
 
-    Another candidate than the first is chosen only if its gain is clear.
+    Another candidate than the first is chosen only if its gain exceeds so many standard errors.
     """
     mean, error = compare(scores - scores[0])
-    return int(np.argmax(np.where(mean > CLEAR_ERRORS * error, mean, 0.0)))
+    return int(np.argmax(np.where(mean > n_errors * error, mean, 0.0)))
 
 
 def compare(gains: Scores) -> tuple[Scores, Scores]:

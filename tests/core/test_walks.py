@@ -130,6 +130,35 @@ def test_features_with_few_and_with_many_values_are_swept_alike() -> None:
             assert tree.counts == full_counts(tree, problem)
 
 
+# Most samples have the lowest value, as in images; the others are sorted by insertion, by radix, or counted.
+@pytest.mark.parametrize(("n_values", "share"), [(200, 0.02), (200, 0.1), (200, 0.6), (4, 0.3), (2, 0.01), (2, 1.0)])
+def test_features_with_a_background_are_swept_exactly(n_values: int, share: float) -> None:
+    rng = np.random.default_rng(n_values)
+    n, d = 160, 3
+    X = np.where(rng.random((n, d)) < share, rng.integers(1, n_values, (n, d)), 0).astype(np.float64)
+    y = ((X[:, 0] > n_values / 2) ^ (rng.random(n) < 0.2)).astype(np.int32)
+    radius = np.full(d, 0.3 * n_values / 2)
+    problem = Problem(
+        Dataset(X, y, ("a", "b")), FeatureRadii((radius, radius, np.full(d, -np.inf), np.full(d, np.inf)))
+    )
+    objective, workspace = problem.objective(min_leaf=3), Workspace(problem.samples)
+    leaf = Individual(problem.samples).become_leaf(workspace)
+    scores = []
+    for feature in range(d):
+        ends = X[:, feature, None] + radius[feature] * np.array([-1, 0, 1])
+        for threshold in np.unique(ends):
+            n_left = np.count_nonzero(X[:, feature] <= threshold)
+            if 3 <= n_left <= n - 3:
+                tests = np.array([feature, -1, -1], np.int32), np.array([threshold, 0, 0])
+                children = np.array([1, -1, -1], np.int32), np.array([2, -1, -1], np.int32)
+                tree = Individual(problem.samples).take_nodes(*tests, *children, objective, workspace)
+                scores.append(tree.fitness(objective))
+    found = leaf.best_split(0, objective, workspace, by_score=True, reach=0.3)
+    assert (found is None) == (not scores)
+    if scores:
+        assert found[2] == pytest.approx(max(scores), abs=1e-12)
+
+
 # One size for each way of sweeping: all thresholds, a part of the thresholds, a part of the samples too.
 @pytest.mark.parametrize(("n", "is_grid"), [(700, False), (1500, False), (9000, False), (9000, True)])
 def test_sweeps_over_many_samples_promise_the_true_score(n: int, is_grid: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import TABLE_FORMATS, Cell, Record, as_text, in_words
 from metasilvae.output.text.terminal import open_bar
-from metasilvae.training.options import SINGLE
+from metasilvae.training.options import SEARCHED_FOR, SINGLE
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
@@ -140,9 +140,14 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
         "max_depth": "depth",
         "robust_weight": "robust weight",
         "tolerance": "tolerance",
+        "score_penalty": "score penalty",
         "rounds": "rounds",
+        "refits": "refits",
     }
-    return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
+    words += [f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate]
+    if candidate.get("first_tree") == SEARCHED_FOR:
+        words.append("first tree searched for")
+    return ", ".join(words)
 
 
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:
