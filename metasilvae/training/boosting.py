@@ -274,17 +274,18 @@ def make_model(
     return join_trees(models)
 
 
-# Candidates of tuning. The first one is the best one on average, and each of the others was the best one on some of the
-# paper's sets, by validation on parts of the training splits.
+# Candidates of tuning. The first one is the best one on average, and each of the next three was the best one on some of
+# the paper's sets, by validation on parts of the training splits. The last two are for noisy labels,
+# and for labels that depend on features together. Score penalties are multiples of that of the options.
 CANDIDATES: tuple[Candidate, ...] = (
-    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5},
-    {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
-    {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
-    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
-    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "first_tree": SEARCHED_FOR},
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 1.0},
+    {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0, "score_penalty": 1.0},
+    {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0, "score_penalty": 1.0},
+    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 6, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 20.0},
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 1.0, "first_tree": SEARCHED_FOR},
 )
-# The same for few samples, by cross-validation on the sets of scripts/bench_generalization.py and others. Score
-# penalties are multiples of that of the options.
+# The same for few samples, by cross-validation on the sets of scripts/bench_generalization.py and others.
 CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
     {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 1.0},
     {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0, "score_penalty": 1.0},
@@ -305,11 +306,8 @@ def list_candidates(options: BoostingOptions, n_rows: int) -> tuple[Candidate, .
     """The candidates for so many rows; of those that the weights make equal, the first one."""
     found: dict[tuple[Any, ...], Candidate] = {}
     for usual in CANDIDATES_IF_FEW if n_rows <= FEW_SAMPLES else CANDIDATES:
-        candidate = dict(usual)
-        if "score_penalty" in candidate:
-            candidate["score_penalty"] *= options.score_penalty
-        changed = options.with_candidate(candidate)
-        weights = tuple(round(weight, 9) for weight in changed.loss_weights)
+        candidate = {**usual, "score_penalty": usual["score_penalty"] * options.score_penalty}
+        weights = options.with_candidate(candidate).loss_weights
         found.setdefault((weights, *(usual[name] for name in usual if name != "robust_weight")), candidate)
     return tuple(found.values())
 

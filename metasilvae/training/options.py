@@ -556,7 +556,8 @@ class BoostingOptions:
     tolerance : float
         How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
     refits : int or None
-        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows.
+        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows, and
+        tuning by its trials.
     first_tree : str
         "grown" like all others, or "searched" for as a single tree would be, see metasilvae.training.first_tree.
     image_shifts : str or None

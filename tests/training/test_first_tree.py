@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metasilvae.api import verify
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError
 from metasilvae.formats.datasets import read_dataset
@@ -23,7 +24,6 @@ from metasilvae.training.first_tree import FirstTree, search_tree
 from metasilvae.training.options import FEW_SAMPLES, SEARCHED_FOR, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.samples import build_tree, find_doubled
-from metasilvae.api import verify
 
 EPSILON = 0.05
 FAST = {"max_depth": 3, "first_tree": SEARCHED_FOR}
