@@ -346,6 +346,9 @@ def score_candidate(
         with watched.watching(quick):
             (score,) = quick.score([(chosen.robust_weight, chosen.leaf_penalty)])
         return math.nan if watched.is_stopped else score
+    if dataset.n_labels < MANY_LABELS:
+        # A search takes most of the time and hardly changes the choice. Small forests of many classes need it.
+        options = replace(options, tree=replace(options.tree, generations=0))
     judged = GrowingForest(dataset.subset(held), perturbation)
     n_trees = TRIAL_TREES if options.tree.tune or dataset.n_labels < MANY_LABELS else MORE_TRIAL_TREES
     numbers = range(1 if options.is_single else min(options.n_trees, n_trees))
