@@ -91,15 +91,15 @@ $(COVERAGE_VENV)/.built: setup.py pyproject.toml $(KERNELS) $(shell find metasil
 # Kernels that record each line take many times as long: the fast tests, with few random cases each (EXAMPLES).
 coverage: $(COVERAGE_VENV)/.built ## report which lines of Python and Cython the fast tests run (TESTS for others)
 	rm -f .coverage .coverage.*
-	export PYTHONPATH=$(CURDIR)/scripts/coverage METASILVAE_EXAMPLES=$(or $(EXAMPLES),20); code=0; \
+	export PYTHONPATH=$(CURDIR)/scripts/line_coverage METASILVAE_EXAMPLES=$(or $(EXAMPLES),20); code=0; \
 	$(COVERAGE_VENV)/bin/pytest $(IN_PARALLEL) --cov --cov-report= $(or $(TESTS),-m 'not slow') || code=$$?; \
-	$(COVERAGE_VENV)/bin/python scripts/coverage/report.py && exit $$code
+	$(COVERAGE_VENV)/bin/python scripts/line_coverage/report.py && exit $$code
 
 coverage-kernels: TESTS = -k 'not thousands' $(addprefix tests/,$(KERNEL_TESTS))
 coverage-kernels: coverage ## the same for the tests of the kernels alone
 
 coverage-python: $(VENV)/.libraries ## report which lines of Python the fast tests run, with ordinary kernels
-	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow' --cov=metasilvae --cov-config=scripts/coverage/python.rc --cov-report=term
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow' --cov=metasilvae --cov-config=scripts/line_coverage/python.rc --cov-report=term
 
 fuzz: build ## give every reader broken files (RUNS for each)
 	$(BIN)/python scripts/fuzz/run.py all --runs $(or $(RUNS),100000)

@@ -52,7 +52,7 @@ class RowWeights:
         return replace(self, numbers=self.numbers[rows])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples with their labels.
 

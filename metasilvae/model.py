@@ -146,7 +146,7 @@ class ModelDescription:
 NO_DESCRIPTION = ModelDescription()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A decision tree or a forest.
 

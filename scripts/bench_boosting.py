@@ -1,14 +1,15 @@
 """Quality and speed of robust boosting on the paper's data sets, beside published results of robust boosting.
 
-    python scripts/bench_boosting.py [--data FOLDER] [--sets NAME,NAME] [--rounds N] [--aim phi|robust] [--split]
-                                     [--epsilon E] [--thresholds N] [--max-depth N] [--learning-rate X]
-                                     [--score-penalty X] [--refits N] [--jobs N] [--models FOLDER]
+    python scripts/bench_boosting.py [--data FOLDER] [--sets NAME,NAME] [--rounds N] [--aim phi|robust] [--tune]
+                                     [--split] [--epsilon E] [--thresholds N] [--max-depth N] [--learning-rate X]
+                                     [--score-penalty X] [--refits N] [--tolerance X] [--row-sample X]
+                                     [--image-shifts HEIGHTxWIDTH] [--jobs N] [--models FOLDER]
 
 With --aim phi the objective is 0.9 accuracy + 0.1 stability and all options have their defaults, for all sets. With
 --aim robust the objective is 0.15 accuracy + 0.85 robust accuracy; tuning is off, and other options are fixed by ROBUST
-below, for all sets, and by ROBUST_IF_FEW for those with few rows. Small sets (those with a folds.tsv): mean over the
-folds given there, or with --split the authors' test split. Large sets: the test split, seed 1. No evaluated row takes
-part in training. The columns are
+below, for all sets, and by ROBUST_IF_FEW for those with few rows; with --tune they have their defaults too. Small sets
+(those with a folds.tsv): mean over the folds given there, or with --split the authors' test split. Large sets: the test
+split, seed 1. No evaluated row takes part in training. The columns are
 
     acc / st / rob  decided exactly; a row that is not decided within a second counts as unstable
     phi             0.9 accuracy + 0.1 stability
@@ -54,7 +55,10 @@ ROBUST: dict[str, Any] = {
     "score_penalty": 10.0,
 }  # fmt: skip
 ROBUST_IF_FEW: dict[str, Any] = {**ROBUST, "max_depth": 4, "score_penalty": 1.0, "tolerance": 0.0}
-OPTIONS = {"thresholds": int, "max_depth": int, "learning_rate": float, "score_penalty": float, "refits": int}
+OPTIONS = {
+    "thresholds": int, "max_depth": int, "learning_rate": float, "score_penalty": float, "refits": int,
+    "tolerance": float, "row_sample": float, "image_shifts": str,
+}  # fmt: skip
 PUBLISHED = {
     "breast-cancer": "0.993 / 0.934",
     "cod-rna": "0.931 / 0.787",
@@ -67,6 +71,8 @@ PUBLISHED = {
 
 def options_for(arguments: argparse.Namespace, n_rows: int) -> BoostingOptions:
     robust = ROBUST_IF_FEW if n_rows <= FEW_SAMPLES else ROBUST
+    if arguments.tune:
+        robust = {"fitness": ROBUST["fitness"]}
     given = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     chosen = {**(robust if arguments.aim == "robust" else {}), **given}
     return boosting_options_for("default", arguments.rounds, seed=SEED, **chosen)
@@ -89,6 +95,7 @@ def main() -> int:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--aim", choices=("phi", "robust"), default="phi")
+    parser.add_argument("--tune", action="store_true", help="tune, also with --aim robust")
     parser.add_argument("--split", action="store_true", help="use the test split of small sets too")
     parser.add_argument("--epsilon", type=float, help="instead of those of the paper")
     for name, kind in OPTIONS.items():

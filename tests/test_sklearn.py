@@ -95,10 +95,11 @@ class TestParameters:
         # Arrays have no names; all else is the same.
         assert other.description == replace(one.description, feature_names=None, label_name=None)
 
-    def test_so_is_the_forest(self, tmp_path: Path) -> None:
-        words = ["--epsilon", "0.2", "--seed", "3", "--trees", "3", "--preset", "fast", "--row-sample", "0.5"]
+    @pytest.mark.parametrize("preset", ["fast", "default"])
+    def test_so_is_the_forest(self, tmp_path: Path, preset: str) -> None:
+        words = ["--epsilon", "0.2", "--seed", "3", "--trees", "3", "--preset", preset, "--row-sample", "0.5"]
         run("train", "builtin:iris/train", tmp_path / "a.silva", *words)
-        forest = RobustForestClassifier(3, 0.2, random_state=3, preset="fast", max_samples=0.5).fit(X, y)
+        forest = RobustForestClassifier(3, 0.2, random_state=3, preset=preset, max_samples=0.5).fit(X, y)
         assert same_model(forest.model_, read_model(str(tmp_path / "a.silva")))
 
     def test_so_is_the_boosted_model(self, tmp_path: Path) -> None:

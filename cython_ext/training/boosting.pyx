@@ -27,6 +27,10 @@ from common.box cimport lower_bound, upper_bound
 MOST_THRESHOLDS = 255
 cdef enum:
     N_CODES = 256
+    # Histograms that items are added to in turn: one that is added to over and over waits for its own last sum.
+    N_TURNS = 4
+    # It pays if a bin gets so many items on average.
+    ITEMS_FOR_TURNS = 16
     # Steps to a better value of a leaf: how often one is halved, and how many are taken for a node to be pruned.
     MOST_HALVED = 4
     STEPS_OF_PRUNING = 3
@@ -34,11 +38,6 @@ cdef enum:
 cdef struct Bin:
     int64_t gradient
     int64_t hessian
-
-cdef struct OwnBin:
-    int64_t gradient
-    int64_t hessian
-    int64_t count
 
 
 cdef inline uint8_t _code(const double* thresholds, Py_ssize_t n_thresholds, double value) noexcept nogil:
@@ -143,6 +142,60 @@ cdef inline double _merit(int64_t gradient, int64_t hessian, double penalty) noe
     return (<double> gradient) * (<double> gradient) / (<double> hessian + penalty)
 
 
+cdef inline void _add(Bin* bin, const Bin* part) noexcept nogil:
+    cdef int64_t gradient = bin.gradient + part.gradient, hessian = bin.hessian + part.hessian
+    bin.gradient = gradient
+    bin.hessian = hessian
+
+
+cdef inline void _add_parts(const uint8_t* codes, const int32_t* rows, const Bin* parts, Py_ssize_t n,
+                            Py_ssize_t n_bins, Bin* bins) noexcept nogil:
+    """Add the parts of rows to the bins of their codes, in one of N_TURNS histograms after the other."""
+    cdef Py_ssize_t item = 0, turn
+    while item + N_TURNS <= n:
+        for turn in range(N_TURNS):
+            _add(&bins[turn * n_bins + codes[rows[item + turn]]], &parts[item + turn])
+        item += N_TURNS
+    while item < n:
+        _add(&bins[codes[rows[item]]], &parts[item])
+        item += 1
+
+
+cdef inline void _add_few(const uint8_t* codes, const uint8_t* other_codes, const int32_t* rows, const Bin* parts,
+                          Py_ssize_t n, Bin* bins, Bin* other_bins) noexcept nogil:
+    """Add the parts of rows to the bins of their codes, in two histograms."""
+    cdef Py_ssize_t item
+    for item in range(n):
+        _add(&bins[codes[rows[item]]], &parts[item])
+        _add(&other_bins[other_codes[rows[item]]], &parts[item])
+
+
+cdef inline void _find_range(const uint8_t* codes, const int32_t* rows, Py_ssize_t n, int64_t min_samples,
+                             int64_t* counts, int32_t* first, int32_t* end) noexcept nogil:
+    """The thresholds first..end-1 have at least so many of the rows on each side."""
+    cdef Py_ssize_t item
+    cdef int64_t n_left
+    cdef int32_t low = N_CODES, high = 0, code
+    if min_samples <= 1:
+        for item in range(n):
+            code = codes[rows[item]]
+            low = min(low, code)
+            high = max(high, code)
+    else:
+        memset(counts, 0, N_CODES * sizeof(int64_t))
+        for item in range(n):
+            counts[codes[rows[item]]] += 1
+        n_left = 0
+        for code in range(N_CODES):
+            n_left += counts[code]
+            if n_left >= min_samples and code < low:
+                low = code
+            if n - n_left >= min_samples:
+                high = code + 1
+    first[0] = low
+    end[0] = high
+
+
 def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
                 const int32_t[::1] n_thresholds, const int32_t[::1] features, Py_ssize_t start, Py_ssize_t stop,
                 const int32_t[::1] own_rows, const int64_t[::1] own_starts, const int32_t[::1] own_gradient,
@@ -162,77 +215,96 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
     chosen : receives the threshold's number
     sums : receives first and second derivatives of the left, then of the right child
     """
-    cdef Bin rising[N_CODES]
-    cdef Bin falling[N_CODES]
-    cdef OwnBin own[N_CODES]
-    cdef Py_ssize_t place, leaf, item, n_leaves = own_starts.shape[0] - 1
-    cdef int32_t f, row, code, order, n
+    cdef Bin rising[N_TURNS * N_CODES]
+    cdef Bin falling[N_TURNS * N_CODES]
+    cdef Bin own[N_TURNS * N_CODES]
+    cdef int64_t counts[N_CODES]
+    cdef Py_ssize_t place, leaf, item, n_leaves = own_starts.shape[0] - 1, n_own, n_positive, n_negative, most = 1
+    cdef int32_t f, code, order, n, first, end, turn, n_turns
+    cdef const int32_t* pairs = &pair_rows[0] if pair_rows.shape[0] > 0 else NULL
+    cdef const int32_t* own_list
     cdef const uint8_t* own_code
+    cdef const int32_t* positive
+    cdef const int32_t* negative
     cdef const uint8_t* low_code
     cdef const uint8_t* high_code
     cdef Bin* bins
-    cdef int64_t gradient, hessian, total_gradient, total_hessian, n_own, n_left, left_gradient, left_hessian
+    cdef int64_t gradient, hessian, total_gradient, total_hessian, left_gradient, left_hessian
     cdef double gain, best, whole
+    for leaf in range(n_leaves):
+        most = max(most, own_starts[leaf + 1] - own_starts[leaf] + segments[2 * leaf + 2] - segments[2 * leaf])
+    # The derivatives of a leaf side by side: those of its own samples, then those of its pairs.
+    cdef Bin* parts = <Bin*> malloc(most * sizeof(Bin))
+    if parts == NULL:
+        raise MemoryError
     with nogil:
-        for place in range(start, stop):
-            f = features[place]
-            n = n_thresholds[f]
-            own_code = &own_codes[f, 0]
-            low_code = &low_codes[f, 0]
-            high_code = &high_codes[f, 0]
-            for leaf in range(n_leaves):
+        for leaf in range(n_leaves):
+            n_own = own_starts[leaf + 1] - own_starts[leaf]
+            if n_own < 2 * min_samples or n_own == 0:
+                for place in range(start, stop):
+                    gains[place, leaf] = 0.0
+                continue
+            own_list = &own_rows[own_starts[leaf]]
+            positive = pairs + segments[2 * leaf]
+            negative = pairs + segments[2 * leaf + 1]
+            n_positive = segments[2 * leaf + 1] - segments[2 * leaf]
+            n_negative = segments[2 * leaf + 2] - segments[2 * leaf + 1]
+            for item in range(n_own):
+                parts[item].gradient = own_gradient[own_list[item]]
+                parts[item].hessian = own_hessian[own_list[item]]
+            for item in range(n_positive + n_negative):
+                parts[n_own + item].gradient = pair_gradient[segments[2 * leaf] + item]
+                parts[n_own + item].hessian = pair_hessian[segments[2 * leaf] + item]
+            for place in range(start, stop):
                 gains[place, leaf] = 0.0
-                n_own = own_starts[leaf + 1] - own_starts[leaf]
-                if n == 0 or n_own < 2 * min_samples:
+                f = features[place]
+                n = n_thresholds[f]
+                if n == 0:
                     continue
-                memset(rising, 0, (n + 1) * sizeof(Bin))
-                memset(falling, 0, (n + 1) * sizeof(Bin))
-                memset(own, 0, (n + 1) * sizeof(OwnBin))
-                for item in range(own_starts[leaf], own_starts[leaf + 1]):
-                    row = own_rows[item]
-                    code = own_code[row]
-                    own[code].gradient += own_gradient[row]
-                    own[code].hessian += own_hessian[row]
-                    own[code].count += 1
-                for item in range(segments[2 * leaf], segments[2 * leaf + 1]):
-                    row = pair_rows[item]
-                    gradient = pair_gradient[item]
-                    hessian = pair_hessian[item]
-                    code = low_code[row]
-                    rising[code].gradient += gradient
-                    rising[code].hessian += hessian
-                    code = high_code[row]
-                    falling[code].gradient += gradient
-                    falling[code].hessian += hessian
-                for item in range(segments[2 * leaf + 1], segments[2 * leaf + 2]):
-                    row = pair_rows[item]
-                    gradient = pair_gradient[item]
-                    hessian = pair_hessian[item]
-                    code = high_code[row]
-                    rising[code].gradient += gradient
-                    rising[code].hessian += hessian
-                    code = low_code[row]
-                    falling[code].gradient += gradient
-                    falling[code].hessian += hessian
+                _find_range(&own_codes[f, 0], own_list, n_own, min_samples, counts, &first, &end)
+                if first >= end:
+                    continue
+                own_code = &own_codes[f, 0]
+                low_code = &low_codes[f, 0]
+                high_code = &high_codes[f, 0]
+                n_turns = N_TURNS if n_own + n_positive + n_negative > ITEMS_FOR_TURNS * (n + 1) else 1
+                memset(rising, 0, n_turns * (n + 1) * sizeof(Bin))
+                memset(falling, 0, n_turns * (n + 1) * sizeof(Bin))
+                if n_turns == 1:
+                    _add_few(own_code, own_code, own_list, parts, n_own, rising, falling)
+                    _add_few(low_code, high_code, positive, parts + n_own, n_positive, rising, falling)
+                    _add_few(high_code, low_code, negative, parts + n_own + n_positive, n_negative, rising, falling)
+                else:
+                    memset(own, 0, n_turns * (n + 1) * sizeof(Bin))
+                    _add_parts(own_code, own_list, parts, n_own, n + 1, own)
+                    _add_parts(low_code, positive, parts + n_own, n_positive, n + 1, rising)
+                    _add_parts(high_code, positive, parts + n_own, n_positive, n + 1, falling)
+                    _add_parts(high_code, negative, parts + n_own + n_positive, n_negative, n + 1, rising)
+                    _add_parts(low_code, negative, parts + n_own + n_positive, n_negative, n + 1, falling)
+                    for turn in range(n_turns):
+                        for code in range(n + 1):
+                            if turn:
+                                _add(&rising[code], &rising[turn * (n + 1) + code])
+                                _add(&falling[code], &falling[turn * (n + 1) + code])
+                            _add(&rising[code], &own[turn * (n + 1) + code])
+                            _add(&falling[code], &own[turn * (n + 1) + code])
                 total_gradient = total_hessian = 0
                 for code in range(n + 1):
-                    total_gradient += own[code].gradient + rising[code].gradient
-                    total_hessian += own[code].hessian + rising[code].hessian
+                    total_gradient += rising[code].gradient
+                    total_hessian += rising[code].hessian
                 whole = _merit(total_gradient, total_hessian, penalty)
                 best = 0.0
                 for order in range(2):
                     bins = &rising[0] if order == 0 else &falling[0]
-                    left_gradient = left_hessian = n_left = 0
-                    for code in range(n):
-                        n_left += own[code].count
-                        left_gradient += own[code].gradient + bins[code].gradient
-                        left_hessian += own[code].hessian + bins[code].hessian
-                        if n_left < min_samples:
+                    left_gradient = left_hessian = 0
+                    for code in range(end):
+                        left_gradient += bins[code].gradient
+                        left_hessian += bins[code].hessian
+                        # A threshold without rows divides the leaf as the one before it does.
+                        if code < first or (code > first and bins[code].gradient == 0 and bins[code].hessian == 0):
                             continue
                         gradient = total_gradient - left_gradient
                         hessian = total_hessian - left_hessian
-                        if n_own - n_left < min_samples:
-                            break
                         gain = (_merit(left_gradient, left_hessian, penalty) + _merit(gradient, hessian, penalty)
                                 - whole)
                         if gain <= best:
@@ -246,6 +318,7 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
                             sums[place, leaf, 2] = gradient
                             sums[place, leaf, 3] = hessian
                 gains[place, leaf] = best
+    free(parts)
 
 
 def count_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
@@ -310,6 +383,37 @@ def fill_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_cod
                             next_pair += 1
 
 
+cdef inline int32_t _find_leaf(const uint8_t[:, ::1] codes, const int32_t[::1] node_features,
+                               const int32_t[::1] node_codes, const int32_t[::1] left, const int32_t[::1] right,
+                               Py_ssize_t row) noexcept nogil:
+    """The leaf that a row falls into."""
+    cdef int32_t node = 0
+    while node_features[node] >= 0:
+        node = left[node] if codes[node_features[node], row] <= node_codes[node] else right[node]
+    return node
+
+
+cdef inline int32_t _next_leaf(const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
+                               const int32_t[::1] node_features, const int32_t[::1] node_codes,
+                               const int32_t[::1] left, const int32_t[::1] right, Py_ssize_t row,
+                               int32_t[::1] waiting, Py_ssize_t* n_waiting) noexcept nogil:
+    """The leftmost leaf below the last one of the waiting nodes that the box of a row reaches; others wait."""
+    cdef int32_t node, f
+    n_waiting[0] -= 1
+    node = waiting[n_waiting[0]]
+    f = node_features[node]
+    while f >= 0:
+        if low_codes[f, row] <= node_codes[node]:
+            if high_codes[f, row] > node_codes[node]:
+                waiting[n_waiting[0]] = right[node]
+                n_waiting[0] += 1
+            node = left[node]
+        else:
+            node = right[node]
+        f = node_features[node]
+    return node
+
+
 def add_tree(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
              const int32_t[::1] node_features, const int32_t[::1] node_codes, const int32_t[::1] left,
              const int32_t[::1] right, const double[::1] values, int32_t[::1] waiting,
@@ -321,34 +425,21 @@ def add_tree(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, c
     node_features : -1 in a leaf
     waiting : room for as many nodes as the tree is deep, and one more
     """
-    cdef Py_ssize_t row, top
-    cdef int32_t node, f
+    cdef Py_ssize_t row, n_waiting
+    cdef int32_t leaf
     cdef double low, high
     with nogil:
         for row in range(start, stop):
-            node = 0
-            while node_features[node] >= 0:
-                node = left[node] if own_codes[node_features[node], row] <= node_codes[node] else right[node]
-            own[row] += values[node]
+            own[row] += values[_find_leaf(own_codes, node_features, node_codes, left, right, row)]
             low = INFINITY
             high = -INFINITY
             waiting[0] = 0
-            top = 1
-            while top > 0:
-                top -= 1
-                node = waiting[top]
-                f = node_features[node]
-                while f >= 0:
-                    if low_codes[f, row] <= node_codes[node]:
-                        if high_codes[f, row] > node_codes[node]:
-                            waiting[top] = right[node]
-                            top += 1
-                        node = left[node]
-                    else:
-                        node = right[node]
-                    f = node_features[node]
-                low = min(low, values[node])
-                high = max(high, values[node])
+            n_waiting = 1
+            while n_waiting > 0:
+                leaf = _next_leaf(low_codes, high_codes, node_features, node_codes, left, right, row, waiting,
+                                  &n_waiting)
+                low = min(low, values[leaf])
+                high = max(high, values[leaf])
             lowest[row] += low
             highest[row] += high
 
@@ -361,33 +452,20 @@ def reach_leaves(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_code
 
     Returns the number of pairs of a row and a leaf. If there is less room, only the first ones are written.
     """
-    cdef Py_ssize_t row, top
-    cdef int32_t node, f
+    cdef Py_ssize_t row, n_waiting
+    cdef int32_t leaf
     cdef int64_t total = 0, room = reached.shape[0]
     with nogil:
         starts[0] = 0
         for row in range(low_codes.shape[1]):
-            node = 0
-            while node_features[node] >= 0:
-                node = left[node] if own_codes[node_features[node], row] <= node_codes[node] else right[node]
-            own_leaves[row] = numbers[node]
+            own_leaves[row] = numbers[_find_leaf(own_codes, node_features, node_codes, left, right, row)]
             waiting[0] = 0
-            top = 1
-            while top > 0:
-                top -= 1
-                node = waiting[top]
-                f = node_features[node]
-                while f >= 0:
-                    if low_codes[f, row] <= node_codes[node]:
-                        if high_codes[f, row] > node_codes[node]:
-                            waiting[top] = right[node]
-                            top += 1
-                        node = left[node]
-                    else:
-                        node = right[node]
-                    f = node_features[node]
+            n_waiting = 1
+            while n_waiting > 0:
+                leaf = _next_leaf(low_codes, high_codes, node_features, node_codes, left, right, row, waiting,
+                                  &n_waiting)
                 if total < room:
-                    reached[total] = numbers[node]
+                    reached[total] = numbers[leaf]
                 total += 1
             starts[row + 1] = total
     return total

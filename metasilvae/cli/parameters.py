@@ -316,7 +316,7 @@ output_option = option(
 
 plain_option = option(
     "--plain", is_flag=True, group=OUTPUT,
-    help="Leave out the line behind a model that holds names of features, voting and provenance.",
+    help="Leave out the line with names, voting and provenance.",
 )  # fmt: skip
 
 reading_options = option_group(

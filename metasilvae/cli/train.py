@@ -86,7 +86,7 @@ def train(ctx: click.Context, training_set: str, table: str | None, no_manifest:
     \b
     Examples:
       metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --test builtin:wine/test
-      metasilvae train data.csv forest.silva --epsilon 0.1 --trees 50 --time-limit 600
+      metasilvae train data.csv forest.silva --epsilon 0.1 --trees 51 --time-limit 600
       metasilvae train data.csv boosted.silva --epsilon 0.1 --boost 200
       metasilvae train data.csv - --epsilon 0.1 | metasilvae verify - test.csv --epsilon 0.1
       metasilvae train data.csv best.silva --epsilon 0.1 --seeds 1..10 --table seeds.csv

@@ -44,6 +44,7 @@ from metasilvae.perturbations.norms import NORMS
 from metasilvae.training.boosted_trees import MOST_THRESHOLDS
 from metasilvae.training.checkpoint.runs import SECONDS_BETWEEN
 from metasilvae.training.options import (
+    FIRST_TREES,
     IMPURITIES,
     METHODS,
     MUTATION_PROBABILITIES,
@@ -74,6 +75,8 @@ _OF_ENSEMBLES = {
     "score_penalty": "boosting; give the number of rounds with --boost",
     "tolerance": "boosting; give the number of rounds with --boost",
     "refits": "boosting; give the number of rounds with --boost",
+    "first_tree": "boosting; give the number of rounds with --boost",
+    "image_shifts": "boosting; give the number of rounds with --boost",
 }
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
@@ -181,14 +184,18 @@ training_options = shared_options(
             "--split",
             type=click.Choice(SPLITS),
             metavar="NAME",
-            help=f"How tuning splits rows: {list_choices(SPLITS)}. blocks: consecutive rows; auto: blocks if rows "
-            "look ordered.  [default: auto]",
+            help=f"Splits of tuning: {list_choices(SPLITS)}. blocks: consecutive rows; auto: if rows look ordered.  "
+            "[default: auto]",
         ),
     ),
     option_group(
         ENSEMBLES,
-        option("--trees", type=_SIZE, help="Train a forest of N trees. --boost is mostly faster and better."),
-        option("--boost", type=_SIZE, help="Train a boosted model in at most N rounds."),
+        option(
+            "--trees",
+            type=_SIZE,
+            help="Forest of N trees, best an odd number.",
+        ),
+        option("--boost", type=_SIZE, help="Boosted model of at most N rounds; faster than a forest."),
         option(
             "--forest-method",
             type=click.Choice(METHODS),
@@ -229,13 +236,24 @@ training_options = shared_options(
             "--tolerance",
             type=_FRACTION,
             metavar="X",
-            help="Boosting: give up rows far from robust, 0 to 1.  [default: tuned]",
+            help="Boosting gives up unstable rows, 0 to 1.  [default: tuned]",
         ),
         option(
             "--refits",
             type=click.IntRange(min=0),
             metavar="N",
-            help="Passes that refit boosted leaves.  [default: 3, 0 if few rows]",
+            help="Refits of boosted leaves.  [default: 3, 0 if few or noisy rows]",
+        ),
+        option(
+            "--first-tree",
+            type=click.Choice(list(FIRST_TREES)),
+            metavar="NAME",
+            help=f"First boosted tree: {list_choices(list(FIRST_TREES))} for.  [default: tuned]",
+        ),
+        option(
+            "--image-shifts",
+            metavar="HEIGHTxWIDTH",
+            help="Boosting also learns from images shifted by a pixel.",
         ),
     ),
     option_group(
@@ -376,6 +394,8 @@ def read_request(
     score_penalty: float | None,
     tolerance: float | None,
     refits: int | None,
+    first_tree: str | None,
+    image_shifts: str | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -401,7 +421,8 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits,
+        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits, "first_tree": first_tree,
+        "image_shifts": image_shifts,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()
@@ -425,6 +446,12 @@ def read_request(
         seed=seed,
         **changes,
     )
+    if changes["split"] not in (None, "auto") and not options.tree_options.tune:
+        warnings.warn(
+            f"--split {changes['split']} has no effect: it is for tuning, which the other options turn off",
+            MetasilvaeWarning,
+            stacklevel=2,
+        )
     # An attack is known after the columns of the data.
     withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules | NormChoice) else chosen
     start = path[0] if path else None

@@ -313,7 +313,8 @@ def _finish_table(table: RawTable, problems: Problems, reading: _Reading) -> Dat
     if encoding is None and reading.maker:
         names = reading.model_names
         is_named = names is not None and table.has_names and set(names) <= set(table.names)
-        encoding = Encoding(tuple(map(Column, names if is_named and names is not None else table.names)))
+        features = [name for name in table.names if not reading.table.keeps_texts(name)]
+        encoding = Encoding(tuple(map(Column, names if is_named and names is not None else features)))
     dataset = read_typed(table, reading.table, problems, encoding, reading.maker)
     problems.finish()
     if reading.n_features is not None and reading.n_features != len(table.columns):

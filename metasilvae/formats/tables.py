@@ -375,12 +375,12 @@ def _check_numbers(
     n_numbers = int(raw.counts[is_number].sum() + (raw.codes < 0).sum())
     found = describe_text(raw.texts[bad[0]])
     if ";" not in found:
-        others = f"{n_numbers} other cell{' is' if n_numbers == 1 else 's are'}"
+        others = f", but {n_numbers} other cell{' is' if n_numbers == 1 else 's are'}" if n_numbers else ""
         more = "" if n_bad == 1 else f" ({n_bad} such cells)"
         advice = (
             "correct it" if is_alone else f"correct it, or read the column as a category (--categorical {raw.quoted})"
         )
-        found += f", but {others}{more}; {advice}"
+        found += f"{others}{more}; {advice}"
     raise _Refused(raw.first_row(int(bad[0])), found)
 
 
@@ -618,6 +618,7 @@ def read_typed(
         problems.finish()
         encoding = make_encoding(typed, options, table.source)
     else:
+        options.check_names(table.names, table.source)
         known = {*(column.name for column in encoding.columns), *encoding.ignored}
         extra = [name for name in table.names if name not in known and not _matches(name, options.ids)]
         if extra and not _is_positional(table, encoding):

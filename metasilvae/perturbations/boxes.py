@@ -465,7 +465,7 @@ def parse_perturbation(phrase: Sequence[str]) -> Perturbation:
             f"perturbation '{' '.join(phrase)}': {words[numbers.index(None)]!r} is not a number; write "
             f"'{' '.join((keyword, *PERTURBATIONS[keyword]))}' with numbers"
         )
-    return Ball(*(number for number in numbers if number is not None))
+    return Ball(*(number + 0.0 for number in numbers if number is not None))  # -0 is 0
 
 
 def _parse_bound(word: str) -> float | None:

@@ -7,7 +7,7 @@ as the verifier compares them. A tree is grown level by level; all thresholds of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,6 +113,21 @@ class Codes:
             dataset.n_samples, jobs,
         )  # fmt: skip
         return cls(own, low, high, np.array(sizes, dtype=np.int32))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Codes], n_samples: int) -> Codes:
+        """The codes of so many samples in parts, none of which is kept after the next one is there."""
+        joined: Codes | None = None
+        start = 0
+        for part in parts:
+            if joined is None:
+                own, low, high = (np.empty((len(part.own), n_samples), dtype=np.uint8) for _ in part.arrays)
+                joined = cls(own, low, high, part.n_thresholds)
+            for array, codes in zip(joined.arrays, part.arrays, strict=True):
+                array[:, start : start + part.n_samples] = codes
+            start += part.n_samples
+        assert joined is not None
+        return joined
 
     @property
     def n_samples(self) -> int:

@@ -14,20 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae.dataset import Dataset, RowWeights
-from metasilvae.datasets.splitting import Pair, plan_cross_validation
-from metasilvae.errors import RequestError
-from metasilvae.execution.threads import wait_for
+from metasilvae.dataset import Dataset
+from metasilvae.datasets.images import ImageSize
 from metasilvae.model import LeafKind, Model, join_trees
-from metasilvae.perturbations.boxes import Boxes, Perturbation
+from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import find_leaves
 from metasilvae.training.boosted_trees import (
-    VALUE_UNIT,
     BoostedTree,
     Codes,
     Derivatives,
@@ -43,42 +40,25 @@ from metasilvae.training.boosted_trees import (
 )
 from metasilvae.training.boosting_polish import polish_tree, refit_tree
 from metasilvae.training.boosting_scores import Scores, draw_samples, find_derivatives, scale_weights
-from metasilvae.training.checkpoint.files import damaged, take, take_array
-from metasilvae.training.options import FEW_SAMPLES, BoostingOptions
-from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason
+from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
+from metasilvae.training.checkpoint.files import damaged, take
+from metasilvae.training.first_tree import FirstTree, search_tree
+from metasilvae.training.options import FEW_SAMPLES, SEARCHED_FOR, BoostingOptions
+from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
+from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
 
+# Passes that fit the scores of a first tree that was searched for.
+FIRST_FITS = 5
 NO_COLUMNS = np.zeros(0, dtype=np.int32)
 
 
-def find_base(y: NDArray[np.int32], n_labels: int, weights: RowWeights | None = None) -> FloatArray:
-    """Scores before the first round: logarithms of the class frequencies, by their weights if there are some."""
-    logs = np.log(np.bincount(y, None if weights is None else weights.by_mean, n_labels) + 1.0)
-    base = logs[1:] - logs[0] if n_labels == 2 else logs - logs.mean()
-    return np.asarray(np.rint(base / VALUE_UNIT) * VALUE_UNIT)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Samples with their boxes; `boxes` may be larger than those to be certified."""
-
-    dataset: Dataset
-    boxes: Boxes
-
-    def subset(self, rows: NDArray[np.intp]) -> Rows:
-        return Rows(self.dataset.subset(rows), self.boxes.subset(rows))
-
-    def enlarged(self, factor: float) -> Rows:
-        """The same samples with the radii of their boxes multiplied."""
-        if factor == 1:
-            return self
-        if self.boxes.low_center is not self.boxes.high_center:
-            raise RequestError(
-                "boxes that differ from row to row have no radius to multiply; leave out 'training-epsilon-factor' "
-                "and 'tune'"
-            )
-        factors = np.full(self.dataset.n_features, factor)
-        return Rows(self.dataset, self.boxes.with_radii_times(factors))
+def code_rows(rows: Rows, tests: Tests, size: ImageSize | None, jobs: int | None) -> Codes:
+    """Codes of samples; if they are images to be shifted, of all of them and then of each kind of copies."""
+    if size is None:
+        return tests.code(rows.dataset, rows.boxes, jobs)
+    parts = (tests.code(*each, jobs) for each in shift_rows(rows.dataset, rows.boxes, size))
+    return Codes.joined(parts, N_COPIES * rows.dataset.n_samples)
 
 
 @dataclass(frozen=True)
@@ -89,24 +69,34 @@ class CodedRows:
     ----------
     factor : float
         The boxes of the samples to learn from are multiplied by it.
+    first : BoostedTree or None
+        Splits of the first round, without scores.
     """
 
     factor: float
     tests: Tests
     learned: Codes
     tested: Codes | None
+    first: BoostedTree | None = None
 
     @classmethod
-    def of(cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None) -> CodedRows:
+    def of(
+        cls, learned: Rows, tested: Rows | None, options: BoostingOptions, jobs: int | None,
+        first: FirstTree | None = None,
+    ) -> CodedRows:  # fmt: skip
         factor = options.tree.training_epsilon_factor
         enlarged = learned.enlarged(factor)
         thresholds = choose_thresholds(learned.dataset.X, enlarged.boxes, options.thresholds, options.tree.seed, jobs)
-        tests = Tests.of(thresholds, find_doubled(learned.dataset, enlarged.boxes))
+        doubled = find_doubled(learned.dataset, enlarged.boxes)
+        if first is not None:
+            thresholds = first.add_thresholds(thresholds, doubled, options.thresholds)
+        tests = Tests.of(thresholds, doubled)
         return cls(
             factor,
             tests,
-            tests.code(enlarged.dataset, enlarged.boxes, jobs),
+            code_rows(enlarged, tests, options.image_size, jobs),
             None if tested is None else tests.code(tested.dataset, tested.boxes, jobs),
+            None if first is None else first.coded(tests),
         )
 
 
@@ -139,19 +129,24 @@ class Booster:
         self._coded = coded
         self._pool, self._jobs = pool, jobs
         self.base = find_base(learned.y, learned.n_labels, learned.weights)
-        self.learned = Scores(coded.learned, learned.y, self.base, learned.weights)
+        # Shifted images follow the samples that they are copies of.
+        n_copies = coded.learned.n_samples // learned.n_samples
+        weights = repeat_weights(learned.weights, n_copies)
+        self.learned = Scores(coded.learned, np.tile(learned.y, n_copies), self.base, weights)
         self.tested: Scores | None = None
         if tested is not None and coded.tested is not None:
             self.tested = Scores(coded.tested, tested.y, self.base, tested.weights)
         self.rounds: list[list[BoostedTree]] = []
         tree = options.tree
-        _, divisor = scale_weights(learned.weights)
+        _, divisor = scale_weights(weights)
         self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / divisor)
         # Features without thresholds cannot be tested.
         self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
 
     def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> list[BoostedTree]:
         """The trees of the next round; its random draws depend on the seed and on its number alone."""
+        if not self.rounds and self._coded.first is not None:
+            return self._fit_first(self._coded.first, is_stopped)
         losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
         grow = partial(self._grow, number=len(self.rounds), losses=losses, is_stopped=is_stopped)
         columns = range(len(losses))
@@ -181,6 +176,17 @@ class Booster:
         if not is_stopped():
             tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
         return tree.scaled(options.learning_rate)
+
+    def _fit_first(self, splits: BoostedTree, is_stopped: Callable[[], bool]) -> list[BoostedTree]:
+        """The first round with given splits: the same ones for each label, with scores that are fitted repeatedly."""
+        saved = self.save()
+        self.add_round([splits] * len(self.base))
+        for _ in range(FIRST_FITS):
+            if not self.refit(is_stopped):
+                break
+        trees = self.rounds[0]
+        self.restore(saved)
+        return trees
 
     def refit(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Fit the leaves of all trees again, one round after another; returns whether it came to its end."""
@@ -231,6 +237,12 @@ class Booster:
         for scores in self._all_scores:
             self._over_columns(lambda column, scores=scores: scores.add(trees[column], column), len(trees))  # type: ignore[misc]
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of leaves and of trees; before the first round there is a leaf for each score."""
+        trees = [tree for trees in self.rounds for tree in trees]
+        return sum(tree.n_leaves for tree in trees) or len(self.base), len(trees)
+
     def save(self) -> tuple[list[list[BoostedTree]], list[list[FloatArray]]]:
         """What `restore` takes back."""
         return list(self.rounds), [[part.copy() for part in scores.sums] for scores in self._all_scores]
@@ -262,28 +274,42 @@ def make_model(
     return join_trees(models)
 
 
-# Candidates of tuning. The first one is the best one on average, and each of the others was the best one on some of the
-# paper's sets, by validation on parts of the training splits.
-CANDIDATES: tuple[dict[str, Any], ...] = (
-    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5},
-    {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0},
-    {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0},
-    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
+# Candidates of tuning. The first one is the best one on average, and each of the next three was the best one on some of
+# the paper's sets, by validation on parts of the training splits. The last two are for noisy labels,
+# and for labels that depend on features together. Score penalties are multiples of that of the options.
+CANDIDATES: tuple[Candidate, ...] = (
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 1.0},
+    {"max_depth": 8, "robust_weight": 0.1, "tolerance": 1.0, "score_penalty": 1.0},
+    {"max_depth": 8, "robust_weight": 0.0, "tolerance": 1.0, "score_penalty": 1.0},
+    {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 6, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 20.0},
+    {"max_depth": 8, "robust_weight": 0.25, "tolerance": 0.5, "score_penalty": 1.0, "first_tree": SEARCHED_FOR},
 )
-# The same for few samples.
-CANDIDATES_IF_FEW: tuple[dict[str, Any], ...] = (
-    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0},
-    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 0.0},
-    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0},
-    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0},
+# The same for few samples, by cross-validation on the sets of scripts/bench_generalization.py and others.
+CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 2, "robust_weight": 0.45, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 6, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 10.0},
+    {"max_depth": 2, "robust_weight": 1.0, "tolerance": 0.0, "score_penalty": 1.0},
+    {"max_depth": 4, "robust_weight": 0.35, "tolerance": 1.0, "score_penalty": 1.0},
+    {"max_depth": 4, "robust_weight": 0.12, "tolerance": 0.0, "score_penalty": 1.0, "first_tree": SEARCHED_FOR},
 )
-# Rounds of a trial. A curve whose best round is in the last part of them still rises.
+# Rounds of a trial.
 TRIAL_ROUNDS = 60
-RISING = 0.8
-# Fraction of the time limit that tuning may take.
-TUNING_FRACTION = 0.3
-# A gain over the first candidate counts if it exceeds so many standard errors.
-ERRORS = 1.0
+# What fitting the leaves again gains on the paper's sets, whose many rows leave nothing to learn by heart.
+REFIT_GAIN = 0.004
+# Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
+EARLY_ROUNDS = 5
+
+
+def list_candidates(options: BoostingOptions, n_rows: int) -> tuple[Candidate, ...]:
+    """The candidates for so many rows; of those that the weights make equal, the first one."""
+    found: dict[tuple[Any, ...], Candidate] = {}
+    for usual in CANDIDATES_IF_FEW if n_rows <= FEW_SAMPLES else CANDIDATES:
+        candidate = {**usual, "score_penalty": usual["score_penalty"] * options.score_penalty}
+        weights = options.with_candidate(candidate).loss_weights
+        found.setdefault((weights, *(usual[name] for name in usual if name != "robust_weight")), candidate)
+    return tuple(found.values())
 
 
 def follow_candidate(
@@ -292,105 +318,66 @@ def follow_candidate(
     coded: CodedRows,
     options: BoostingOptions,
     n_rounds: int,
-    is_stopped: Callable[[], bool],
+    refits: bool,
+    is_stopped: Stopped,
 ) -> FloatArray:
-    """Lower bound of the fitness on the samples to test on, after each round; NaN if it was stopped."""
+    """Lower bound of the fitness on the samples to test on, after each round; NaN if it was stopped.
+
+    If asked for, the fitness after fitting the leaves again in one pass follows.
+    """
     booster = Booster(learned, tested, coded, options)
     fitness = options.tree.fitness
-    curve = np.full(n_rounds, np.nan)
-    for number in range(n_rounds):
-        trees = booster.grow_round(is_stopped)
+    curve = np.full(n_rounds + refits, np.nan)
+    for number in range(len(curve)):
+        if number == n_rounds:
+            booster.refit(is_stopped)
+        else:
+            booster.add_round(booster.grow_round(is_stopped))
         if is_stopped():
             break
-        booster.add_round(trees)
         assert booster.tested is not None
         curve[number] = fitness.value(*booster.tested.fractions)
     return curve
 
 
-def choose_by_curves(curves: FloatArray) -> tuple[int, int]:
-    """Candidate and number of rounds, from curves of fitness, shape (n_candidates, n_splits, n_rounds)."""
-    means = curves.mean(axis=1)
-    n_rounds = means.argmax(axis=1)
-    scores = np.stack([curves[number, :, best] for number, best in enumerate(n_rounds)])
-    gains = scores - scores[0]
-    n_splits = scores.shape[1]
-    error = gains.std(axis=1, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.zeros(len(gains))
-    mean = gains.mean(axis=1)
-    chosen = int(np.argmax(np.where(mean > ERRORS * error, mean, 0.0)))
-    return chosen, int(n_rounds[chosen]) + 1
-
-
-class BoostingTrainer(BaseTrainer):
-    """Training of a boosted model; see `metasilvae.training.protocol.Trainer` for the contract.
+class BoostingTrainer(BaseBoostingTrainer):
+    """Training of a boosted model; see `BaseBoostingTrainer` for its parameters.
 
     Without held-out rows the model consists of all rounds so far; with them, of the rounds up to the best fitness on
     these rows. Before the first round it is a single leaf with the class frequencies. After the last round the leaves
-    of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Training samples.
-    perturbation : Perturbation
-        The perturbation that the model should withstand.
-    options : BoostingOptions
-    jobs : int or None
-        Threads; None means all available cores.
-
-    Attributes
-    ----------
-    candidate : dict or None
-        The candidate that tuning chose.
+    of the trees that the model consists of are fitted again, as long as held-out rows do not lose by it. While
+    candidates are tried, it consists of a few rounds of the first one.
     """
-
-    title = "a boosted model"
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
-        super().__init__(dataset, perturbation, options.tree, jobs)
-        self.boosting_options = options
-        self.candidate: dict[str, Any] | None = None
-        self._n_rounds = options.n_rounds
-        every = Rows(self.dataset, perturbation.boxes(dataset))
-        self._learned = every if self.held_out is None else every.subset(self._rows)
-        kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
-        self._held = None if self.held_out is None else every.subset(kept_out)
-        self._splits: list[Pair] = []
-        self._chooses_rounds = False
-        if options.tree.tune:
-            planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
-            self._splits = planned.pairs[: planned.n_first]
-            # A part of the rows overfits earlier than all of them.
-            self._chooses_rounds = planned.n_rows == len(self._rows)
-        candidates = CANDIDATES_IF_FEW if len(self._rows) <= FEW_SAMPLES else CANDIDATES
-        self._candidates = [dict(each) for each in candidates] if self._splits else []
-        self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
-        shape = len(self._candidates), len(self._splits), self._trial_rounds
-        self._curves = np.full(shape, np.nan)
+        super().__init__(dataset, perturbation, options, jobs)
+        if options.image_size is not None:
+            refuse_unshiftable(self.dataset, self._learned.boxes, options.image_size)
         self._booster: Booster | None = None
         self._coded: CodedRows | None = None
+        # Codes of splits with a training-epsilon factor, as long as candidates are tried.
+        self._coded_splits: dict[tuple[int, float], CodedRows] = {}
+        self._first: FirstTree | None = None
         self._known: list[list[BoostedTree]] = []
+        # Rounds of the first candidate from before tuning.
+        self._early: list[list[BoostedTree]] = []
         # Passes after the last round. From the first one on, the model consists of all rounds.
         self._n_refits = options.refits_for(len(self._rows))
         self._n_refitted = 0
         self._has_lost_patience = False
-        # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
-        self._fitness: list[float] = []
-        self._held_fitness: list[float] = []
-
-    @property
-    def n_rounds(self) -> int:
-        """Rounds to train: as many as the options ask for, or as tuning chose."""
-        return self._n_rounds
-
-    def observe(self, observer: Observer) -> NoReturn:
-        raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
 
     @property
     def n_steps(self) -> int:
-        return len(self._candidates) * len(self._splits) + self.boosting_options.n_rounds + self._n_refits
+        return super().n_steps + self._n_refits
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        found = super().tuning
+        if found is not None and self._tries_refits:
+            found["chosen"]["refits"] = self._n_refits
+        return found
 
     @property
     def _n_kept(self) -> int:
@@ -423,129 +410,145 @@ class BoostingTrainer(BaseTrainer):
     @property
     def state(self) -> dict[str, Any]:
         rounds = self._known if self._booster is None else self._booster.rounds
+        if self._needs_first_tree:
+            rounds = []
         return {
-            "curves": self._curves.ravel()[np.isfinite(self._curves.ravel())],
-            "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
-            "rounds": self._n_rounds,
+            **super().state,
             "refits": self._n_refitted,
             "patience": self._has_lost_patience,
+            "first": None if self._first is None else self._first.state,
             "trees": pack_trees([tree for trees in rounds for tree in trees]),
-            "steps": self._n_reported,
-            "seconds": self.seconds,
         }
 
     def resume(self, document: dict[str, Any]) -> None:
-        curves = take_array(document, "curves", "<f8")
-        if len(curves) > self._curves.size or len(curves) % max(self._trial_rounds, 1) or not np.isfinite(curves).all():
-            raise damaged("the tuning has another size")
-        self._curves.ravel()[: len(curves)] = curves
-        if document.get("candidate") is not None:
-            position = take(document, "candidate", int)
-            if position >= len(self._candidates):
-                raise damaged("there is no such candidate")
-            self._apply(self._candidates[position])
-        self._n_rounds = take(document, "rounds", int)
+        super().resume(document)
         trees = unpack_trees(take(document, "trees", dict))
         n_columns = 1 if self.dataset.n_labels == 2 else self.dataset.n_labels
         if len(trees) % n_columns or len(trees) > n_columns * self._n_rounds:
             raise damaged("there are more trees than there should be")
         self._known = [trees[start : start + n_columns] for start in range(0, len(trees), n_columns)]
+        self._choose_refits()
+        if document.get("first") is not None:
+            self._first = FirstTree.read(take(document, "first", dict), self.dataset.n_features)
         self._n_refitted = take(document, "refits", int)
         if self._n_refitted > self._n_refits:
             raise damaged("the leaves were fitted too often")
         self._has_lost_patience = take(document, "patience", bool)
-        self._n_reported = take(document, "steps", int)
-        self._clock.resume(take(document, "seconds", float))
 
     # Parts of the run
 
-    def _steps(self) -> Iterator[Progress]:
-        pool = futures.ThreadPoolExecutor(self._jobs)
-        try:
-            if self._candidates and self.candidate is None:
-                yield from self._tune(pool)
-            if not self._is_over():
-                yield from self._boost(pool)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def _list_candidates(self) -> tuple[Candidate, ...]:
+        return list_candidates(self.boosting_options, len(self._rows))
 
-    def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
-        """Try every candidate on every split, then choose one and its number of rounds."""
-        booster = self._make_booster()
-        places = [(row, column) for row in range(len(self._candidates)) for column in range(len(self._splits))]
-        n_known = int(np.isfinite(self._curves[:, :, -1]).sum())
-        coded: dict[tuple[int, float], CodedRows] = {}
-        is_late = False
+    @property
+    def _tries_refits(self) -> bool:
+        """Whether tuning decides if leaves are fitted again."""
+        options = self.boosting_options
+        return options.refits is None and options.refits_for(len(self._rows)) > 0
 
-        def is_stopped() -> bool:
-            return self.stop_reason is not None or is_late
+    @property
+    def _n_trial_rounds(self) -> int:
+        return min(TRIAL_ROUNDS, self.boosting_options.n_rounds)
 
-        tasks = []
-        for row, column in places[n_known:]:
-            options = self.boosting_options.with_candidate(self._candidates[row])
-            learned, tested = (self._learned.subset(rows) for rows in self._splits[column])
-            key = column, options.tree.training_epsilon_factor
-            if key not in coded:
-                coded[key] = CodedRows.of(learned, tested, options, self._jobs)
-            tasks.append(
-                pool.submit(
-                    follow_candidate, learned.dataset, tested.dataset, coded[key], options, self._trial_rounds,
-                    is_stopped,
-                )
-            )  # fmt: skip
+    @property
+    def _n_followed(self) -> int:
+        return self._n_trial_rounds + self._tries_refits
 
-        def hurry() -> None:
-            nonlocal is_late
-            is_late = True
+    @property
+    def _round_curves(self) -> FloatArray:
+        return self._curves[:, :, : self._n_trial_rounds]
 
-        for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
-            curve = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
-            if self.stop_reason is None and np.isfinite(curve).all():
-                self._curves[place] = curve
-                self._n_reported += 1
-            yield self._report("tuning", step, booster)
+    def _choose(self) -> None:
+        super()._choose()
+        self._choose_refits()
+
+    def _choose_refits(self) -> None:
+        """Fit no leaves again if the trials of the chosen candidate let expect a loss by it, as with noisy labels."""
+        if self.candidate is None or not self._tries_refits or not np.isfinite(self._curves).all():
+            return
+        curves = self._curves[self._candidates.index(self.candidate)]
+        gain = float((curves[:, -1] - curves[:, -2]).mean())
+        # What is learned by heart falls with the number of rows, and there are more of them than in the trials.
+        share = len(self._splits[0][0]) / len(self._rows)
+        if REFIT_GAIN - (REFIT_GAIN - gain) * share < 0:
+            self._n_refits = 0
+
+    def _follows_all_rows(self) -> bool:
+        # A part of the rows overfits earlier than all of them.
+        return self._n_tuning_rows == len(self._rows)
+
+    def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
+        learned, tested = (self._learned.subset(rows) for rows in self._splits[split])
+        if options.first_tree == SEARCHED_FOR:
+            return partial(self._follow_searched, learned, tested, options)
+        key = split, options.tree.training_epsilon_factor
+        if key not in self._coded_splits:
+            self._coded_splits[key] = CodedRows.of(learned, tested, options, self._jobs)
+        coded = self._coded_splits[key]
+        return partial(
+            follow_candidate, learned.dataset, tested.dataset, coded, options, self._n_trial_rounds, self._tries_refits
+        )
+
+    @property
+    def _needs_first_tree(self) -> bool:
+        """Whether a tree has to be searched for before the first round."""
+        return self.boosting_options.first_tree == SEARCHED_FOR and self._first is None
+
+    def _start_tuning(self, pool: futures.Executor) -> Booster:
+        booster = self._replay(self._known, pool, self.boosting_options.with_candidate(self._candidates[0]))
+        n_known, self._known = len(self._known), []
+        for _ in range(n_known, min(EARLY_ROUNDS, self._n_rounds)):
+            trees = booster.grow_round(self._is_over)
             if self._is_over():
-                return
-        self._n_reported = len(places)
-        is_complete = bool(np.isfinite(self._curves).all())
-        position, n_rounds = choose_by_curves(self._curves) if is_complete else (0, self._trial_rounds)
-        self._apply(self._candidates[position])
-        # A curve that still rises at its end says nothing about later rounds.
-        if self._chooses_rounds and n_rounds < RISING * self._trial_rounds:
-            self._n_rounds = n_rounds
+                break
+            booster.add_round(trees)
+            self._note(booster)
+        return booster
 
-    def _apply(self, candidate: dict[str, Any]) -> None:
-        self.candidate = candidate
-        self.boosting_options = self.boosting_options.with_candidate(candidate)
-        self.options = self.boosting_options.tree
-        self._booster = None
+    def _follow_searched(
+        self, learned: Rows, tested: Rows, options: BoostingOptions, is_stopped: Stopped
+    ) -> FloatArray:
+        """The curve of a candidate whose first tree is searched for."""
+        first = search_tree(learned.dataset, self.perturbation, options, is_stopped, is_trial=True)
+        if first is None:
+            return np.full(self._n_followed, np.nan)
+        coded = CodedRows.of(learned, tested, options, 1, first)
+        return follow_candidate(
+            learned.dataset, tested.dataset, coded, options, self._n_trial_rounds, self._tries_refits, is_stopped
+        )
 
-    def _make_booster(self, pool: futures.Executor | None = None) -> Booster:
-        """A model without rounds, and its fitness."""
-        factor = self.options.training_epsilon_factor
-        if self._coded is None or factor != self._coded.factor:
-            self._coded = CodedRows.of(self._learned, self._held, self.boosting_options, self._jobs)
+    def _forget_booster(self) -> None:
+        if self._booster is not None and self.candidate == self._candidates[0]:
+            self._early = self._booster.rounds
+        self._coded_splits = {}
+        # Until the first tree is found, the model is still that of the first candidate.
+        if not self._needs_first_tree:
+            self._booster = None
+
+    def _make_booster(self, pool: futures.Executor | None = None, options: BoostingOptions | None = None) -> Booster:
+        """A model without rounds, and its fitness; without options, by those of the run."""
+        options = options or self.boosting_options
+        first = self._first if options.first_tree == SEARCHED_FOR else None
+        is_known = self._coded is not None and (self._coded.first is None) == (first is None)
+        if self._coded is None or not is_known or options.tree.training_epsilon_factor != self._coded.factor:
+            self._coded = CodedRows.of(self._learned, self._held, options, self._jobs, first)
         tested = None if self._held is None else self._held.dataset
-        self._booster = Booster(self._learned.dataset, tested, self._coded, self.boosting_options, pool, self._jobs)
+        self._booster = Booster(self._learned.dataset, tested, self._coded, options, pool, self._jobs)
         self._fitness, self._held_fitness = [], []
         self._note(self._booster)
         return self._booster
 
-    def _note(self, booster: Booster) -> tuple[float, float, float]:
-        """Keep the fitness after a round; returns the fractions of the samples."""
-        fractions = booster.learned.fractions
-        self._fitness.append(self.options.fitness.value(*fractions))
-        if booster.tested is not None:
-            self._held_fitness.append(self.options.fitness.value(*booster.tested.fractions))
-        return fractions
-
     def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
+        if self._needs_first_tree:
+            self._first = search_tree(self._learned.dataset, self.perturbation, self.boosting_options, self._is_over)
+            if self._first is None:
+                return
         booster = self._replay(self._known, pool)
         n_known, self._known = len(self._known), []
         for step in range(n_known, 0 if self._n_refitted else self._n_rounds):
             if self._is_finished():
                 break
-            trees = booster.grow_round(self._is_over)
+            trees = self._early[step] if step < len(self._early) else booster.grow_round(self._is_over)
             if self.stop_reason is not None:
                 return
             booster.add_round(trees)
@@ -569,9 +572,11 @@ class BoostingTrainer(BaseTrainer):
             self._has_lost_patience = True
         return self._has_lost_patience
 
-    def _replay(self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor) -> Booster:
+    def _replay(
+        self, rounds: Sequence[list[BoostedTree]], pool: futures.Executor, options: BoostingOptions | None = None
+    ) -> Booster:
         """A model with given rounds, and its fitness after each of them."""
-        booster = self._make_booster(pool)
+        booster = self._make_booster(pool, options)
         for trees in rounds:
             self._check_fits(trees)
             booster.add_round(trees)
@@ -609,14 +614,3 @@ class BoostingTrainer(BaseTrainer):
             features = tree.feature[inner]
             if (features >= len(n_thresholds)).any() or (tree.code[inner] >= n_thresholds[features]).any():
                 raise damaged("a test is not one of these features")
-
-    def _stop_work(self) -> None:
-        """Growth asks for the reason to stop by itself."""
-
-    def _report(self, phase: str, step: int, booster: Booster) -> Progress:
-        fractions = booster.learned.fractions
-        fitness = self.options.fitness.value(*fractions)
-        trees = [tree for trees in booster.rounds for tree in trees]
-        n_leaves = sum(tree.n_leaves for tree in trees) or len(booster.base)
-        factor = self.options.training_epsilon_factor
-        return Progress(phase, step, self.seconds, fitness, *fractions, n_leaves, len(trees), fitness, fitness, factor)

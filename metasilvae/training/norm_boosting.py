@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.training import additive as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import Pair, plan_cross_validation
 from metasilvae.errors import PerturbationError, RequestError
-from metasilvae.execution.threads import wait_for
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Boxes, Perturbation
-from metasilvae.perturbations.norms import SHARED_NORMS, NormBall
+from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.additive_models import (
     AdditiveModel,
     AdditiveSamples,
@@ -33,11 +31,11 @@ from metasilvae.training.additive_models import (
     settle_base,
 )
 from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT, FloatArray
-from metasilvae.training.boosting import TUNING_FRACTION, BoostingTrainer, choose_by_curves, find_base
+from metasilvae.training.boosting import BoostingTrainer
+from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
 from metasilvae.training.checkpoint.files import damaged, take, take_array
-from metasilvae.training.options import BoostingOptions
-from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, Trainer
-from metasilvae.training.trials import compare
+from metasilvae.training.options import GROWN, BoostingOptions
+from metasilvae.training.protocol import Progress, StopReason, Trainer
 
 # Parts of the samples in a round, each of which makes one step.
 PARTS = 4
@@ -47,7 +45,7 @@ TRIAL_ROUNDS = 30
 # The best prices of the training samples are searched after every round with so few cells of samples, else at the end.
 QUICK_CELLS = 5_000_000
 # Candidates of tuning. The first one is the best one on average, each of the others on some sets.
-CANDIDATES: tuple[dict[str, Any], ...] = (
+CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
     {"max_depth": 8, "robust_weight": 0.9, "tolerance": 0.0},
     {"max_depth": 8, "robust_weight": 0.9, "tolerance": 1.0},
@@ -56,30 +54,12 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
 NO_GRADIENT = np.zeros((0, 0), dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class LimitedRows:
-    """Samples with their boxes and the limit of the total change."""
-
-    dataset: Dataset
-    boxes: Boxes
-
-    def subset(self, rows: NDArray[np.intp]) -> LimitedRows:
-        return LimitedRows(self.dataset.subset(rows), self.boxes.subset(rows))
-
-    def enlarged(self, factor: float) -> LimitedRows:
-        """The same samples with the limit multiplied; in l0 it stays a whole number."""
-        limit = self.boxes.limit
-        assert limit is not None
-        epsilon = NormBall(limit.norm, limit.epsilon).times(factor).epsilon
-        return replace(self, boxes=replace(self.boxes, limit=replace(limit, epsilon=epsilon)))
-
-
 class NormBooster:
     """The rounds of an additive model, without clock and checkpoints.
 
     Parameters
     ----------
-    learned, tested : LimitedRows
+    learned, tested : Rows
         Samples to learn from, with the limit to be certified; samples to test on, or None.
     options : BoostingOptions
     n_rounds : int
@@ -94,8 +74,8 @@ class NormBooster:
 
     def __init__(
         self,
-        learned: LimitedRows,
-        tested: LimitedRows | None,
+        learned: Rows,
+        tested: Rows | None,
         options: BoostingOptions,
         n_rounds: int,
         most_thresholds: int,
@@ -114,6 +94,11 @@ class NormBooster:
         self.model = AdditiveModel(self.table, find_base(rows.y, rows.n_labels, rows.weights))
         self.n_done = 0
         self.measure()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of leaves and of trees."""
+        return self.model.size
 
     @property
     def n_columns(self) -> int:
@@ -216,85 +201,43 @@ class NormBooster:
 
 
 def try_candidate(
-    learned: LimitedRows,
-    tested: LimitedRows,
+    learned: Rows,
+    tested: Rows,
     options: BoostingOptions,
     n_rounds: int,
     most_thresholds: int,
-    is_stopped: Callable[[], bool],
-) -> float:
-    """Lower bound of the fitness on the samples to test on; NaN if it was stopped."""
+    is_stopped: Stopped,
+) -> FloatArray:
+    """Lower bound of the fitness on the samples to test on, an array of one number; NaN if it was stopped."""
     booster = NormBooster(learned, None, options, n_rounds, most_thresholds)
     for _ in range(n_rounds):
         booster.grow_round(is_stopped)
         if is_stopped():
-            return float("nan")
+            return np.full(1, np.nan)
     booster.tested = AdditiveSamples(booster.table, tested.dataset, tested.boxes)
     booster.measure()
-    return float(options.tree.fitness.value(*booster.tested.fractions))
+    return np.array([options.tree.fitness.value(*booster.tested.fractions)])
 
 
-class NormBoostingTrainer(BaseTrainer):
-    """Training of an additive model for a norm; see `metasilvae.training.protocol.Trainer` for the contract.
+class NormBoostingTrainer(BaseBoostingTrainer):
+    """Training of an additive model for a norm; see `BaseBoostingTrainer` for its parameters.
 
     Without held-out rows the model is that of the last round; with them, that of the round with the best fitness on
     these rows. Before the first round it is a single leaf with the class frequencies.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Training samples.
-    perturbation : Perturbation
-        With a limit of the total change.
-    options : BoostingOptions
-    jobs : int or None
-        Threads; None means all available cores.
-
-    Attributes
-    ----------
-    candidate : dict or None
-        The candidate that tuning chose.
     """
 
     norms = SHARED_NORMS
-    title = "a boosted model"
 
     def __init__(
         self, dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
     ) -> None:
-        super().__init__(dataset, perturbation, options.tree, jobs)
-        boxes = perturbation.boxes(self.dataset)
-        _refuse_unusable(self.dataset, boxes, perturbation, options)
-        self.boosting_options = options
-        self.candidate: dict[str, Any] | None = None
-        every = LimitedRows(self.dataset, boxes)
-        self._learned = every if self.held_out is None else every.subset(self._rows)
-        kept_out = np.setdiff1d(np.arange(dataset.n_samples), self._rows)
-        self._held = None if self.held_out is None else every.subset(kept_out)
+        super().__init__(dataset, perturbation, options, jobs)
+        _refuse_unusable(self.dataset, perturbation.boxes(self.dataset), perturbation, options)
         self._most_thresholds = count_thresholds(self._learned.dataset)
-        self._splits: list[Pair] = []
-        self._split_kind, self._n_tuning_rows = options.tree.split, 0
-        if options.tree.tune:
-            planned = plan_cross_validation(self._learned.dataset, options.tree.seed, options.tree.split)
-            self._splits = planned.pairs[: planned.n_first]
-            self._split_kind, self._n_tuning_rows = planned.kind, planned.n_rows
-        self._candidates = [dict(each) for each in CANDIDATES] if self._splits else []
-        self._trial_rounds = min(TRIAL_ROUNDS, options.n_rounds)
-        self._trials = np.full((len(self._candidates), len(self._splits)), np.nan)
         self._booster: NormBooster | None = None
         self._stored: dict[str, Any] | None = None
-        # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
-        self._fitness: list[float] = []
-        self._held_fitness: list[float] = []
         # Scores and base of the best model so far.
         self._best: tuple[FloatArray, FloatArray] | None = None
-
-    def observe(self, observer: Observer) -> NoReturn:
-        raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
-
-    @property
-    def n_steps(self) -> int:
-        return self._trials.size + self.boosting_options.n_rounds
 
     @property
     def model(self) -> Model:
@@ -315,29 +258,8 @@ class NormBoostingTrainer(BaseTrainer):
         return max(self._held_fitness)
 
     @property
-    def tuning(self) -> dict[str, Any] | None:
-        if self.candidate is None or not np.isfinite(self._trials).all():
-            return None
-        mean, error = compare(self._trials)
-        compared = [
-            {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
-            for place, candidate in enumerate(self._candidates)
-        ]
-        chosen = compared[self._candidates.index(self.candidate)]
-        return {
-            "chosen": self.candidate, "score": chosen["score"], "error": chosen["error"], "splits": len(self._splits),
-            "split": self._split_kind, "rows": self._n_tuning_rows, "finalists": compared,
-        }  # fmt: skip
-
-    @property
     def state(self) -> dict[str, Any]:
-        document = {
-            "trials": self._trials.ravel()[np.isfinite(self._trials.ravel())],
-            "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
-            "booster": self._stored,
-            "steps": self._n_reported,
-            "seconds": self.seconds,
-        }
+        document = {**super().state, "booster": self._stored}
         if self._booster is not None and self._booster.n_done:
             best = self._best or (self._booster.model.scores, self._booster.model.base)
             document["booster"] = {
@@ -353,72 +275,26 @@ class NormBoostingTrainer(BaseTrainer):
         return document
 
     def resume(self, document: dict[str, Any]) -> None:
-        trials = take_array(document, "trials", "<f8")
-        if len(trials) > self._trials.size or not np.isfinite(trials).all():
-            raise damaged("the tuning has another size")
-        self._trials.ravel()[: len(trials)] = trials
-        if document.get("candidate") is not None:
-            position = take(document, "candidate", int)
-            if position >= len(self._candidates):
-                raise damaged("there is no such candidate")
-            self._apply(self._candidates[position])
+        super().resume(document)
         if document.get("booster") is not None:
             self._stored = take(document, "booster", dict)
-        self._n_reported = take(document, "steps", int)
-        self._clock.resume(take(document, "seconds", float))
 
     # Parts of the run
 
-    def _steps(self) -> Iterator[Progress]:
-        pool = futures.ThreadPoolExecutor(self._jobs)
-        try:
-            if self._candidates and self.candidate is None:
-                yield from self._tune(pool)
-            if not self._is_over():
-                yield from self._boost(pool)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def _list_candidates(self) -> tuple[Candidate, ...]:
+        return CANDIDATES
 
-    def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
-        """Try every candidate on every split, then choose one."""
-        booster = self._make_booster()
-        n_known = int(np.isfinite(self._trials).sum())
-        places = list(np.ndindex(self._trials.shape))
-        is_late = False
+    @property
+    def _n_followed(self) -> int:
+        # Steps become smaller towards the last round, so that only this one can be compared.
+        return 1
 
-        def is_stopped() -> bool:
-            return self.stop_reason is not None or is_late
+    def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
+        learned, tested = (self._learned.subset(rows) for rows in self._splits[split])
+        n_rounds = min(TRIAL_ROUNDS, options.n_rounds)
+        return partial(try_candidate, learned, tested, options, n_rounds, self._most_thresholds)
 
-        def hurry() -> None:
-            nonlocal is_late
-            is_late = True
-
-        tasks = []
-        for row, column in places[n_known:]:
-            options = self.boosting_options.with_candidate(self._candidates[row])
-            learned, tested = (self._learned.subset(rows) for rows in self._splits[column])
-            tasks.append(
-                pool.submit(
-                    try_candidate, learned, tested, options, self._trial_rounds, self._most_thresholds, is_stopped
-                )
-            )
-        for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
-            score = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
-            if self.stop_reason is None and np.isfinite(score):
-                self._trials[place] = score
-                self._n_reported += 1
-            yield self._report("tuning", step, booster)
-            if self._is_over():
-                return
-        self._n_reported = len(places)
-        is_complete = bool(np.isfinite(self._trials).all())
-        position = choose_by_curves(self._trials[:, :, None])[0] if is_complete else 0
-        self._apply(self._candidates[position])
-
-    def _apply(self, candidate: dict[str, Any]) -> None:
-        self.candidate = candidate
-        self.boosting_options = self.boosting_options.with_candidate(candidate)
-        self.options = self.boosting_options.tree
+    def _forget_booster(self) -> None:
         self._booster = None
 
     def _make_booster(self, pool: futures.Executor | None = None) -> NormBooster:
@@ -428,16 +304,14 @@ class NormBoostingTrainer(BaseTrainer):
             self._learned, self._held, options, options.n_rounds, self._most_thresholds, pool, self._jobs
         )
         self._fitness, self._held_fitness, self._best = [], [], None
-        self._note(self._booster)
+        self._keep(self._booster)
         return self._booster
 
-    def _note(self, booster: NormBooster) -> None:
-        """Keep the fitness after a round, and the model if it is the best one."""
-        value = self.options.fitness.value
-        self._fitness.append(value(*booster.learned.fractions))
+    def _keep(self, booster: NormBooster) -> None:
+        """Note the fitness after a round, and keep the model if it is the best one."""
+        self._note(booster)
         is_best = self._fitness[-1] >= self._fitness[0]
         if booster.tested is not None:
-            self._held_fitness.append(value(*booster.tested.fractions))
             is_best = self._held_fitness[-1] > max(self._held_fitness[:-1], default=-np.inf)
         if booster.n_done and is_best:
             self._best = booster.model.scores, booster.model.base + booster.model.shift
@@ -449,14 +323,14 @@ class NormBoostingTrainer(BaseTrainer):
         if self._stored is not None:
             self._restore(booster, self._stored)
             self._stored = None
-        for step in range(booster.n_done, self.boosting_options.n_rounds):
+        for step in range(booster.n_done, self._n_rounds):
             if self._is_finished():
                 return
             booster.grow_round(self._is_over)
             if self.stop_reason is not None:
                 return
             booster.measure()
-            self._note(booster)
+            self._keep(booster)
             self._n_reported += 1
             yield self._report("round", step, booster)
         self._is_finished()
@@ -489,16 +363,6 @@ class NormBoostingTrainer(BaseTrainer):
                 self._end(StopReason.PATIENCE)
         return self._is_over()
 
-    def _stop_work(self) -> None:
-        """Rounds ask for the reason to stop by themselves."""
-
-    def _report(self, phase: str, step: int, booster: NormBooster) -> Progress:
-        fractions = booster.learned.fractions
-        fitness = self.options.fitness.value(*fractions)
-        n_leaves, n_trees = booster.model.size
-        factor = self.options.training_epsilon_factor
-        return Progress(phase, step, self.seconds, fitness, *fractions, n_leaves, n_trees, fitness, fitness, factor)
-
 
 def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation, options: BoostingOptions) -> None:
     """Refuse what the verification in a norm would refuse, and options that mean nothing here."""
@@ -511,6 +375,10 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
         raise RequestError(
             f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave 'refits' out"
         )
+    if options.first_tree != GROWN:
+        raise RequestError(f"{perturbation.describe()}: trees for a norm test one feature each; leave 'first-tree' out")
+    if options.image_shifts is not None:
+        raise RequestError(f"{perturbation.describe()}: training for a norm shifts no images; leave 'image-shifts' out")
     if not all(group.is_one_hot for group in boxes.groups.groups):
         raise PerturbationError(
             f"{perturbation.describe()}: sets of categories change together, which has no distance in a norm; leave "

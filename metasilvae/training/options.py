@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from metasilvae._core.training import evolution
+from metasilvae.datasets.images import ImageSize
 from metasilvae.datasets.splitting import SPLITS
 from metasilvae.errors import RequestError
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
@@ -337,6 +338,8 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
     return replace(TrainingOptions(), **{**PRESETS[preset], **chosen})
 
 
+# What a run has once, for a forest and for the single tree that may take its place.
+_RUN_FIELDS = ("fitness", "seed", "split", "target", "time_limit", "validation")
 # Names of options of a forest on the command line, where they differ from the fields; its trees have the others.
 _FOREST_NAMES = {"n_trees": "trees", "method": "forest-method", "row_sample": "row-sample", "numbers": "shard"}
 METHODS = ("auto", "reweighted", "independent")
@@ -356,11 +359,6 @@ _CHEAP: dict[str, Any] = {
 FEW_SAMPLES = 3000
 _SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
 _SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
-# The search for a single tree.
-SEARCHED: dict[str, Any] = {
-    name: getattr(TrainingOptions(), name)
-    for name in ("generations", "population", "initial_population", "elitism", "polish", "blends")
-}
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
     "default": _CHEAP,
     "fast": {**_CHEAP, "tune": False, "polish": 0},
@@ -376,7 +374,7 @@ class ForestOptions:
     ----------
     tree : TrainingOptions
         Options of each tree. Its seed is that of the forest, and `tune` asks for the tuning of the forest, which
-        chooses among metasilvae.training.forest.CANDIDATES, and a single tree.
+        chooses among metasilvae.training.forest_tuning.CANDIDATES, and a single tree.
     n_trees : int
         Number of trees.
     method : str
@@ -394,6 +392,9 @@ class ForestOptions:
         those of their own job only.
     searches_if_few : bool
         Whether trees are found by a short genetic search if there are few samples.
+    single : TrainingOptions or None
+        Options of a single tree, which is the result if it is better than the forest on rows left out; None compares
+        with no tree.
     """
 
     kind: ClassVar[str] = "forest"
@@ -409,6 +410,7 @@ class ForestOptions:
     focus: float = 1.0
     numbers: tuple[int, ...] | None = None
     searches_if_few: bool = False
+    single: TrainingOptions | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_trees <= MOST_TREES:
@@ -437,9 +439,9 @@ class ForestOptions:
         own = {
             _FOREST_NAMES.get(field.name, field.name.replace("_", "-")): as_json(getattr(self, field.name))
             for field in fields(self)
-            if field.name != "tree"
+            if field.name not in ("tree", "single")
         }
-        return {**self.tree.describe(), **own}
+        return {**self.tree.describe(), **own, "compare-with-tree": self.single is not None}
 
     @property
     def is_single(self) -> bool:
@@ -477,7 +479,9 @@ class ForestOptions:
         """The same options with other values of the forest or of its trees; a method that is fixed stays."""
         own = {name: value for name, value in candidate.items() if name in ("method", "strength", "focus")}
         if candidate.get("method") == SINGLE:
-            tree = replace(self.tree, **{**SEARCHED, **_tree_part(candidate)})
+            assert self.single is not None
+            of_run = {name: getattr(self.tree, name) for name in _RUN_FIELDS}
+            tree = replace(self.single, **{**of_run, "tune": False, **_tree_part(candidate)})
             return replace(self, method=SINGLE, row_sample=1.0, tree=tree)
         if self.method != "auto":
             own.pop("method", None)
@@ -493,7 +497,8 @@ def forest_options_for(
 ) -> ForestOptions:
     """Options of a forest by the name of a preset, with changes for its trees; a change that is None is ignored.
 
-    Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too.
+    Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too. If
+    tuning is disabled, the forest is not compared with a single tree.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     if TUNED & set(chosen):
@@ -503,7 +508,9 @@ def forest_options_for(
     usual = "auto" if preset in FOREST_PRESETS else "independent"
     searches = preset == "default" and not set(chosen) & {*_SEARCH, "blends"}
     chosen_method = usual if method is None else method
-    return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches)
+    is_compared = preset in FOREST_PRESETS and chosen_method == "auto" and chosen.get("tune") is not False
+    single = options_for(preset, **chosen) if is_compared and tree.greedy else None
+    return ForestOptions(tree, n_trees, chosen_method, row_sample or 0.0, searches_if_few=searches, single=single)
 
 
 # Options of boosted models. The genetic search and its trees have others.
@@ -517,7 +524,9 @@ BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
     "best": {"learning_rate": 0.05},
 }
 # Options that the tuning of boosting chooses.
-BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance"})
+BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance", "first_tree"})
+# How the first tree of a boosted model is made.
+GROWN, SEARCHED_FOR = FIRST_TREES = ("grown", "searched")
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
     "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
@@ -554,7 +563,13 @@ class BoostingOptions:
     tolerance : float
         How far the loss gives up samples that are far from robust: from 0, the logistic loss, to 1.
     refits : int or None
-        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows.
+        Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows, and
+        tuning by its trials.
+    first_tree : str
+        "grown" like all others, or "searched" for as a single tree would be, see metasilvae.training.first_tree.
+    image_shifts : str or None
+        Rows are images of this size, such as ``28x28`` (height and width, then channels if there are several), and each
+        of them is learned from also shifted by one pixel in four directions.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -571,8 +586,12 @@ class BoostingOptions:
     score_penalty: float = 1.0
     tolerance: float = 0.5
     refits: int | None = None
+    first_tree: str = "grown"
+    image_shifts: str | None = None
 
     def __post_init__(self) -> None:
+        if self.first_tree not in FIRST_TREES:
+            raise RequestError(f"first-tree is {self.first_tree!r}, it must be one of {', '.join(FIRST_TREES)}")
         for name, low, high in (
             ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
             ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
@@ -583,6 +602,8 @@ class BoostingOptions:
                 raise RequestError(f"{_boosting_name(name)} is {value:g}, it must be from {low} to {high}")
         if not self.learning_rate:
             raise RequestError("learning-rate is 0, it must be more than 0")
+        if self.image_shifts is not None:
+            ImageSize.parse(self.image_shifts)
         correct, stable, robust = self.tree.fitness.weights
         if correct < 0 or stable + robust < 0:
             raise RequestError(
@@ -593,6 +614,11 @@ class BoostingOptions:
     @property
     def tree_options(self) -> TrainingOptions:
         return self.tree
+
+    @property
+    def image_size(self) -> ImageSize | None:
+        """Size of the images to be shifted, if rows are any."""
+        return None if self.image_shifts is None else ImageSize.parse(self.image_shifts)
 
     @property
     def loss_weights(self) -> tuple[float, float]:
@@ -625,6 +651,15 @@ class BoostingOptions:
     def refits_for(self, n_rows: int) -> int:
         """Number of passes after the last round."""
         return (REFITS if n_rows > FEW_SAMPLES else 0) if self.refits is None else self.refits
+
+    def first_tree_options(self, n_rows: int, is_trial: bool) -> TrainingOptions:
+        """Options of the search for the first tree; trials of tuning search less, and so do runs on many rows."""
+        least = max(self.tree.min_samples_leaf, TrainingOptions.min_samples_leaf)
+        search: dict[str, Any] = PRESETS["fast"]
+        if n_rows <= FEW_SAMPLES:
+            search = {**PRESETS["fast"], **_SEARCH} if is_trial else PRESETS["default"]
+        own = {"fitness": self.tree.fitness, "seed": self.tree.seed, "min_samples_leaf": least, "tune": False}
+        return TrainingOptions(**{**search, **own})
 
     def features_per_level(self, n_features: int) -> int:
         """Number of features drawn for each level of a tree."""

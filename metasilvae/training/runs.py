@@ -515,9 +515,14 @@ class _Run:
 
     def _warn_of_leaves(self, kept: Sequence[TrainedModel]) -> None:
         for each in kept:
-            if each.stop_reason is StopReason.TIME_LIMIT and each.model.n_leaves == each.model.n_trees:
-                message = f"{self.name}: is a single leaf: the time limit stopped the training before a tree was grown"
-                warnings.warn(f"{message}; give it more than {each.seconds:.3g} s", MetasilvaeWarning, stacklevel=2)
+            hints = {
+                StopReason.TIME_LIMIT: ("the time limit stopped the training", f"more than {each.seconds:.3g} s"),
+                StopReason.INTERRUPTED: ("the training was interrupted", "more time"),
+            }
+            if each.stop_reason in hints and each.model.n_leaves == each.model.n_trees:
+                cause, advice = hints[each.stop_reason]
+                message = f"{self.name}: is a single leaf: {cause} before a tree was grown; give it {advice}"
+                warnings.warn(message, MetasilvaeWarning, stacklevel=2)
 
 
 def _load(data: Dataset | str, reading: dict[str, Any]) -> Dataset:

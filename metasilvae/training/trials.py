@@ -31,7 +31,7 @@ Scores = NDArray[np.float64]
 FACTORS = (1.0, 1.15)
 ROBUST_WEIGHTS = (0.0, 0.2)
 LEAF_PENALTIES = (0.5, 1.0, 2.0, 4.0, 8.0)
-# With many samples, larger penalties can be told apart, and a single leaf is a candidate too.
+# With many samples, larger penalties can be told apart. A single leaf is always a candidate.
 MORE_PENALTIES = (16.0,)
 # A larger factor is not tried if it closes gaps between values of a feature that the perturbation respects, and this
 # fraction of the rows lies at such gaps.
@@ -43,8 +43,10 @@ NEIGHBOURS = 1
 # By how many standard errors a robust weight of 0, or a larger factor, must be better than the usual value.
 WEIGHT_ERRORS = 1.0
 FACTOR_ERRORS = 0.5
-# By how many standard errors a tree must be better than a single leaf, which is a candidate if there are many samples.
-TREE_ERRORS = 0.5
+# By how many standard errors a single leaf must be better than a tree. Where samples are many, it may be a little
+# worse; where they are few, scores of a tree have large errors, and a tree that is given up wrongly costs most.
+LEAF_ERRORS_IF_MANY = -0.5
+LEAF_ERRORS_IF_FEW = 0.5
 # A gain over the first candidate of a forest is clear if it exceeds so many standard errors.
 CLEAR_ERRORS = 2.0
 # A chosen penalty from here on grows with the square root of the rows, because it is due to noise.
@@ -281,9 +283,9 @@ class Choice:
 class Race:
     """The candidates, their scores so far, and which trials come next.
 
-    All candidates are tried on the first splits. Those with leaf penalties next to the best one are tried on the other
-    splits, with larger factors only if these are ahead. What comes next depends on the scores alone, so that a race can
-    be stored and continued between two trials.
+    All candidates are tried on the first splits. Those with leaf penalties next to the best one, and the single leaf,
+    are tried on the other splits, with larger factors only if these are ahead. What comes next depends on the scores
+    alone, so that a race can be stored and continued between two trials.
 
     Parameters
     ----------
@@ -292,8 +294,8 @@ class Race:
     robust_weights : sequence of float
         Increasing.
     n_samples : int
-        Number of samples of the run that is tuned. If they are many, a leaf penalty of this size, which leaves a
-        single leaf, is a candidate.
+        Number of samples of the run that is tuned. A leaf penalty of this size, which leaves a single leaf, is a
+        candidate.
     n_splits, n_first : int
         Number of splits, and of those on which all candidates are tried.
 
@@ -308,10 +310,9 @@ class Race:
     def __init__(
         self, factors: Sequence[float], robust_weights: Sequence[float], n_samples: int, n_splits: int, n_first: int
     ) -> None:
-        self._has_single_leaf = n_samples > MANY_SAMPLES
-        penalties: tuple[float, ...] = LEAF_PENALTIES
-        if self._has_single_leaf:
-            penalties = (*LEAF_PENALTIES, *MORE_PENALTIES, float(n_samples))
+        self._has_many = n_samples > MANY_SAMPLES
+        more = MORE_PENALTIES if self._has_many else ()
+        penalties = (*LEAF_PENALTIES, *more, float(max(n_samples, 2 * LEAF_PENALTIES[-1])))
         self.candidates: list[dict[str, float]] = [
             {"training_epsilon_factor": factor, "robust_weight": weight, "leaf_penalty": penalty}
             for factor in factors
@@ -348,7 +349,7 @@ class Race:
         """
         axes = self._shortlist()
         scores = self.scores[self._list_finalists()].reshape(*map(len, axes), -1)
-        found = choose_values(scores, self._has_single_leaf and axes[2][-1] == self._shape[2] - 1)
+        found = choose_values(scores, LEAF_ERRORS_IF_MANY if self._has_many else LEAF_ERRORS_IF_FEW)
         places = axes[0][found.factor], axes[1][found.weight], axes[2][found.penalty]
         return int(np.ravel_multi_index(places, self._shape))
 
@@ -373,12 +374,16 @@ class Race:
     def _shortlist(self) -> tuple[list[int], list[int], list[int]]:
         """Positions of the values that are tried on all splits.
 
-        By the first splits: the penalties next to the best one, all weights, and the factors that are not behind.
+        By the first splits: the penalties next to the best one, all weights, and the factors that are not behind. The
+        single leaf takes no time.
         """
         n_factors, n_weights, n_penalties = self._shape
         scores = self.scores[:, : self._n_first].reshape(*self._shape, -1)
-        found = choose_values(scores, self._has_single_leaf)
-        penalties = list(range(max(0, found.penalty - NEIGHBOURS), min(n_penalties, found.penalty + NEIGHBOURS + 1)))
+        # Many samples need not be tried again where a single leaf is ahead; of few, the first splits say little.
+        found = choose_values(scores, LEAF_ERRORS_IF_MANY if self._has_many else None)
+        leaf = n_penalties - 1
+        penalties = list(range(max(0, found.penalty - NEIGHBOURS), min(leaf, found.penalty + NEIGHBOURS + 1)))
+        penalties.append(leaf)
         means = scores[:, found.weight, penalties].mean(axis=(1, 2))
         factors = [factor for factor in range(n_factors) if factor == 0 or means[factor] > means[0]]
         return factors, list(range(n_weights)), penalties
@@ -400,27 +405,26 @@ class Race:
         return trials
 
 
-def choose_values(scores: Scores, has_single_leaf: bool) -> Choice:
+def choose_values(scores: Scores, leaf_errors: float | None) -> Choice:
     """Choose factor, robust weight and leaf penalty one by one, from scores by these three and split.
 
-    The last weight and the first factor are the usual values.
+    The last weight and the first factor are the usual values. The last penalty leaves a single leaf.
 
     Parameters
     ----------
-    has_single_leaf : bool
-        Whether the last penalty leaves a single leaf.
+    leaf_errors : float or None
+        By how many standard errors the single leaf must be better than the best other penalty; None: it is left out.
     """
     by_weight = scores.mean(axis=0)
-    best = [_find_best(each) for each in by_weight]
+    best = [_find_best(each[:-1]) for each in by_weight]
     usual = scores.shape[1] - 1
     gains = np.array([each[penalty] for each, penalty in zip(by_weight, best, strict=True)])
     weight = _choose_if_better(gains, usual, WEIGHT_ERRORS)
     penalty = best[weight]
-    if has_single_leaf:
-        leaf = scores.shape[2] - 1
-        gain, error = compare(by_weight[weight, [penalty]] - by_weight[weight, leaf])
-        if gain[0] <= TREE_ERRORS * error[0]:
-            penalty = leaf
+    if leaf_errors is not None:
+        gain, error = compare(by_weight[weight, -1:] - by_weight[weight, penalty])
+        if gain[0] >= leaf_errors * error[0]:
+            penalty = scores.shape[2] - 1
     near = slice(max(0, penalty - 1), penalty + 2)
     factor = _choose_if_better(scores[:, weight, near].mean(axis=1), 0, FACTOR_ERRORS)
     return Choice(factor, weight, penalty)
@@ -439,13 +443,13 @@ def _choose_if_better(scores: Scores, usual: int, n_errors: float) -> int:
     return int(np.argmax(gains)) if gains.any() else usual
 
 
-def choose_candidate(scores: Scores) -> int:
+def choose_candidate(scores: Scores, n_errors: float = CLEAR_ERRORS) -> int:
     """Number of the candidate of a forest, from the fitness of each candidate (rows) on each split (columns).
 
-    Another candidate than the first is chosen only if its gain is clear.
+    Another candidate than the first is chosen only if its gain exceeds so many standard errors.
     """
     mean, error = compare(scores - scores[0])
-    return int(np.argmax(np.where(mean > CLEAR_ERRORS * error, mean, 0.0)))
+    return int(np.argmax(np.where(mean > n_errors * error, mean, 0.0)))
 
 
 def compare(gains: Scores) -> tuple[Scores, Scores]:

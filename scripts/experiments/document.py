@@ -200,14 +200,14 @@ def _enumerate(numbers: Sequence[int]) -> str:
 
 
 def _write_large_forests(reader: Reader) -> list[str]:
-    """Forests that take hours run only on request."""
+    """Forests that take long run only on request."""
     names = ("mnist", "fashion-mnist")
     quoted = {name: _show_quoted(META_SILVAE[name]) for name in names}
     figures = [f"{name} {pair} with {leaves} leaves" for name, (pair, _, leaves) in quoted.items()]
     lines = _paragraph(words.LARGE_FORESTS, forests=", ".join(figures))
     missing = [name for name in names if reader.forest(name) is None]
     if missing:
-        lines += [f"Our forests for {' and '.join(missing)} take hours and run only if they are named:", ""]
+        lines += [f"Our forests for {' and '.join(missing)} take long and run only if they are named:", ""]
         lines += [f"    python scripts/paper.py --only boosting --sets {','.join(missing)}", ""]
     return lines
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.command import run
+from support.command import run, write
 
 import metasilvae
 from metasilvae.perturbations.norms import NormBall
@@ -345,8 +345,8 @@ def test_epsilon_may_be_as_large_as_numbers_are(norm: str, kind: list[str], tmp_
 
 def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
     words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1", "--epsilon", "0.3", "--boost", "3"]
-    for option in ("--min-samples-leaf", "--refits"):
-        message = run(*words, option, "3", code=2).stderr
+    for option, value in (("--min-samples-leaf", "3"), ("--refits", "3"), ("--first-tree", "searched")):
+        message = run(*words, option, value, code=2).stderr
         assert f"leave {option} out" in message
         assert message.count("\n") == 1
 
@@ -357,3 +357,11 @@ def test_infinite_radii_have_no_multiples(tmp_path: Path) -> None:
     words = ["verify", TREE, DATA, "--target", "setosa", "--radius", "--attack", str(attack)]
     assert "--norm l1, l2 or l0 measures them" in run(*words).stderr
     assert run(*words, "--norm", "l1").stderr == ""
+
+
+def test_multiples_of_infinite_radii_are_no_distances(tmp_path: Path) -> None:
+    attack = write(tmp_path, "endless.toml", "[columns]\n'*' = { radius = inf }\n")
+    found = run("verify", TREE, DATA, "--target", "virginica", "--radius", "--attack", attack)
+    assert "infinite radii have no multiples" in found.stderr
+    assert " > 0  " in found.stdout
+    assert "e-324" not in found.stdout

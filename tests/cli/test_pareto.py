@@ -330,3 +330,10 @@ def test_trees_that_are_not_those_of_the_index(archive: Path, tmp_path: Path) ->
     assert "is not the tree that index.json describes" in result.stderr
     (archive / "tree-000.silva").unlink()
     assert "no such file" in run("pareto", archive, "--by", "accuracy", "-o", tmp_path / "x", code=1).stderr
+
+
+def test_an_archived_leaf_predicts_one_label(tmp_path: Path) -> None:
+    rows = write(tmp_path, "rows.csv", "a,1\nb,1\nb,1\na,1\n")
+    run("train", rows, tmp_path / "m.silva", "--epsilon", "0.1", "--preset", "fast", "--pareto", tmp_path / "trees")
+    (tree,) = json.loads(run("pareto", tmp_path / "trees", "--format", "json").stdout)["trees"]
+    assert tree["accuracy"] == 0.5

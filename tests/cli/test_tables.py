@@ -1,6 +1,7 @@
 """Commands on a raw table: one model, every command, in the words of the table."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,17 @@ def test_numbers_that_name_rows_cause_a_hint(tmp_path: Path) -> None:
     assert "--id customer_id" in run("data", "check", rows).stdout
     quiet = run("train", rows, tmp_path / "m.silva", "--epsilon", "0.1", "--preset", "fast", "--id", "customer_id")
     assert "whole number" not in quiet.stderr
+
+
+def test_columns_that_identify_rows_are_no_features_of_a_model_without_encoding(tmp_path: Path) -> None:
+    lines = [f"{'ab'[number % 2]},row {number},{number % 2},{number}" for number in range(20)]
+    named = write(tmp_path, "named.csv", "\n".join(["label,name,x,z", *lines, ""]))
+    bare = write(tmp_path, "bare.csv", re.sub(",(name|row [0-9]+)", "", Path(named).read_text()))
+    model = tmp_path / "m.silva"
+    run("train", bare, model, "--epsilon", "0.1", "--preset", "fast", "--plain")
+    found = run("evaluate", model, named, "--id", "name", "--format", "csv").stdout
+    assert found == run("evaluate", model, bare, "--format", "csv").stdout
+    explained = run("explain", model, named, "--id", "name", "--epsilon", "2", "--format", "json").stdout
+    assert "row 3" in explained
+    assert "2 (name): 'row 0' is not a number (20 such cells)" in run("evaluate", model, named, code=1).stderr
+    assert "no column is called names (--id)" in run("evaluate", model, named, "--id", "names", code=1).stderr

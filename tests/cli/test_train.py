@@ -17,7 +17,7 @@ from support.training_requests import request
 from metasilvae.cli.interrupts import Interrupts
 from metasilvae.cli.training_parameters import SeedList
 from metasilvae.formats.silva_models import read_model, same_model
-from metasilvae.output.text.trainings import ProgressBar
+from metasilvae.output.text.trainings import ProgressBar, describe_tuning
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import runs
 from metasilvae.training.options import PRESETS, options_for
@@ -424,3 +424,32 @@ def test_a_signal_before_there_is_anything_to_keep() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("kind", [[], ["--trees", "2"], ["--boost", "2"]], ids=["tree", "forest", "boost"])
+def test_a_split_without_tuning_is_told(kind: list[str], tmp_path: Path) -> None:
+    rest = [IRIS, tmp_path / "m.silva", "--epsilon", "0.1", "--preset", "fast", *kind]
+    assert "--split blocks has no effect" in run("train", *rest, "--split", "blocks").stderr
+    assert "--split" not in run("train", *rest, "--split", "auto").stderr
+
+
+def test_minus_zero_is_shown_as_zero(tmp_path: Path) -> None:
+    found = run("train", IRIS, tmp_path / "m.silva", "--epsilon", "-0.0", "--preset", "fast")
+    assert "perturbation  l_inf 0\n" in found.stdout
+
+
+def test_the_error_of_a_single_split_is_not_shown() -> None:
+    tuning = {"chosen": {"leaf_penalty": 2}, "score": 0.9, "error": 0.0, "splits": 1, "split": "random", "rows": 9}
+    assert describe_tuning(tuning) == "leaf penalty 2; phi 0.9000 on 1 random split of 9 rows"
+    several = {**tuning, "splits": 2, "split": "blocks", "error": 0.01}
+    assert describe_tuning(several) == "leaf penalty 2; phi 0.9000 ± 0.0100 on 2 splits into blocks of 9 rows"
+
+
+@pytest.mark.parametrize("kind", [[], ["--trees", "3"], ["--boost", "3"]], ids=["tree", "forest", "boost"])
+@pytest.mark.parametrize("labels", ["abab", "ba", "abcabc"])
+def test_a_model_without_splits_predicts_one_label(kind: list[str], labels: str, tmp_path: Path) -> None:
+    rows = write(tmp_path, "rows.csv", "".join(f"{label},1,1\n" for label in labels))
+    model = tmp_path / "m.silva"
+    run("train", rows, model, "--epsilon", "0.1", *kind)
+    accuracy = json.loads(run("evaluate", model, rows, "--format", "json").stdout)["evaluations"][0]["accuracy"]
+    assert accuracy == 1 / len(set(labels))

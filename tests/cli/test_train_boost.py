@@ -53,6 +53,40 @@ def test_a_checkpoint_resumes_to_the_same_file(tmp_path: Path) -> None:
     assert "with --learning-rate 0.1, this run has 0.3" in other.stderr
 
 
+def test_shifted_images(tmp_path: Path) -> None:
+    # The four measurements stand for an image of two rows of two pixels.
+    shifted = [*QUICK, "--image-shifts", "2x2"]
+    run("train", IRIS, tmp_path / "plain", *QUICK)
+    for jobs in (1, 3):
+        run("train", IRIS, tmp_path / f"{jobs}", *shifted, "--jobs", jobs)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes() != (tmp_path / "plain").read_bytes()
+    manifest = json.loads((tmp_path / "1.manifest.json").read_text())
+    assert manifest["options"]["image-shifts"] == "2x2"
+    saving = ("--checkpoint", tmp_path / "c", "--every", 1)
+    run("train", IRIS, tmp_path / "cut", *shifted, *saving, "--time-limit", "1e-9")
+    run("train", IRIS, tmp_path / "again", *shifted, "--checkpoint", tmp_path / "c", "--resume", "auto")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "1").read_bytes()
+    wrong = run("train", IRIS, tmp_path / "f", *QUICK, "--image-shifts", "3x3", code=1)
+    assert "has 4 features, and an image of 3x3 has 9; give height and width of the images" in wrong.stderr
+    other = run("train", IRIS, tmp_path / "f", *shifted, "--norm", "l1", code=2)
+    assert "training for a norm shifts no images; leave --image-shifts out" in other.stderr
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_searched_first_tree(tmp_path: Path) -> None:
+    searched = [*QUICK, "--first-tree", "searched"]
+    run("train", IRIS, tmp_path / "plain", *QUICK)
+    for jobs in (1, 3):
+        run("train", IRIS, tmp_path / f"{jobs}", *searched, "--jobs", jobs)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes() != (tmp_path / "plain").read_bytes()
+    saving = ("--checkpoint", tmp_path / "c", "--every", 1)
+    run("train", IRIS, tmp_path / "cut", *searched, *saving, "--time-limit", "1e-9")
+    run("train", IRIS, tmp_path / "again", *searched, "--checkpoint", tmp_path / "c", "--resume", "auto")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "1").read_bytes()
+    wrong = run("train", IRIS, tmp_path / "f", *QUICK, "--first-tree", "best", code=2)
+    assert "'best' is not one of 'grown', 'searched'" in wrong.stderr
+
+
 def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "best", *QUICK, "--feature-sample", "0.5", "--seeds", "1..3")
     assert "3 seeds" in result.stdout
@@ -62,12 +96,13 @@ def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
 def test_options_reach_the_trees() -> None:
     asked = request(*QUICK, "--learning-rate", "0.3", "--row-sample", "0.5", "--feature-sample", "0.25",
                     "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1",
-                    "--refits", "4", "--seed", "4", "--weight", "accuracy=0.4",
+                    "--refits", "4", "--first-tree", "searched", "--seed", "4", "--weight", "accuracy=0.4",
                     "--weight", "stability=0.6")  # fmt: skip
     options = asked.options
     assert (options.n_rounds, options.learning_rate, options.row_sample, options.feature_sample) == (5, 0.3, 0.5, 0.25)
     assert (options.thresholds, options.score_penalty, options.tolerance, options.refits) == (9, 2, 1, 4)
     assert (options.tree.max_depth, options.tree.seed, options.tree.tune) == (3, 4, False)
+    assert options.first_tree == "searched"
     assert options.loss_weights[1] >= 0.6
     assert request("--epsilon", "0.1", "--boost", "9").options.tree.tune
 
@@ -88,6 +123,8 @@ def test_options_reach_the_trees() -> None:
         (["--boost", "3", "--pareto", "x"], "leave out --pareto or --boost"),
         (["--boost", "3", "--tune", "--max-depth", "2"], "--tune chooses --max-depth"),
         (["--trees", "3", "--refits", "1"], "--refits is for boosting"),
+        (["--boost", "3", "--image-shifts", "28"], "'28' is no size of images; give height and width, such as 28x28"),
+        (["--image-shifts", "2x2"], "--image-shifts is for boosting; give the number of rounds with --boost"),
         (["--boost", "0"], "0 is not in the range"),
     ],
 )

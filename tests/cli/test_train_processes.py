@@ -15,6 +15,9 @@ from support.processes import finish, start
 from metasilvae.formats.silva_models import read_model
 from metasilvae.model import name_kind
 
+LEAF_HINT = (
+    "warning: t.silva: is a single leaf: the training was interrupted before a tree was grown; give it more time\n"
+)
 ENDLESS = ["--epsilon", "1", "--max-iteration", "1000000", "--patience", "0"]
 
 
@@ -40,10 +43,14 @@ def test_a_signal_writes_the_best_tree_so_far(
         process.send_signal(number)
         records += [json.loads(line) for line in log]
     found, out, err = finish(process)
-    assert (found, err) == (code, "interrupted; the best tree so far was written to t.silva\n")
-    assert "stopped: interrupted" in out
     model = read_model(str(tmp_path / "t.silva"))
     assert model.n_leaves == records[-1]["leaves"]
+    # The paper's search begins with single leaves, the others with a grown tree.
+    assert model.n_leaves > 1 or "paper" in arguments
+    assert (found, err) == (
+        code, f"{LEAF_HINT if model.n_leaves == 1 else ''}interrupted; the best tree so far was written to t.silva\n"
+    )  # fmt: skip
+    assert "stopped: interrupted" in out
 
 
 @pytest.mark.parametrize(("n_records", "arguments"), [(1, []), (12, ["--no-tune"])])
@@ -60,6 +67,22 @@ def test_a_signal_writes_the_trees_so_far(n_records: int, arguments: list[str], 
     assert found == 143
     assert err == f"interrupted; the {name_kind(True, model.n_trees)} so far was written to f.silva\n"
     assert (model.n_trees, model.n_leaves) == (records[-1]["offspring"], records[-1]["leaves"])
+
+
+def test_a_signal_during_tuning_writes_the_first_rounds(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    process = start("train", "builtin:digits/train", "b.silva", "--epsilon", "1", "--boost", "500", "--log", "log",
+                    cwd=tmp_path)  # fmt: skip
+    with (tmp_path / "log").open() as log:
+        records = [json.loads(log.readline())]
+        process.send_signal(signal.SIGINT)
+        records += [json.loads(line) for line in log]
+    found, _, err = finish(process)
+    model = read_model(str(tmp_path / "b.silva"))
+    assert (found, err) == (130, f"interrupted; the {name_kind(True, model.n_trees)} so far was written to b.silva\n")
+    assert {record["phase"] for record in records} == {"tuning"}
+    assert (model.n_trees, model.n_leaves) == (records[-1]["offspring"], records[-1]["leaves"])
+    assert model.n_leaves > model.n_trees
 
 
 def test_a_signal_ends_a_study_over_seeds(tmp_path: Path) -> None:

@@ -40,9 +40,7 @@ SHORT_RUNS = {
     "scripts/bench_train.py": "--data data --sets breast-cancer --preset fast --jobs 1",
     "scripts/bench_verify.py": "--data data --models models --repeat 1",
     "scripts/check_veritas.py": "--trees 2 --depth 2 --pair-trees 2 --pair-depth 2 --rows 2 --limit 1",
-    "scripts/draw_curves.py": (
-        "--data data --sets mnist-1-5 --trees 2 --rounds 2 --rows 50 --models curves --output curves.svg"
-    ),
+    "scripts/draw_curves.py": "--data data --sets mnist-1-5 --trees 2 --rows 50 --models curves --output curves.svg",
     "scripts/draw_proofs.py": "--output empty",
     "scripts/fuzz/run.py": "model --runs 50",
     "scripts/make_command_reference.py": "--output commands.md",

@@ -20,7 +20,7 @@ metasilvae attack template train.csv -o attack.toml
 metasilvae data convert train.csv scaled.csv --scale minmax --save-scale scale.json
 metasilvae train train.csv model.silva --epsilon 0.1 --preset fast --pareto trees
 metasilvae train train.csv b.silva --epsilon 0.1 --preset cart
-metasilvae train train.csv forest.silva --epsilon 0.1 --preset fast --trees 4
+metasilvae train train.csv forest.silva --epsilon 0.1 --preset fast --trees 4 --forest-method reweighted
 metasilvae train builtin:circle/train cart.silva --epsilon 0.02 --preset cart
 metasilvae train builtin:circle/train ours.silva --epsilon 0.02 --preset fast
 metasilvae train builtin:wine/train wine.silva --epsilon 0.1 --preset fast

@@ -21,16 +21,9 @@ from metasilvae.model import LeafKind
 from metasilvae.perturbations.attack import load_attack
 from metasilvae.perturbations.boxes import Ball, BoxFile
 from metasilvae.training.boosted_trees import UNIT, Codes, choose_thresholds
-from metasilvae.training.boosting import (
-    Booster,
-    BoostingTrainer,
-    CodedRows,
-    Rows,
-    Scores,
-    choose_by_curves,
-    find_base,
-    find_derivatives,
-)
+from metasilvae.training.boosting import Booster, BoostingTrainer, CodedRows
+from metasilvae.training.boosting_scores import Scores, find_derivatives
+from metasilvae.training.boosting_tuning import Rows, find_base
 from metasilvae.training.forest_votes import bound
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
@@ -372,25 +365,6 @@ def test_held_out_rows_choose_the_number_of_rounds() -> None:
     assert trainer._n_kept == int(np.argmax(fitness)) == len(fitness) - 6
     assert trainer.held_out_fitness == max(fitness)
     assert trainer.model.n_trees == max(1, trainer._n_kept)
-
-
-def test_curves_choose_candidate_and_rounds() -> None:
-    curves = np.zeros((3, 4, 5))
-    curves[0] += [0.1, 0.5, 0.6, 0.5, 0.4]
-    curves[1] += [0.1, 0.2, 0.3, 0.9, 0.8]
-    curves[2, 0, 0] = 2.5  # by luck, on one split
-    assert choose_by_curves(curves) == (1, 4)
-    assert choose_by_curves(curves[[0, 2]]) == (0, 3)
-    assert choose_by_curves(curves[:, :1]) == (2, 1)
-
-
-def test_too_little_time_for_tuning_trains_the_first_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metasilvae.training.boosting.TUNING_FRACTION", 1e-9)
-    dataset = read_dataset("builtin:iris/train")
-    trainer = BoostingTrainer(dataset, Ball(0.1), boosting_options_for("default", 5, time_limit=1e6))
-    finish(trainer)
-    assert trainer.candidate == trainer._candidates[0]
-    assert trainer.model.n_trees == 15
 
 
 @pytest.mark.parametrize(

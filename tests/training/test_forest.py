@@ -6,6 +6,7 @@ import math
 import pickle
 from concurrent import futures
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,32 +15,37 @@ from hypothesis import strategies as st
 
 from metasilvae.dataset import Dataset
 from metasilvae.datasets import splitting
+from metasilvae.datasets.splitting import CrossValidation
 from metasilvae.errors import DataError, RequestError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball, Enlarged
-from metasilvae.training import forest
-from metasilvae.training.forest import (
-    CANDIDATES,
-    CANDIDATES_IF_FEW,
+from metasilvae.training import forest, forest_tuning, large
+from metasilvae.training.forest import ForestTrainer
+from metasilvae.training.forest_growth import (
     COUNTED_TREES,
     LARGEST_BATCH,
-    ForestTrainer,
-    choose_method,
     draw_evenly,
     grow_forest,
     grow_tree,
-    list_candidates,
-    list_tuned_candidates,
     plan_tree,
-    plan_tuning_splits,
-    score_candidate,
     split_into_batches,
-    tune_tree,
     weigh_rows,
 )
+from metasilvae.training.forest_tuning import (
+    CANDIDATES,
+    CANDIDATES_IF_FEW,
+    ForestRace,
+    choose_method,
+    list_candidates,
+    list_tuned_candidates,
+    plan_tuning_splits,
+    score_candidate,
+    tune_tree,
+)
 from metasilvae.training.forest_votes import GrowingForest, bound
+from metasilvae.training.large import make_single_tree_trainer
 from metasilvae.training.options import FEW_SAMPLES, ForestOptions, TrainingOptions, forest_options_for, options_for
 from metasilvae.training.protocol import StopReason, TrainerGroup, finish
 from metasilvae.training.tuning import USUAL, make_tree_trainer
@@ -59,7 +65,7 @@ def wine() -> Dataset:
 
 @pytest.fixture
 def short_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TRIAL_TREES", 2)
+    monkeypatch.setattr(forest_tuning, "TRIAL_TREES", 2)
     monkeypatch.setattr(splitting, "REPEATS", 1)
 
 
@@ -117,7 +123,7 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_jobs(variant: str,
     if variant != "tuned":
         assert format_model(train_to_end(iris, EPSILON, other)) != format_model(trainers[0].model)
     if options.tree.tune:
-        assert trainers[0].candidate in trainers[0]._candidates
+        assert trainers[0].candidate in trainers[0]._list_candidates()
         assert [trainer.candidate for trainer in trainers] == [trainers[0].candidate] * 3
 
 
@@ -363,10 +369,11 @@ def test_candidates_name_the_method_that_is_fixed(method: str) -> None:
 
 
 def test_a_part_of_a_forest_is_not_replaced_by_a_tree() -> None:
-    like_tree, tree = list_tuned_candidates(quick(5), TUNED)
+    like_tree, tree = list_tuned_candidates(quick(5, tune=True), TUNED)
     assert like_tree == {**TUNED, "method": "independent"}
     assert tree == {**TUNED, "method": "single"}
-    for options in (quick(1), replace(quick(5), numbers=(0, 2)), quick(5, method="independent")):
+    part = replace(quick(5, tune=True), numbers=(0, 2))
+    for options in (quick(1, tune=True), part, quick(5, method="independent", tune=True), quick(5)):
         assert list_tuned_candidates(options, TUNED) == [like_tree]
 
 
@@ -384,13 +391,12 @@ def test_a_forest_must_not_be_behind_the_tree() -> None:
     assert choose_method(candidates, np.array([*forests, [0.95, 0.89]])) == 1, "by a quarter of the error"
     assert choose_method(candidates, np.array([*forests, [0.9, 0.92]])) == 2, "trees that are much the same"
     assert choose_method(candidates, np.array([[0.8, 0.82], [0.79, 0.86], [0.75, 0.8]])) == 0, "it may be luck"
-    assert choose_method(candidates, np.array([[0.0]])) == 0, "there was no time"
     assert choose_method(candidates[:2], np.array(forests)) == 1
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_forest_can_be_the_default_tree(iris: Dataset, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(forest, "choose_method", lambda candidates, scores: len(candidates) - 1)
+    monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores, n_errors: len(candidates) - 1)
     options = forest_options_for("default", 5, seed=2)
     trainer = ForestTrainer(iris, EPSILON, options, jobs)
     records = list(trainer.run())
@@ -451,10 +457,12 @@ def test_a_stopped_tuning_resumes_with_the_same_forest(iris: Dataset) -> None:
 def test_with_a_fixed_method_the_leaf_penalty_is_chosen(iris: Dataset) -> None:
     trainer = ForestTrainer(iris, EPSILON, quick(3, method="reweighted", tune=True))
     phases = [record.phase for record in trainer.run()]
-    # One for the tuning of a tree.
-    n_splits = len(plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto").pairs)
-    assert phases.count("tuning") == 2 * n_splits + 1
-    assert trainer.candidate in trainer._candidates
+    planned = plan_tuning_splits(iris, np.arange(iris.n_samples), 0, "auto")
+    # One for the tuning of a tree; two candidates at most are tried on more than the first splits.
+    n_candidates, n_others = len(CANDIDATES_IF_FEW) + 1, len(planned.pairs) - planned.n_first
+    n_trials = phases.count("tuning") - 1 - n_candidates * planned.n_first
+    assert n_trials in range(0, 2 * n_others + 1, 2)
+    assert trainer.candidate in trainer._list_candidates()
     assert trainer.forest_options.is_reweighted
 
 
@@ -473,14 +481,160 @@ def test_a_tuning_tests_on_rows_that_it_has_not_seen(iris: Dataset) -> None:
     assert 0.5 < score_candidate(iris, EPSILON, quick(3), *splits[0]) <= 1.0
 
 
-def test_many_rows_are_split_once() -> None:
+def test_trees_of_many_rows_are_tried_on_parts_of_them() -> None:
     rows = np.arange(7, 50_000)
     zeros = Dataset(np.zeros((len(rows), 1)), np.zeros(len(rows), np.int32), ("a",))
-    ((kept, held),) = plan_tuning_splits(zeros, rows, 0, "auto").pairs
-    assert (len(kept), len(held)) == (forest.GROWN_SAMPLES, forest.TESTED_SAMPLES)
-    assert not set(kept.tolist()) & set(held.tolist())
-    assert (np.diff(kept) > 0).all()
-    assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
+    planned = plan_tuning_splits(zeros, rows, 0, "auto")
+    assert len(planned.pairs) == forest_tuning.SPLITS_IF_MANY > planned.n_first
+    for kept, held in planned.pairs:
+        assert (len(kept), len(held)) == (forest_tuning.GROWN_SAMPLES[1], forest_tuning.TESTED_SAMPLES)
+        assert not set(kept.tolist()) & set(held.tolist())
+        assert (np.diff(kept) > 0).all()
+        assert set(kept.tolist()) | set(held.tolist()) <= set(rows.tolist())
+    tested = np.concatenate([held for _, held in planned.pairs])
+    assert len(np.unique(tested)) == len(tested), "rows test once"
+
+
+def race_of(n_forests: int, n_splits: int, n_first: int) -> ForestRace:
+    candidates = [{"strength": float(number)} for number in range(n_forests)] + [{"method": "single"}]
+    pair = np.arange(3), np.arange(3, 5)
+    return ForestRace(candidates, CrossValidation([pair] * n_splits, n_first, "random", 5))
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 4).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_race_tries_the_leading_candidates_on_more_splits(n_forests: int, splits: tuple[int, int], draw: Any) -> None:
+    n_splits, n_first = splits
+    race = race_of(n_forests, n_splits, n_first)
+    truth = np.array([[draw.choice([0.1, 0.2, 0.3, 0.4]) for _ in range(n_splits)] for _ in range(n_forests + 1)])
+    n_known = [race.count_trials()]
+    assert race.choice == 0, "there was no time"
+    while trials := race.plan():
+        for number, split in trials:
+            assert np.isnan(race.scores[number, split])
+            race.scores[number, split] = truth[number, split]
+            n_known.append(race.count_trials())
+    assert n_known == sorted(n_known, reverse=True)
+    assert race.n_tried == n_known[-1]
+    best = int(np.argmax(truth[:n_forests, :n_first].mean(axis=1)))
+    n_tried = np.isfinite(race.scores).sum(axis=1)
+    assert [each["splits"] for each in race.describe()] == n_tried.tolist()
+    assert (n_tried >= n_first).all()
+    assert n_tried[0] == n_tried[n_forests] == n_tried.max()
+    assert all(n_tried[number] == n_first for number in range(1, n_forests) if number != best)
+    gain = truth[best] - truth[0]
+    assert n_tried[best] == n_tried[0] or gain[: n_tried[best]].mean() <= 0, "it fell back"
+    if n_tried[0] < n_splits:
+        assert n_tried[0] >= forest_tuning.FEWEST_SPLITS, "the choice was clear"
+    rivals = [0, n_forests] if n_tried[best] < n_tried[0] or gain[: n_tried[0]].mean() <= 0 else [0, best, n_forests]
+    scores = truth[rivals, : n_tried[0]]
+    assert race.choice == rivals[choose_method([race.candidates[each] for each in rivals], scores)]
+
+
+def test_a_race_ends_when_its_outcome_is_obvious() -> None:
+    race = race_of(2, 5, 1)
+    race.scores[:, 0] = 0.8, 0.7, 0.5
+    for split in (1, 2):
+        assert race.plan() == [(0, split), (2, split)]
+        race.scores[[0, 2], split] = 0.81, 0.52
+    assert race.plan() == []
+    assert race.choice == 0
+    close = race_of(2, 5, 1)
+    close.scores[:, :3] = [[0.8, 0.81, 0.8], [0.7, np.nan, np.nan], [0.79, 0.82, 0.75]]
+    assert close.plan() == [(0, 3), (2, 3)]
+    alone = ForestRace([{"strength": 0.1}, {"strength": 0.2}], race.validation)
+    alone.scores[:, 0] = 0.8, 0.7
+    assert alone.plan() == [], "there is nothing to decide"
+    alone.scores[:, 0] = 0.7, 0.8
+    assert alone.plan() == [(0, 1), (1, 1)]
+
+
+def test_a_race_that_was_cut_short_uses_the_splits_that_all_finalists_have() -> None:
+    race = race_of(2, 3, 1)
+    race.scores[:, 0] = 0.5, 0.4, 0.6
+    assert race.choice == 2
+    race.scores[0, 1] = 0.9
+    assert race.choice == 2, "the tree was not tried there"
+    race.scores[2, 1] = 0.1
+    assert race.choice == 0
+
+
+def test_too_few_rows_to_compare_make_a_forest() -> None:
+    pair = Dataset(np.array([[0.0], [1.0]]), np.array([0, 1], np.int32), ("a", "b"))
+    for preset in ("default", "fast"):
+        trainer = finished(ForestTrainer(pair, EPSILON, forest_options_for(preset, 3)))
+        assert trainer.model.n_trees == 3
+        assert trainer.tuning is None
+
+
+# Presets that do not tune
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_fast_forest_gives_way_to_the_fast_tree(jobs: int) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.random((400, 3))
+    y = (X[:, 0] > 0.5) ^ (rng.random(400) < 0.2)
+    noisy = Dataset(X, y.astype(np.int32), ("a", "b"))
+    options = forest_options_for("fast", 9, seed=4)
+    trainer = ForestTrainer(noisy, EPSILON, options, jobs)
+    states = [trainer.state]
+    for _ in trainer.run():
+        states.append(trainer.state)
+    assert len(states) == trainer.n_steps + 1
+    assert trainer.candidate == {"method": "single"}
+    tree = finish(make_tree_trainer(noisy, EPSILON, options_for("fast", seed=4)))
+    assert format_model(trainer.model.tree(0)) == format_model(tree)
+    assert trainer.tuning is not None
+    assert [each["splits"] for each in trainer.tuning["finalists"]] == [forest_tuning.PLAIN_SPLITS] * 2
+    for state in states[::2]:
+        again = ForestTrainer(noisy, EPSILON, options, jobs)
+        again.resume(state)
+        assert len(list(again.run())) == len(states) - 1 - state["steps"]
+        assert format_model(again.model) == format_model(trainer.model)
+
+
+def test_a_fast_forest_that_is_better_stays(wine: Dataset) -> None:
+    options = forest_options_for("fast", 9, seed=1)
+    trainer = finished(ForestTrainer(wine, EPSILON, options))
+    assert trainer.candidate == {"method": "reweighted"}
+    assert trainer.model.n_trees == 9
+    alone = finished(ForestTrainer(wine, EPSILON, forest_options_for("fast", 9, seed=1, tune=False)))
+    assert alone.tuning is None
+    assert format_model(alone.model) == format_model(trainer.model), "trials leave the forest as it is"
+
+
+def test_what_is_fixed_is_not_compared_with_a_tree() -> None:
+    for preset in ("default", "fast", "best"):
+        options = forest_options_for(preset, 5, max_leaves=7, seed=3)
+        assert options.single == options_for(preset, max_leaves=7, seed=3)
+        assert options.describe()["compare-with-tree"]
+        assert options.with_seed(8).with_candidate({"method": "single"}).tree.seed == 8
+        for change in ({"tune": False}, {"leaf_penalty": 3.0}, {"greedy": False}, {"method": "reweighted"}):
+            fixed = forest_options_for(preset, 5, **change)  # type: ignore[arg-type]
+            assert fixed.single is None
+            assert not fixed.describe()["compare-with-tree"]
+    assert forest_options_for("paper", 5).single is None
+    assert forest_options_for("cart", 5).single is None
+
+
+def test_a_single_tree_of_very_many_rows_is_searched_for_on_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.random((300, 3))
+    many = Dataset(X, (X[:, 0] > 0.5).astype(np.int32), ("a", "b"))
+    for module in (forest, large):
+        monkeypatch.setattr(module, "MANY_SAMPLES", 200)
+    monkeypatch.setattr(large.LargeTreeTrainer.__init__, "__defaults__", (1, 100))
+    monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores, n_errors: len(candidates) - 1)
+    for preset in ("default", "fast"):
+        trainer = finished(ForestTrainer(many, EPSILON, forest_options_for(preset, 5, seed=2)))
+        tree = make_single_tree_trainer(many, EPSILON, options_for(preset, seed=2))
+        assert isinstance(tree, large.LargeTreeTrainer)
+        assert format_model(trainer.model.tree(0)) == format_model(finish(tree))
 
 
 def test_rows_in_the_order_of_time_are_split_into_blocks() -> None:
@@ -492,7 +646,7 @@ def test_rows_in_the_order_of_time_are_split_into_blocks() -> None:
     assert (found.kind, len(found.pairs)) == ("blocks", 4)
     for kept, held in found.pairs:
         assert not set(kept.tolist()) & set(held.tolist())
-        assert len(kept) == forest.GROWN_SAMPLES
+        assert len(kept) == forest_tuning.GROWN_SAMPLES[0]
         for label in range(2):
             of_class = rows[in_time.y == label]
             places = np.searchsorted(of_class, held[in_time.y[held - 10] == label])

@@ -90,6 +90,7 @@ MAKERS: dict[str, Maker] = {
     "tree in l1, held out": maker(dataclasses.replace(TREE, validation=0.3), perturbation=NormBall("l1", 1.0)),
     "tuned tree in l2": maker(TUNED, perturbation=NormBall("l2", 0.8)),
     "forest in l0": maker(forest_options_for("fast", 4, seed=2), perturbation=NormBall("l0", 1)),
+    "boosting of shifted images": maker(boosting_options_for("fast", 5, max_depth=3, image_shifts="1x3")),
     "boosting in a norm": maker(boosting_options_for("fast", 5, max_depth=3), perturbation=NORM),
     "boosting in a norm, held out": maker(
         boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM

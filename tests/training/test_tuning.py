@@ -13,9 +13,11 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import tuning
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
-from metasilvae.training.protocol import StopReason
+from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.runs import make_trainer
 from metasilvae.training.trials import (
+    LEAF_ERRORS_IF_FEW,
+    LEAF_ERRORS_IF_MANY,
     LEAF_PENALTIES,
     TRIAL_BLENDS,
     Choice,
@@ -229,8 +231,8 @@ def test_a_race_drops_losers_and_chooses_the_best() -> None:
     n_tried = np.isfinite(race.scores).sum(axis=1)
     assert set(n_tried.tolist()) == {5, 15}
     described = race.describe()
-    assert {each["leaf_penalty"] for each in described} == {2.0, 4.0, 8.0}
-    assert len(described) == (n_tried == 15).sum() == 12
+    assert {each["leaf_penalty"] for each in described} == {2.0, 4.0, 8.0, 500.0}
+    assert len(described) == (n_tried == 15).sum() == 16
     assert min(each["difference"] for each in described) < 0
     assert [each["difference"] for each in described if each.items() >= chosen.items()] == [0.0]
 
@@ -243,31 +245,39 @@ def test_a_factor_that_is_behind_is_dropped() -> None:
 
 
 def test_of_equal_candidates_the_most_regularized_is_chosen() -> None:
-    for n_samples, penalty in ((500, LEAF_PENALTIES[-1]), (5000, 5000.0)):
+    for n_samples, penalty in ((10, 16.0), (500, 500.0), (5000, 5000.0)):
         race = Race([1.0, 1.15], [0.0, 0.2], n_samples, 4, 2)
         run_race(race, lambda candidate, split: 0.6)
         chosen = {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": penalty}
         assert race.candidates[race.choice] == chosen
 
 
-def make_scores(n_penalties: int = 4, n_splits: int = 10) -> np.ndarray:
-    """Two factors, two weights; the second penalty is the best one by 0.01."""
+def test_labels_that_do_not_depend_on_features_give_a_single_leaf() -> None:
+    rng = np.random.default_rng(1)
+    dataset = Dataset(rng.normal(size=(200, 20)), (rng.random(200) < 0.4).astype(np.int32), ("a", "b"))
+    trainer = make_trainer(dataset, Ball(0.05), options_for("default", seed=1), 1)
+    assert finish(trainer).n_leaves == 1
+
+
+def make_scores(n_penalties: int = 5, n_splits: int = 10) -> np.ndarray:
+    """Two factors, two weights; the second penalty is the best one by 0.01, and the last one, a single leaf, is bad."""
     scores = np.full((2, 2, n_penalties, n_splits), 0.8)
     scores[:, :, 1] += 0.01
+    scores[:, :, -1] -= 0.1
     return scores
 
 
 def test_each_option_is_chosen_by_averages_over_the_others() -> None:
-    assert choose_values(make_scores(), False) == Choice(0, 1, 1)
+    assert choose_values(make_scores(), LEAF_ERRORS_IF_FEW) == Choice(0, 1, 1)
     # One lucky candidate does not outweigh the others with its penalty.
     lucky = make_scores()
     lucky[1, 1, 3] += 0.015
-    assert np.unravel_index(lucky.mean(axis=-1).argmax(), (2, 2, 4)) == (1, 1, 3)
-    assert choose_values(lucky, False).penalty == 1
+    assert np.unravel_index(lucky.mean(axis=-1).argmax(), (2, 2, 5)) == (1, 1, 3)
+    assert choose_values(lucky, LEAF_ERRORS_IF_FEW).penalty == 1
     # A penalty that is better with both factors is taken.
     better = make_scores()
     better[:, 1, 3] += 0.015
-    assert choose_values(better, False) == Choice(0, 1, 3)
+    assert choose_values(better, LEAF_ERRORS_IF_FEW) == Choice(0, 1, 3)
 
 
 def test_other_weights_and_factors_must_be_better_by_their_errors() -> None:
@@ -276,22 +286,22 @@ def test_other_weights_and_factors_must_be_better_by_their_errors() -> None:
     for gain, is_chosen in ((0.9, False), (1.1, True)):
         scores = make_scores()
         scores[:, 0] += 0.01 * (noise + gain * error)
-        assert choose_values(scores, False).weight == (0 if is_chosen else 1)
+        assert choose_values(scores, LEAF_ERRORS_IF_FEW).weight == (0 if is_chosen else 1)
     for gain, is_chosen in ((0.4, False), (0.6, True)):
         scores = make_scores()
         scores[1] += 0.01 * (noise + gain * error)
-        assert choose_values(scores, False).factor == is_chosen
+        assert choose_values(scores, LEAF_ERRORS_IF_FEW).factor == is_chosen
 
 
-def test_a_tree_must_be_better_than_a_single_leaf() -> None:
+@pytest.mark.parametrize("leaf_errors", [LEAF_ERRORS_IF_FEW, LEAF_ERRORS_IF_MANY])
+def test_a_single_leaf_must_be_better_by_its_errors(leaf_errors: float) -> None:
     noise = np.array([1.0, -1.0] * 5)
     error = noise.std(ddof=1) / np.sqrt(10)
-    for gain, penalty in ((0.4, 3), (0.6, 1)):
-        scores = make_scores() - 0.01
-        scores[:, :, 1] = 0.8 + 0.01 * (noise + gain * error)
-        scores[:, :, 3] = 0.8
-        assert choose_values(scores, True).penalty == penalty
-        assert choose_values(scores, False).penalty == 1
+    for change, penalty in ((-0.1, 1), (0.1, 4)):
+        scores = make_scores() - 0.05
+        scores[:, :, 1] = 0.8 + 0.01 * noise
+        scores[:, :, 4] = 0.8 + 0.01 * error * (leaf_errors + change)
+        assert choose_values(scores, leaf_errors).penalty == penalty
 
 
 def test_noise_ends_in_a_single_leaf_and_quickly() -> None:

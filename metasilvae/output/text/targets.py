@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -122,7 +123,7 @@ def write_text(report: TargetReport) -> Iterator[str]:
 
 def _in_words(report: TargetReport, row: int) -> dict[str, Any]:
     dataset, results, labels = report.query.dataset, report.results, report.query.model.labels
-    distance = {} if results.distances is None else {"distance": float(results.distances[row])}
+    distance = {} if results.distances is None else {"distance": _show_distance(float(results.distances[row]))}
     return {
         "row": dataset.number_of(row),
         **dataset.ids_of(row),
@@ -130,6 +131,11 @@ def _in_words(report: TargetReport, row: int) -> dict[str, Any]:
         **distance,
         "changes": ", ".join(f"{name} {old!s} -> {new!s}" for name, old, new in report.changes[row]),
     }
+
+
+def _show_distance(distance: float) -> float | str:
+    """A distance; where each multiple of an infinite radius will do, the least one is no number that means anything."""
+    return "> 0" if distance == math.nextafter(0.0, 1.0) else distance
 
 
 def _json_rows(report: TargetReport) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from metasilvae.output.text.headings import describe_model
 from metasilvae.output.text.tables import TABLE_FORMATS, Cell, Record, as_text, in_words
 from metasilvae.output.text.terminal import open_bar
-from metasilvae.training.options import SINGLE
+from metasilvae.training.options import SEARCHED_FOR, SINGLE
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
@@ -124,9 +124,11 @@ def describe_tuning(tuning: dict[str, Any]) -> str:
     chosen = _describe_candidate(tuning["chosen"])
     if tuning["score"] is None:
         return f"{chosen}; there are too few rows to compare"
-    how = {"random": "random splits", "blocks": "splits into blocks"}[tuning["split"]]
-    score = f"phi {tuning['score']:.4f} ± {tuning['error']:.4f}"
-    return f"{chosen}; {score} on {tuning['splits']} {how} of {tuning['rows']} rows"
+    splits = "split" if tuning["splits"] == 1 else "splits"
+    how = {"random": f"random {splits}", "blocks": f"{splits} into blocks"}[tuning["split"]]
+    # The error of a single split is not known.
+    error = f" ± {tuning['error']:.4f}" if tuning["splits"] > 1 else ""
+    return f"{chosen}; phi {tuning['score']:.4f}{error} on {tuning['splits']} {how} of {tuning['rows']} rows"
 
 
 def _describe_candidate(candidate: dict[str, Any]) -> str:
@@ -135,9 +137,17 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
     names = {
         "leaf_penalty": "leaf penalty",
         "training_epsilon_factor": "epsilon factor",
+        "max_depth": "depth",
         "robust_weight": "robust weight",
+        "tolerance": "tolerance",
+        "score_penalty": "score penalty",
+        "rounds": "rounds",
+        "refits": "refits",
     }
-    return ", ".join([*words, *(f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate)])
+    words += [f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate]
+    if candidate.get("first_tree") == SEARCHED_FOR:
+        words.append("first tree searched for")
+    return ", ".join(words)
 
 
 def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -> str:

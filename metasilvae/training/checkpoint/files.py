@@ -30,7 +30,7 @@ from metasilvae.training.samples import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
-FORMAT = 5
+FORMAT = 6
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
 _LARGEST_WHOLE = 2**53

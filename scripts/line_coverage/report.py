@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows what `make coverage` has recorded: the files with lines that were not run, then the shares of both languages.
 
-scripts/coverage/report.py
+scripts/line_coverage/report.py
 """
 
 from __future__ import annotations

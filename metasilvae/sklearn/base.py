@@ -1,27 +1,24 @@
-"""Estimators and scorers for scikit-learn.
-
-    model = MetaSilvaeClassifier(epsilon=0.1).fit(X, y)
-    cross_val_score(model, X, y, scoring=robust_accuracy_scorer())
-
-Scorers also accept pipelines (the perturbation is that of the values that reach the classifier) and, for comparison,
-trees of scikit-learn and other libraries that `metasilvae.interop.imports` can import.
-"""
+"""What the estimators have in common: samples of scikit-learn as data sets, training, prediction and certificates."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from metasilvae import api
 from metasilvae.analysis.importance import add_by_column, find_importances
-from metasilvae.api import as_perturbation, choose_options, encode_frame, name_series, train
+from metasilvae.api import as_perturbation, encode_frame, name_series, train
 from metasilvae.dataset import Dataset
 from metasilvae.encoding import Encoding
 from metasilvae.errors import DataError, ModelError, PerturbationError, RequestError
@@ -29,8 +26,6 @@ from metasilvae.formats.frames import find_kinds, is_frame, read_array
 from metasilvae.formats.silva_models import label_problem, write_model
 from metasilvae.formats.tables import DEFAULT_TABLE, read_typed, with_specs
 from metasilvae.formats.text import Problems
-from metasilvae.interop.imports import check_import, import_object
-from metasilvae.interop.imports.comparison import QUICK_ROWS
 from metasilvae.interop.imports.imported import name_classes
 from metasilvae.model import Model, PredictionTable
 from metasilvae.perturbations.attack_files import AttackRules
@@ -41,23 +36,10 @@ from metasilvae.training.options import PUBLIC_NAMES
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import judge
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.curve import Curve
-from metasilvae.verification.objective import Fitness, fitness_from_weights
 from metasilvae.verification.query import VerificationQuery, make_query
 from metasilvae.verification.radius import find_radii
 from metasilvae.verification.verdicts import Outcome, Stability
 from metasilvae.verification.verifier import find_witnesses, verify
-
-try:
-    from joblib import effective_n_jobs
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
-except ImportError as error:
-    raise ImportError(
-        f"the estimators need scikit-learn 1.6 or newer ({error}); pip install 'metasilvae[sklearn]'"
-    ) from None
 
 MOST_SEEDS = 2**31 - 1
 # Options of training by the names of their parameters, which are those of scikit-learn where it has one.
@@ -544,339 +526,3 @@ def _name_labels(classes: np.ndarray) -> tuple[str, ...]:
     if len(set(names)) < len(names) or any(map(label_problem, names)):
         return tuple(f"class-{number}" for number in range(len(names)))
     return names
-
-
-class MetaSilvaeClassifier(RobustClassifier):
-    """A robust decision tree, as trained by ``metasilvae train``.
-
-    Parameters
-    ----------
-    epsilon : float, default=0.1
-        Maximum change of each feature that the tree is trained to withstand, in the units of the features.
-    norm : {"linf", "l1", "l2", "l0"}, default="linf"
-        What `epsilon` limits: the change of each feature, or the total change. Trainers refuse norms that they do not
-        know.
-    perturbation : Perturbation, AttackRules or None, default=None
-        A general perturbation instead of `epsilon`, for instance ``Ball(30, 0, 255)``. The rules of `read_attack` are
-        bound to the names of columns when the model is fitted, so that they fit in cross-validation and pipelines.
-        With a `norm` of the total change, it says what may change at all.
-    preset : {"default", "fast", "best", "paper", "cart"}, default="default"
-        Set of defaults for the parameters that are None. Use "fast" for quick experiments, "best" for final models.
-    weights : dict or None, default=None
-        Weights of the metrics in the objective. None means ``{"accuracy": 0.9, "stability": 0.1}``. Increase
-        ``"robust_accuracy"`` or ``"stability"`` if stability matters more than accuracy.
-    max_depth : int or None, default=None
-        Maximum depth of a tree. Set it for models that people read.
-    max_leaf_nodes : int or None, default=None
-        Maximum number of leaves of a tree.
-    min_samples_leaf : int or None, default=None
-        Minimum number of samples per leaf. Increase it for noisy data.
-    leaf_penalty : float or None, default=None
-        Complexity penalty per leaf, in samples. Increase it for smaller trees. Setting it disables tuning.
-    training_epsilon_factor : float or None, default=None
-        Factor by which epsilon is multiplied in training. Above 1, stability generalizes better. Setting it disables
-        tuning.
-    robust_weight : float or None, default=None
-        Fraction of the accuracy weight that moves to robust accuracy in training. Setting it disables tuning.
-    tune : bool or None, default=None
-        Whether to tune the three parameters above by cross-validation on subsamples. Set it to False to save time.
-    max_iter : int or None, default=None
-        Maximum number of generations of the genetic search.
-    n_iter_no_change : int or None, default=None
-        Number of generations without improvement after which the search stops. Increase both for a longer search.
-    time_limit : float or None, default=None
-        Maximum training time in seconds. With a limit, the model depends on the machine.
-    validation_fraction : float or None, default=None
-        Fraction of the samples that is held out to select the final model.
-    options : dict or None, default=None
-        Further fields of `TrainingOptions`, such as ``{"population": 64}``.
-    n_jobs : int or None, default=None
-        Number of threads; the model does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Random seed. An integer gives the same model as ``--seed`` of the command line.
-    verbose : int, default=0
-        1 prints the progress once a second, 2 every step.
-    warm_start : bool, default=False
-        Whether the search starts from the tree of the previous `fit`, for instance to go on with new samples.
-    categorical_features : "from_dtype", list of columns or None, default="from_dtype"
-        Columns that are categories, by name, position or mask. "from_dtype" takes columns of a DataFrame with
-        categories, texts or booleans. None reads all columns as numbers.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of classes in the objective, in accuracy and stability alike. "balanced" gives all classes the same
-        total weight.
-
-    Attributes
-    ----------
-    model_ : Model
-        The trained model.
-    classes_ : ndarray of shape (n_classes,)
-        The classes.
-    robust_score_ : float
-        Robust accuracy on the training samples.
-    n_iter_ : int
-        Number of generations of the genetic search, at least 1; of trees of a forest, of rounds of boosting.
-    feature_importances_ : ndarray of shape (n_features_in_,)
-        Importance of each column; they sum to 1. For a tree and a forest this is the mean decrease of the Gini
-        impurity, as in scikit-learn; for a boosted model the decrease of the variance of its scores. Both favour
-        columns with many different values, and say nothing about stability: ``metasilvae explain`` does.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during `fit`, if all are strings.
-    """
-
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        *,
-        norm: str = "linf",
-        perturbation: Perturbation | AttackRules | None = None,
-        preset: str = "default",
-        weights: dict[str, float] | None = None,
-        max_depth: int | None = None,
-        max_leaf_nodes: int | None = None,
-        min_samples_leaf: int | None = None,
-        leaf_penalty: float | None = None,
-        training_epsilon_factor: float | None = None,
-        robust_weight: float | None = None,
-        tune: bool | None = None,
-        max_iter: int | None = None,
-        n_iter_no_change: int | None = None,
-        time_limit: float | None = None,
-        validation_fraction: float | None = None,
-        options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        categorical_features: Any = "from_dtype",
-        class_weight: Any = None,
-    ) -> None:
-        self._keep(locals())
-
-    def _choose_options(self) -> Any:
-        return choose_options(**self._shared_choices())
-
-
-class RobustForestClassifier(RobustClassifier):
-    """A robust forest, as trained by ``metasilvae train --trees``; its trees are trained for their joint vote.
-
-    Parameters that are not listed are those of `MetaSilvaeClassifier`; limits of size apply to each tree.
-
-    Parameters
-    ----------
-    n_estimators : int, default=50
-        Number of trees. More trees are more accurate, but slower to verify.
-    epsilon : float, default=0.1
-        Maximum change of each feature that the forest is trained to withstand, in the units of the features.
-    method : {"auto", "reweighted", "independent"} or None, default=None
-        How trees are trained. With "reweighted", each tree focuses on samples that the forest so far gets wrong or
-        unstable. "auto" selects the method by cross-validation.
-    max_samples : float or None, default=None
-        Fraction of the samples drawn for each tree. Decrease it for more diverse trees.
-
-    Attributes
-    ----------
-    model_, classes_, n_iter_, feature_importances_, n_features_in_, feature_names_in_
-        As for `MetaSilvaeClassifier`.
-    robust_score_ : float
-        A lower bound of the robust accuracy on the training samples.
-    """
-
-    def __init__(
-        self,
-        n_estimators: int = 50,
-        epsilon: float = 0.1,
-        *,
-        method: str | None = None,
-        max_samples: float | None = None,
-        norm: str = "linf",
-        perturbation: Perturbation | AttackRules | None = None,
-        preset: str = "default",
-        weights: dict[str, float] | None = None,
-        max_depth: int | None = None,
-        max_leaf_nodes: int | None = None,
-        min_samples_leaf: int | None = None,
-        leaf_penalty: float | None = None,
-        training_epsilon_factor: float | None = None,
-        robust_weight: float | None = None,
-        tune: bool | None = None,
-        time_limit: float | None = None,
-        validation_fraction: float | None = None,
-        options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        categorical_features: Any = "from_dtype",
-        class_weight: Any = None,
-    ) -> None:
-        self._keep(locals())
-
-    def _choose_options(self) -> Any:
-        return choose_options(trees=self.n_estimators, **self._shared_choices())
-
-
-class RobustBoostingClassifier(RobustClassifier):
-    """A robust boosted model, as trained by ``metasilvae train --boost``.
-
-    Each tree is grown for a loss that counts every sample at itself and at the worst point of its box. Parameters that
-    are not listed are those of `MetaSilvaeClassifier`.
-
-    Parameters
-    ----------
-    n_estimators : int, default=100
-        Maximum number of rounds. Each adds one tree, or one tree for each of more than two classes. Tuning may choose
-        fewer rounds.
-    epsilon : float, default=0.1
-        Maximum change of each feature that the model is trained to withstand, in the units of the features.
-    learning_rate : float or None, default=None
-        Factor of the scores of each tree. A lower rate generalizes better and needs more rounds.
-    subsample : float or None, default=None
-        Fraction of the samples drawn for each tree to grow on, those that the loss depends on most.
-    max_features : float or None, default=None
-        Fraction of the features drawn for each level of a tree. Decrease it to save time on data with many features.
-    max_depth : int or None, default=None
-        Maximum depth of a tree. Setting it disables tuning.
-    n_iter_no_change : int or None, default=None
-        With `validation_fraction`: number of rounds without improvement on the held-out samples after which training
-        stops.
-
-    Attributes
-    ----------
-    model_, classes_, n_iter_, feature_importances_, n_features_in_, feature_names_in_
-        As for `MetaSilvaeClassifier`.
-    robust_score_ : float
-        A lower bound of the robust accuracy on the training samples.
-    """
-
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        epsilon: float = 0.1,
-        *,
-        learning_rate: float | None = None,
-        subsample: float | None = None,
-        max_features: float | None = None,
-        norm: str = "linf",
-        perturbation: Perturbation | AttackRules | None = None,
-        preset: str = "default",
-        weights: dict[str, float] | None = None,
-        max_depth: int | None = None,
-        min_samples_leaf: int | None = None,
-        training_epsilon_factor: float | None = None,
-        robust_weight: float | None = None,
-        tune: bool | None = None,
-        n_iter_no_change: int | None = None,
-        time_limit: float | None = None,
-        validation_fraction: float | None = None,
-        options: dict[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        categorical_features: Any = "from_dtype",
-        class_weight: Any = None,
-    ) -> None:
-        self._keep(locals())
-
-    def _choose_options(self) -> Any:
-        return choose_options(boost=self.n_estimators, **self._shared_choices())
-
-
-def _find_classifier(estimator: Any, X: ArrayLike) -> tuple[Any, ArrayLike]:
-    """The classifier of a search or a pipeline, and the samples that reach it."""
-    while hasattr(estimator, "best_estimator_"):
-        estimator = estimator.best_estimator_
-    if hasattr(estimator, "steps"):
-        X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
-        return _find_classifier(estimator[-1], X)
-    return estimator, X
-
-
-def _import_estimator(estimator: Any, X: ArrayLike, y: ArrayLike) -> tuple[Model, Dataset]:
-    """A model of another library, and the samples as its data set."""
-    if hasattr(X, "columns"):
-        # The estimator itself refuses columns that are not its own; as in its predict, their order counts then.
-        estimator.predict(X[:1])  # type: ignore[index]
-    imported = import_object(estimator, check=False)
-    encoding = imported.model.encoding
-    dataset = api.make_dataset(np.asarray(X) if encoding is None else X, y, encoding=encoding)
-    return check_import(imported, dataset, QUICK_ROWS).model, dataset
-
-
-def find_curve(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    perturbation: Perturbation | AttackRules | None = None,
-    *,
-    budget: Budget | None = None,
-) -> Curve:
-    """Stability and robust accuracy as functions of epsilon, or of the multiple of a perturbation.
-
-    Parameters
-    ----------
-    estimator : object
-        A fitted estimator of metasilvae or of a library that `import_object` accepts, also in a pipeline.
-    """
-    estimator, X = _find_classifier(estimator, X)
-    unit: Allowed = 1.0 if perturbation is None else perturbation
-    if isinstance(estimator, RobustClassifier):
-        query = estimator._make_query(X, unit)
-        found = find_radii(query, effective_n_jobs(estimator.n_jobs), budget=budget)
-        return Curve(replace(found, is_correct=estimator._are_correct(found.predictions, y)))
-    model, dataset = _import_estimator(estimator, X, y)
-    return Curve(api.find_radii(model, dataset, unit, jobs=1, budget=budget))
-
-
-STABILITY, ROBUST_ACCURACY = Fitness(stable=1.0), Fitness(robust=1.0)
-
-
-@dataclass(frozen=True)
-class RobustScorer:
-    """A weighted sum of accuracy, stability and robust accuracy.
-
-    Attributes
-    ----------
-    fitness : Fitness
-        The weights.
-    epsilon : float, Perturbation or None, default=None
-        The perturbation to certify. None means that of training, for estimators of metasilvae.
-    budget : Budget or None, default=None
-        Limit of the search for each sample of a forest; undecided samples count as unstable.
-    """
-
-    fitness: Fitness
-    epsilon: Allowed = None
-    budget: Budget | None = None
-
-    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-        estimator, X = _find_classifier(estimator, X)
-        if isinstance(estimator, RobustClassifier):
-            return self.fitness.value(*estimator.robust_metrics(X, y, self.epsilon, budget=self.budget))
-        if self.epsilon is None:
-            raise TypeError(f"{type(estimator).__name__} has no epsilon of training; give the scorer one")
-        model, dataset = _import_estimator(estimator, X, y)
-        counts = api.verify(model, dataset, self.epsilon, jobs=1, budget=self.budget).counts
-        return self.fitness.value(float(counts.accuracy), float(counts.stability), float(counts.robust_accuracy))
-
-
-def robust_accuracy_scorer(epsilon: Allowed = None, budget: Budget | None = None) -> RobustScorer:
-    """Certified robust accuracy: the fraction of samples that are correct and stable."""
-    return RobustScorer(ROBUST_ACCURACY, epsilon, budget)
-
-
-def stability_scorer(epsilon: Allowed = None, budget: Budget | None = None) -> RobustScorer:
-    """Stability: the fraction of samples whose prediction no allowed perturbation changes, correct or not."""
-    return RobustScorer(STABILITY, epsilon, budget)
-
-
-def fitness_scorer(
-    epsilon: Allowed = None,
-    accuracy: float = 0.9,
-    stability: float = 0.1,
-    robust_accuracy: float = 0.0,
-    budget: Budget | None = None,
-) -> RobustScorer:
-    """A weighted sum of accuracy, stability and robust accuracy; by default the objective of the paper."""
-    weights = {"accuracy": accuracy, "stability": stability, "robust_accuracy": robust_accuracy}
-    return RobustScorer(fitness_from_weights(weights), epsilon, budget)
