@@ -1,7 +1,7 @@
 """Measure how well defaults generalize: phi on rows that were not trained on, on sets that are hard in different ways.
 
     python scripts/bench_generalization.py [--records FILE] [--sets NAME,NAME] [--splits N] [--part final]
-        [--model cart] [--preset NAME] [--option KEY=VALUE] [--trees N] [--boost N]
+        [--model cart] [--preset NAME] [--option KEY=VALUE] [--trees N] [--boost N] [--bag N]
         [--weights A,S,R]
     python scripts/bench_generalization.py --compare BEFORE AFTER
 
@@ -40,6 +40,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import split_into_folds
 from metasilvae.errors import MetasilvaeWarning
 from metasilvae.interop.imports import import_object
+from metasilvae.model import join_trees
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.results import decide, judge
@@ -307,6 +308,17 @@ def train_ours(preset: str, n_trees: int, n_rounds: int, changes: dict[str, Any]
     return train
 
 
+def train_bag(train: Train, n_models: int) -> Train:
+    """The sum of boosted models, each of which is trained without another part of the rows."""
+
+    def train_all(rows: Dataset, epsilon: float, fitness: Fitness) -> Any:
+        folds = split_into_folds(rows.y, n_models, np.random.default_rng(0))
+        parts = [rows.subset(np.flatnonzero(folds != fold)) for fold in range(n_models)]
+        return join_trees([train(part, epsilon, fitness) for part in parts])
+
+    return train_all
+
+
 def train_peer(make: Callable[[int, float, int], Any], sizes: tuple[int, ...]) -> Train:
     """A tree of another library, with its size chosen by phi on three folds."""
 
@@ -364,6 +376,8 @@ def run(arguments: argparse.Namespace) -> None:
     values = {name: json.loads(value) for name, value in changes.items()}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     ours = train_ours(arguments.preset, arguments.trees, arguments.boost, values)
+    if arguments.bag:
+        ours = train_bag(ours, arguments.bag)
     train = ours if arguments.model == "ours" else train_peer(*PEERS[arguments.model])
     fitness = Fitness(
         **dict(zip(("correct", "stable", "robust"), map(float, arguments.weights.split(",")), strict=True))
@@ -438,6 +452,7 @@ def main() -> int:
     parser.add_argument("--option", action="append", default=[], help="KEY=VALUE, the value as JSON")
     parser.add_argument("--trees", type=int, default=0, help="a forest of so many trees")
     parser.add_argument("--boost", type=int, default=0, help="a boosted model of at most so many rounds")
+    parser.add_argument("--bag", type=int, default=0, help="the sum of so many boosted models of parts of the rows")
     parser.add_argument("--weights", default="0.9,0.1,0", help="of accuracy, stability and robust accuracy")
     parser.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="files of records to compare")
     arguments = parser.parse_args()

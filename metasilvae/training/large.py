@@ -139,12 +139,16 @@ class LargeTreeTrainer(BaseTrainer):
         if self._is_over():
             return
         self._start = self._search.model
-        chosen = {**(getattr(self._search, "candidate", None) or {})}
+        # What tuning, or the quick choice before a run without it, has found.
+        chosen = {
+            "robust_weight": self._search.options.robust_weight,
+            **(getattr(self._search, "candidate", None) or {}),
+        }
         reason = self._search.stop_reason
         self._tuning = self._search.tuning
         # From here on its samples and trees are not needed any more.
         self._search_state, self._search = self._search.state, None
-        options = replace(self.options, tune=False, generations=0, polish=self._n_passes, **chosen)
+        options = replace(self.options, tune=False, pretune=False, generations=0, polish=self._n_passes, **chosen)
         # By chance a split gains about as many samples as the root of their number.
         growth = math.sqrt(self.learned.n_samples / self._part.n_samples)
         penalty = growth * self._choose_penalty(options)

@@ -107,6 +107,9 @@ class TrainingOptions:
     robust_weight : float
         Fraction of the accuracy weight that moves to robust accuracy. A sample that is correct in its whole box is
         better evidence that the tree generalizes than one that is just correct.
+    pretune : bool
+        Without tuning and with many samples: choose between the robust weight and 0, and two of the criteria of growth,
+        by a few small trees, see metasilvae.training.trials.pretune.
     greedy : bool
         Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
@@ -159,6 +162,7 @@ class TrainingOptions:
     split: str = "auto"
     training_epsilon_factor: float = 1.0
     robust_weight: float = 0.2
+    pretune: bool = False
     greedy: bool = True
     blends: tuple[float, ...] = BLENDS
     loss_blends: tuple[float, ...] = LOSS_BLENDS
@@ -281,7 +285,7 @@ TUNED = frozenset({"training_epsilon_factor", "robust_weight", "leaf_penalty"})
 # Changes of each preset to the defaults above.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "fast": {"tune": False, "generations": 0, "blends": BLENDS[:3], "polish": 1},
+    "fast": {"tune": False, "pretune": True, "generations": 0, "blends": BLENDS[:3], "polish": 1},
     "best": {"generations": 400, "patience": 100, "population": 64, "initial_population": 64},
     # The genetic algorithm of the paper, with the parameters of the authors' program.
     "paper": {
@@ -321,10 +325,13 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
     """Options of a preset with changes; a change that is None is ignored.
 
     Setting any of `TUNED`, or a population that is not grown greedily, disables tuning unless `tune` is set too.
+    Setting any of `TUNED` or the criteria of growth disables `pretune` in the same way.
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     if TUNED & set(chosen) or chosen.get("greedy") is False:
         chosen.setdefault("tune", False)
+    if {*TUNED, "blends"} & set(chosen):
+        chosen.setdefault("pretune", False)
     unknown = set(chosen) - {field.name for field in fields(TrainingOptions)}
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}")

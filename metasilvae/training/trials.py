@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import MANY_SAMPLES
+from metasilvae.datasets.splitting import MANY_SAMPLES, plan_cross_validation
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.evolution import make_objective
 from metasilvae.training.options import TrainingOptions
@@ -53,12 +53,15 @@ CLEAR_ERRORS = 2.0
 NOISE_PENALTY = 8.0
 # Criteria by which the trees of a trial are grown.
 TRIAL_BLENDS = (0.3, 0.1, 0.0, 1.0)
-# With many samples so many of them are used: the best ones for trees of so many splits on every fourth sample.
+# With many samples so many of them are used: the best ones on every second sample.
 BLENDS_IF_MANY = 2
-PART_STEP = 4
-PART_SPLITS = 32
+PART_STEP = 2
 # Splits of the trees of a trial, if there are enough samples.
 TRIAL_SPLITS = 128
+# Values of the samples by which options of a run without tuning are chosen, unless these would be too few samples, and
+# the gain in fitness that counts.
+PRETUNING_VALUES = 2.4e4
+CLEAR_GAIN = 0.01
 # Passes of local search over the best tree of each candidate; with many samples, of each robust weight.
 TRIAL_PASSES = 1
 
@@ -171,8 +174,10 @@ def find_best(trees: Sequence[Any], objective: Any) -> Any:
     return max(trees, key=lambda tree: (tree.fitness(objective), -tree.n_leaves))
 
 
-def choose_blends(dataset: Dataset, perturbation: Perturbation, options: TrainingOptions) -> tuple[float, ...]:
-    """The criteria of growth for trials with many samples: those of the best small trees on a part of the samples.
+def choose_blends(
+    dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, known: Sequence[float] = TRIAL_BLENDS
+) -> tuple[float, ...]:
+    """The criteria of growth for trials with many samples: those of the best trees on a part of the samples.
 
     Which criteria suit a data set hardly depends on the samples that are drawn, so that not every trial has to grow
     trees by all of them.
@@ -186,16 +191,44 @@ def choose_blends(dataset: Dataset, perturbation: Perturbation, options: Trainin
         for weight in list_robust_weights(options)
     ]
     scores = []
-    for blend in TRIAL_BLENDS:
+    for blend in known:
         growth = kernel.GreedyGrowth(samples, plain, workspace, reach=blend, impurity=options.impurity)
-        growth.extend(PART_SPLITS, workspace)
-        tree = growth.take(PART_SPLITS, workspace)
+        growth.extend(TRIAL_SPLITS, workspace)
+        tree = growth.take(TRIAL_SPLITS, workspace)
         trimmed = [kernel.Individual(samples).become(tree) for _ in aims]
         for each, aim in zip(trimmed, aims, strict=True):
             each.trim(aim, workspace)
         scores.append(sum(each.fitness(aim) for each, aim in zip(trimmed, aims, strict=True)))
     best = np.argsort(-np.array(scores), kind="stable")[:BLENDS_IF_MANY]
-    return tuple(TRIAL_BLENDS[place] for place in sorted(best))
+    return tuple(known[place] for place in sorted(best))
+
+
+def pretune(dataset: Dataset, perturbation: Perturbation, options: TrainingOptions) -> TrainingOptions:
+    """Options of a run without tuning: with many samples, two of its criteria of growth, and perhaps no robust weight.
+
+    Where few samples can be stable, a robust weight leaves a few leaves and costs much accuracy. This shows in small
+    trees: it is dropped if they are clearly better without it on samples that are left out.
+    """
+    decided = replace(options, pretune=False)
+    if dataset.n_samples <= MANY_SAMPLES:
+        return decided
+    validation = plan_cross_validation(dataset, options.seed, options.split, PRETUNING_VALUES)
+    pairs = validation.pairs[: validation.n_first]
+    if not pairs:
+        return decided
+    blends = choose_blends(dataset.subset(pairs[0][0]), perturbation, decided, options.blends)
+    decided = replace(decided, blends=blends)
+    if options.robust_weight == 0 or options.fitness.weights[0] <= 0:
+        return decided
+    gains = []
+    for kept, held in pairs:
+        trees = QuickTrees(
+            dataset.subset(kept), dataset.subset(held), perturbation, decided, options.training_epsilon_factor,
+            has_many=True, blends=blends,
+        )  # fmt: skip
+        without, usual = trees.score([(weight, options.leaf_penalty) for weight in (0.0, options.robust_weight)])
+        gains.append(without - usual)
+    return replace(decided, robust_weight=0.0) if np.mean(gains) > CLEAR_GAIN else decided
 
 
 def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:

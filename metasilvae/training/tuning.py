@@ -23,7 +23,7 @@ from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import BLENDS, TrainingOptions
 from metasilvae.training.population import plan_sizes
-from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, read_progress
+from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, hold_out, read_progress
 from metasilvae.training.trials import (
     NOISE_PENALTY,
     TRIAL_BLENDS,
@@ -33,6 +33,7 @@ from metasilvae.training.trials import (
     choose_blends,
     list_factors,
     list_robust_weights,
+    pretune,
 )
 
 # What is trained with if there are too few samples to choose by.
@@ -105,14 +106,13 @@ class TreeTuning:
     def list_blends(self) -> tuple[float, ...]:
         """Criteria of growth for the run that is tuned.
 
-        With many samples these are the ones from the lowest to the highest that trials use, and those of the initial
-        tree, whose growth is continued.
+        With many samples these are `TRIAL_BLENDS`, and the ones between the lowest and the highest that trials use.
         """
         known = self._options.blends
         if known != BLENDS or not self._has_many or not self.validation.pairs:
             return known
         used = self._choose_blends()
-        return tuple(each for each in known if min(used) <= each <= max(used) or each in INITIAL_TREE["blends"])
+        return tuple(each for each in known if min(used) <= each <= max(used) or each in TRIAL_BLENDS)
 
     @property
     def winner(self) -> dict[str, float]:
@@ -329,4 +329,8 @@ def make_tree_trainer(
     """The trainer of a single tree; with trees to start from there is no tuning."""
     if options.tune and options.greedy and start is None:
         return TunedTrainer(dataset, perturbation, options, jobs)
+    if options.pretune and options.greedy and start is None:
+        # Rows that are held out choose among trees only.
+        learned = dataset.subset(hold_out(dataset, options.validation)[0]) if options.validation else dataset
+        options = pretune(learned, perturbation, options)
     return TreeTrainer(dataset, perturbation, options, jobs, start)

@@ -90,7 +90,7 @@ WITHOUT_OUTPUT = {"data check", "data list", "data fetch", "attack check"}
 NO_FILES = {
     "epsilon", "epsilons", "weights", "class_weight", "fitness", "allowed_features", "scheduler", "label_column",
     "requirements", "title", "wanted", "labels", "names", "mirror", "noise", "feature_names", "base_score",
-    "target", "date", "insensitive", "monotone",
+    "target", "date", "insensitive", "monotone", "image_shifts",
 }  # fmt: skip
 BOXES = "\n".join("[0;1] [0;1]" for _ in range(7))
 ATTACK = "default = { radius = 0.1 }\n"

@@ -70,7 +70,8 @@ class Problem:
     def __init__(self, seed: int, norm: str, n_labels: int = 2, costs: Sequence[float] | None = None) -> None:
         rng = np.random.default_rng(seed)
         n_features = int(rng.integers(1, 4))
-        X = rng.integers(0, 9, (6, n_features)) / 8
+        # Not around 0: a cost is rounded down, and half of the smallest number above 0 would cost nothing.
+        X = 1 + rng.integers(0, 9, (6, n_features)) / 8
         if rng.random() < 0.3:
             X[rng.random(X.shape) < 0.2] = np.nan
         y = np.concatenate([np.arange(n_labels), rng.integers(0, n_labels, 6 - n_labels)]).astype(np.int32)
@@ -81,7 +82,7 @@ class Problem:
         self.costs = rng.choice([0.5, 1.0, 2.0], n_features) if norm != "l0" else rng.choice([1.0, 2.0], n_features)
         assert self.boxes.limit is not None
         self.boxes = dataclasses.replace(self.boxes, limit=dataclasses.replace(self.boxes.limit, costs=self.costs))
-        thresholds = [np.unique(rng.integers(-1, 10, int(rng.integers(0, 4))) / 8) for _ in range(n_features)]
+        thresholds = [1 + np.unique(rng.integers(-1, 10, int(rng.integers(0, 4))) / 8) for _ in range(n_features)]
         self.table = CellTable.of_thresholds(thresholds, self.boxes)
         n_columns = 1 if n_labels == 2 else n_labels
         self.scores = np.rint(rng.normal(size=(n_columns, self.table.n_cells)) / VALUE_UNIT) * VALUE_UNIT

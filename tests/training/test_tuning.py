@@ -347,7 +347,7 @@ def test_with_many_rows_trials_search_locally_once_for_each_weight() -> None:
     for has_many in (False, True):
         trees = QuickTrees(*parts, ball, options_for("default"), 1.0, has_many)
         scores[has_many] = trees.score(candidates)
-        # The smallest penalty of each weight has the same trees either way.
+    # The smallest penalty of each weight has the same trees either way.
     assert scores[True][1::2] == scores[False][1::2]
     assert all(0.5 < score <= 1 for each in scores.values() for score in each)
 
@@ -362,11 +362,45 @@ def test_with_many_rows_bytes_do_not_depend_on_jobs_either() -> None:
         assert len(records) <= trainer.n_steps
         assert trainer._main is not None
         blends = trainer._main.options.blends
-        assert {0.3, 0.1, 0.0} <= set(blends) < set(trainer.options.blends)
+        assert set(TRIAL_BLENDS) <= set(blends) < set(trainer.options.blends)
     assert len(texts) == 1
     # Criteria that are given stay.
     given = TunedTrainer(dataset, ball, options_for("default", blends=(1.0, 0.5), **SHORT))
     assert given._tuning.list_blends() == (1.0, 0.5)
+
+
+def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> None:
+    fast = options_for("fast", seed=1)
+    assert fast.pretune
+    # One column decides, and no box is stable there; the other one is stable, and right for 80 % of the rows.
+    rng = np.random.default_rng(3)
+    exact = rng.random(3200)
+    y = ((exact * 8).astype(int) % 2).astype(np.int32)
+    wide = np.where(rng.random(3200) < 0.8, y, 1 - y) * 10.0
+    fragile = Dataset(np.column_stack([exact, wide]), y, ("a", "b"))
+    found = make_trainer(fragile, Ball(0.06), fast).options
+    assert found.robust_weight == 0
+    assert not found.pretune
+    assert len(found.blends) == 2
+    assert set(found.blends) < set(fast.blends)
+    # Where boxes are small the weight stays.
+    assert make_trainer(fragile, Ball(0.001), fast).options.robust_weight == fast.robust_weight
+    # Few rows, a value that is given and other presets: nothing is chosen.
+    few = fragile.subset(np.arange(1000))
+    assert make_trainer(few, Ball(0.06), fast).options == options_for("fast", seed=1, pretune=False)
+    given = options_for("fast", robust_weight=0.2)
+    assert make_trainer(fragile, Ball(0.06), given).options == given
+    assert not options_for("fast", blends=(0.5,)).pretune
+    assert not options_for("cart").pretune
+
+
+def test_the_quick_choice_does_not_see_rows_that_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, ball = make_many_rows(0.1, 4000)
+    seen = []
+    monkeypatch.setattr(tuning, "pretune", lambda rows, ball, options: seen.append(rows.n_samples) or options)
+    make_trainer(dataset, ball, options_for("fast", validation=0.25))
+    make_trainer(dataset, ball, options_for("fast"))
+    assert seen == [3000, 4000]
 
 
 def test_what_was_chosen_is_told_with_the_last_trial(iris: Dataset) -> None:
