@@ -24,7 +24,7 @@ def noisy(n: int, noise: float, seed: int = 0) -> Dataset:
 
 def test_held_out_samples_keep_noise_from_becoming_leaves() -> None:
     dataset, fresh = noisy(6000, 0.3), noisy(4000, 0.3, seed=1)
-    options = options_for("fast")
+    options = options_for("fast", pretune=False)
     trainer = LargeTreeTrainer(dataset, Ball(0.01), options, sample_size=2000)
     records = list(trainer.run())
     assert [records[0].phase, records[-1].phase] == ["sample", "local search"]
