@@ -41,7 +41,7 @@ EPSILONS = {
     "fashion-mnist": 25.0,
 }
 LARGEST = ("mnist", "fashion-mnist")
-COLUMNS = ("preparation", *(phase for phase in PHASES if phase not in ("sample", "tree", "round")))
+COLUMNS = ("preparation", *(phase for phase in PHASES if phase not in ("sample", "tree", "round", "refit")))
 
 
 def measure(path: Path, epsilon: float, preset: str, seed: int) -> tuple[dict[str, float], int]:
