@@ -50,6 +50,8 @@ MOST_VALUE = LARGEST_VALUE
 MOST_WEIGHT = 2**30
 # Of a limit of the total change: the bits of the budget, or one more.
 BUDGET_BITS = 40
+# Ends of boxes are found for parts of so many values, because several arrays of this length are needed at a time.
+MOST_VALUES_AT_ONCE = 1 << 21
 
 
 def _double(matrix, doubled, double low, double high):
@@ -97,6 +99,16 @@ def make_budget(int power, double epsilon):
         return (0.0, 2 ** BUDGET_BITS)
     shift = min(shift, 1000)
     return 2.0 ** shift, int(exact * Fraction(2) ** shift)
+
+
+def _divide_features(value_starts):
+    """First and last feature, exclusively, of parts that hold at most MOST_VALUES_AT_ONCE values or one feature."""
+    n_features, first = len(value_starts) - 1, 0
+    while first < n_features:
+        most = value_starts[first] + MOST_VALUES_AT_ONCE
+        last = max(first + 1, int(np.searchsorted(value_starts, most, side="right")) - 1)
+        yield first, last
+        first = last
 
 
 cdef class TrainingSet:
@@ -161,7 +173,7 @@ cdef class TrainingSet:
             return None
         made.codes, made.values, made.value_starts, lower_ends, upper_ends = ranked
         made.labels = np.array(y, dtype=np.int32)
-        made._finish(n_labels, lower_ends, upper_ends, limit)
+        made._finish(n_labels, np.array(lower_ends), np.array(upper_ends), limit)
         return made
 
     def _set_weights(self, weights):
@@ -203,22 +215,29 @@ cdef class TrainingSet:
 
     def _find_ends(self, radius_down, radius_up, minimum, maximum):
         """Ends of the boxes of all ranks, by the same operations as in common/box.pxd."""
-        lengths = np.diff(self.value_starts)
-        down, up, low, high = (
-            np.repeat(np.asarray(each, dtype=np.float64)[self.origins], lengths)
-            for each in (radius_down, radius_up, minimum, maximum)
-        )
+        bounds = [np.asarray(each, dtype=np.float64)[self.origins] for each in (radius_down, radius_up, minimum, maximum)]
+        lower, upper = np.empty_like(self.values), np.empty_like(self.values)
+        for first, last in _divide_features(self.value_starts):
+            part = slice(self.value_starts[first], self.value_starts[last])
+            found = self._find_ends_of(first, last, self.values[part], *(each[first:last] for each in bounds))
+            lower[part], upper[part] = found
+        return lower, upper
+
+    def _find_ends_of(self, first, last, values, *bounds):
+        """The same for the values of some features that follow each other."""
+        lengths = np.diff(self.value_starts[first : last + 1])
+        down, up, low, high = (np.repeat(each, lengths) for each in bounds)
         with np.errstate(over="ignore"):
-            lower, upper = self.values - down, self.values + up
+            lower, upper = values - down, values + up
         lower, upper = np.where(lower > low, lower, low), np.where(upper < high, upper, high)
         if len(self._doubled):
-            is_doubled = np.repeat(np.isin(self.origins, self._doubled), lengths)
+            is_doubled = np.repeat(np.isin(self.origins[first:last], self._doubled), lengths)
             for ends in (lower, upper):
                 ends[is_doubled] = np.clip(ends[is_doubled], -LARGEST_VALUE, LARGEST_VALUE)
             # Infinite ends on one side, so that ends increase with ranks.
-            is_missing = is_doubled & (self.values == -MISSING_VALUE)
+            is_missing = is_doubled & (values == -MISSING_VALUE)
             lower[is_missing], upper[is_missing] = -np.inf, -MISSING_VALUE
-            is_missing = is_doubled & (self.values == MISSING_VALUE)
+            is_missing = is_doubled & (values == MISSING_VALUE)
             lower[is_missing], upper[is_missing] = MISSING_VALUE, np.inf
         return lower, upper
 
@@ -253,7 +272,7 @@ cdef class TrainingSet:
         self.samples.unit, self.samples.budget = make_budget(power, epsilon)
 
     def _finish(self, int32_t n_labels, lower_ends, upper_ends, limit):
-        self._ends = [np.array(each, dtype=np.float64) for each in (lower_ends, upper_ends)]
+        self._ends = [np.ascontiguousarray(each, dtype=np.float64) for each in (lower_ends, upper_ends)]
         self._set_limit(limit)
         cdef int32_t[:, ::1] codes_view = self.codes
         cdef int32_t[::1] labels_view = self.labels

@@ -279,3 +279,23 @@ def test_boosted_models(rules: str | None) -> None:
     assert last.accuracy > (0.85 if rules is None else 0.6)
     again = make_trainer(dataset, perturbation, options, 2)
     assert format_model(finish(again)) == format_model(trainer.model)
+
+
+@pytest.mark.parametrize("n_most", [1, 7, 40])
+@pytest.mark.parametrize("has_missing", [False, True])
+def test_ends_of_boxes_do_not_depend_on_the_parts_they_are_found_in(
+    monkeypatch: pytest.MonkeyPatch, n_most: int, has_missing: bool
+) -> None:
+    rng = np.random.default_rng(n_most)
+    X = rng.random((60, 5))
+    X[:, 1], X[:, 2] = 0.5, rng.integers(0, 3, 60)
+    if has_missing:
+        X[rng.random(X.shape) < 0.2] = np.nan
+    dataset = make_dataset(X, rng.integers(0, 2, 60))
+    models = []
+    for limit in (None, n_most):
+        if limit is not None:
+            monkeypatch.setattr("metasilvae._core.training.evolution.MOST_VALUES_AT_ONCE", limit)
+        models.append(format_model(train(dataset, Ball(0.07), preset="fast", jobs=1)))
+    assert models[0] == models[1]
+    assert models[0].count("\n") > 3
