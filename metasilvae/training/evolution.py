@@ -118,6 +118,8 @@ class TreeTrainer(BaseTrainer):
         Criteria by which the first tree of `forest` is continued at its leaves, each giving another tree.
     keep_growth : bool
         Keep the growth of trees for another trainer.
+    tuning : dict or None
+        What was chosen before the run, to be told with its first step.
     """
 
     norms = SHARED_NORMS
@@ -133,8 +135,10 @@ class TreeTrainer(BaseTrainer):
         clock: Clock | None = None,
         deepening: Sequence[float] = (),
         keep_growth: bool = False,
+        tuning: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs, clock)
+        self._tuning = tuning
         self._total_weight = self.learned.total_weight
         self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
         self._samples = self._prepare(self._boxes.boxes(self.learned), like)
@@ -183,6 +187,10 @@ class TreeTrainer(BaseTrainer):
             criterion: usable.get(criterion) or Grower(self._samples, objective, *criterion)
             for criterion in self.options.growth_criteria
         }
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        return self._tuning
 
     @property
     def n_steps(self) -> int:
@@ -304,7 +312,8 @@ class TreeTrainer(BaseTrainer):
             self._step += 1
             self._n_offspring += 1
             self._note(self._trees, offer_all=True)
-            yield self._report(self._step - 1)
+            progress = self._report(self._step - 1)
+            yield progress if self._step > 1 else replace(progress, tuning=self.tuning)
             if self._is_over():
                 return
         size = self.options.initial_population

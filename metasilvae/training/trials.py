@@ -203,32 +203,47 @@ def choose_blends(
     return tuple(known[place] for place in sorted(best))
 
 
-def pretune(dataset: Dataset, perturbation: Perturbation, options: TrainingOptions) -> TrainingOptions:
+def pretune(
+    dataset: Dataset, perturbation: Perturbation, options: TrainingOptions
+) -> tuple[TrainingOptions, dict[str, Any] | None]:
     """Options of a run without tuning: with many samples, two of its criteria of growth, and perhaps no robust weight.
+
+    What was compared for the robust weight comes with them, as in `Trainer.tuning`; None if nothing was.
 
     Where few samples can be stable, a robust weight leaves a few leaves and costs much accuracy. This shows in small
     trees: it is dropped if they are clearly better without it on samples that are left out.
     """
     decided = replace(options, pretune=False)
     if dataset.n_samples <= MANY_SAMPLES:
-        return decided
+        return decided, None
     validation = plan_cross_validation(dataset, options.seed, options.split, PRETUNING_VALUES)
     pairs = validation.pairs[: validation.n_first]
     if not pairs:
-        return decided
+        return decided, None
     blends = choose_blends(dataset.subset(pairs[0][0]), perturbation, decided, options.blends)
     decided = replace(decided, blends=blends)
     if options.robust_weight == 0 or options.fitness.weights[0] <= 0:
-        return decided
-    gains = []
-    for kept, held in pairs:
+        return decided, None
+    weights = 0.0, options.robust_weight
+    scores = np.empty((len(weights), len(pairs)))
+    for split, (kept, held) in enumerate(pairs):
         trees = QuickTrees(
             dataset.subset(kept), dataset.subset(held), perturbation, decided, options.training_epsilon_factor,
             has_many=True, blends=blends,
         )  # fmt: skip
-        without, usual = trees.score([(weight, options.leaf_penalty) for weight in (0.0, options.robust_weight)])
-        gains.append(without - usual)
-    return replace(decided, robust_weight=0.0) if np.mean(gains) > CLEAR_GAIN else decided
+        scores[:, split] = trees.score([(weight, options.leaf_penalty) for weight in weights])
+    mean, error = compare(scores)
+    place = 0 if mean[0] - mean[1] > CLEAR_GAIN else 1
+    finalists = [
+        {"robust_weight": weight, "score": round(float(mean[number]), 6), "error": round(float(error[number]), 6)}
+        for number, weight in enumerate(weights)
+    ]
+    tuning = {
+        "chosen": {"robust_weight": weights[place]}, "score": finalists[place]["score"],
+        "error": finalists[place]["error"], "splits": len(pairs), "split": validation.kind, "rows": validation.n_rows,
+        "finalists": finalists,
+    }  # fmt: skip
+    return replace(decided, robust_weight=weights[place]), tuning
 
 
 def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:

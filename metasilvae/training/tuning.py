@@ -332,5 +332,6 @@ def make_tree_trainer(
     if options.pretune and options.greedy and start is None:
         # Rows that are held out choose among trees only.
         learned = dataset.subset(hold_out(dataset, options.validation)[0]) if options.validation else dataset
-        options = pretune(learned, perturbation, options)
+        options, chosen = pretune(learned, perturbation, options)
+        return TreeTrainer(dataset, perturbation, options, jobs, tuning=chosen)
     return TreeTrainer(dataset, perturbation, options, jobs, start)

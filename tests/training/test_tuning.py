@@ -9,6 +9,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import is_ordered, plan_cross_validation, split_into_blocks
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model
+from metasilvae.output.text.trainings import describe_tuning
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import tuning
 from metasilvae.training.evolution import TreeTrainer
@@ -394,10 +395,29 @@ def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> Non
     assert not options_for("cart").pretune
 
 
+@pytest.mark.parametrize(("epsilon", "weight"), [(0.06, 0.0), (0.001, 0.2)])
+def test_the_quick_choice_is_told_with_the_first_step(epsilon: float, weight: float) -> None:
+    rng = np.random.default_rng(3)
+    exact = rng.random(3200)
+    y = ((exact * 8).astype(int) % 2).astype(np.int32)
+    wide = np.where(rng.random(3200) < 0.8, y, 1 - y) * 10.0
+    fragile = Dataset(np.column_stack([exact, wide]), y, ("a", "b"))
+    trainer = make_trainer(fragile, Ball(epsilon), options_for("fast", seed=1))
+    records = list(trainer.run())
+    assert trainer.tuning is not None
+    assert trainer.tuning["chosen"] == {"robust_weight": weight}
+    assert [each["robust_weight"] for each in trainer.tuning["finalists"]] == [0.0, 0.2]
+    assert records[0].tuning == trainer.tuning
+    assert all(record.tuning is None for record in records[1:])
+    assert f"robust weight {weight:g}; phi" in describe_tuning(trainer.tuning)
+    # Nothing is chosen where rows are few.
+    assert make_trainer(fragile.subset(np.arange(1000)), Ball(epsilon), options_for("fast", seed=1)).tuning is None
+
+
 def test_the_quick_choice_does_not_see_rows_that_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, ball = make_many_rows(0.1, 4000)
     seen = []
-    monkeypatch.setattr(tuning, "pretune", lambda rows, ball, options: seen.append(rows.n_samples) or options)
+    monkeypatch.setattr(tuning, "pretune", lambda rows, ball, options: (seen.append(rows.n_samples) or options, None))
     make_trainer(dataset, ball, options_for("fast", validation=0.25))
     make_trainer(dataset, ball, options_for("fast"))
     assert seen == [3000, 4000]
