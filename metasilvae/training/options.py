@@ -586,7 +586,7 @@ class BoostingOptions:
     score_penalty: float = 1.0
     tolerance: float = 0.5
     refits: int | None = None
-    first_tree: str = "grown"
+    first_tree: str = GROWN
     image_shifts: str | None = None
 
     def __post_init__(self) -> None:

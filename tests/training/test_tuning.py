@@ -370,15 +370,19 @@ def test_with_many_rows_bytes_do_not_depend_on_jobs_either() -> None:
     assert given._tuning.list_blends() == (1.0, 0.5)
 
 
-def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> None:
-    fast = options_for("fast", seed=1)
-    assert fast.pretune
-    # One column decides, and no box is stable there; the other one is stable, and right for 80 % of the rows.
+def make_fragile() -> Dataset:
+    """One column decides, and no box is stable there; the other one is stable, and right for 80 % of the rows."""
     rng = np.random.default_rng(3)
     exact = rng.random(3200)
     y = ((exact * 8).astype(int) % 2).astype(np.int32)
     wide = np.where(rng.random(3200) < 0.8, y, 1 - y) * 10.0
-    fragile = Dataset(np.column_stack([exact, wide]), y, ("a", "b"))
+    return Dataset(np.column_stack([exact, wide]), y, ("a", "b"))
+
+
+def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> None:
+    fast = options_for("fast", seed=1)
+    assert fast.pretune
+    fragile = make_fragile()
     found = make_trainer(fragile, Ball(0.06), fast).options
     assert found.robust_weight == 0
     assert not found.pretune
@@ -397,11 +401,7 @@ def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> Non
 
 @pytest.mark.parametrize(("epsilon", "weight"), [(0.06, 0.0), (0.001, 0.2)])
 def test_the_quick_choice_is_told_with_the_first_step(epsilon: float, weight: float) -> None:
-    rng = np.random.default_rng(3)
-    exact = rng.random(3200)
-    y = ((exact * 8).astype(int) % 2).astype(np.int32)
-    wide = np.where(rng.random(3200) < 0.8, y, 1 - y) * 10.0
-    fragile = Dataset(np.column_stack([exact, wide]), y, ("a", "b"))
+    fragile = make_fragile()
     trainer = make_trainer(fragile, Ball(epsilon), options_for("fast", seed=1))
     records = list(trainer.run())
     assert trainer.tuning is not None
