@@ -338,7 +338,7 @@ def score_candidate(
     """Lower bound of the fitness of a small forest on the rows left out; a task like `grow_tree`."""
     watched = group or TrainerGroup()
     if options.is_single and options.tree.generations:
-        # A search would take long, and would say the same.
+        # A search would take long. It mostly says the same, but not where columns tell something only together.
         chosen = options.tree
         quick = QuickTrees(
             dataset.subset(kept), dataset.subset(held), perturbation, chosen, chosen.training_epsilon_factor
