@@ -115,7 +115,7 @@ def test_a_searched_tree_does_not_hold_up_many_rows() -> None:
 
 
 def test_an_interrupted_search_keeps_the_rounds_of_the_first_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = parity(np.random.default_rng(1))
+    dataset = parity(np.random.default_rng(1), n_used=3)
     trainer = BoostingTrainer(dataset, Ball(EPSILON), boosting_options_for("default", 30))
 
     def stopped(*arguments: Any, **others: Any) -> FirstTree | None:
