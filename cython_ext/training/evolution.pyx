@@ -5,8 +5,8 @@ predictions for every sample, kept up to date by every change; a `Reproduction` 
 order of generations, limits of time and all reporting are left to metasilvae.training.
 
 The chapters of this kernel are headers of the same folder, in the order in which they build on each other: tree,
-scratch, missing, norm, sweep, subtree_replacement, norm_move, threshold_move, growth, mutation. All of them are compiled into this unit; the
-reason is given in sweep.pxd.
+scratch, missing, norm, criteria, events, sweep, subtree_replacement, norm_move, threshold_move, growth, mutation. All
+of them are compiled into this unit; the reason is given in sweep.pxd.
 """
 
 from fractions import Fraction
@@ -20,6 +20,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from common.random cimport next_below, next_fraction, scramble
+from training.criteria cimport ENTROPY, EXPONENTIAL, GINI, Criterion, Split, Weights
 from training.growth cimport (
     Growth, TreeLimits, begin_growth, extend_growth, fitness_of, free_growth, graft, grow_leaf, grow_subtree,
     make_leaf, move_threshold, prune, reset_tree, score_if_pruned,
@@ -32,7 +33,7 @@ from training.mutation cimport (
 )
 from training.scratch cimport Scratch, forget_levels, free_scratch, new_scratch
 from training.subtree_replacement cimport collect, replace
-from training.sweep cimport ENTROPY, EXPONENTIAL, GINI, Criterion, Split, Weights, find_split
+from training.sweep cimport find_split
 from training.threshold_move cimport find_threshold_move
 from training.tree cimport (
     HIGHEST_RANK, LOWEST_RANK, Samples, TrainNode, Tree, copy_tree, free_tree, new_tree, rank_cut, set_ties,

@@ -7,11 +7,12 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from common.buffer cimport reserve
+from training.criteria cimport Criterion, Split, Weights, score_of
 from training.missing cimport Region, find_cut, is_copy, present_region
 from training.norm cimport Sides, find_sides
 from training.scratch cimport Scratch
 from training.subtree_replacement cimport collect, replace
-from training.sweep cimport Criterion, Split, Weights, find_split, score_of
+from training.sweep cimport find_split
 from training.threshold_move cimport find_threshold_move
 from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut, weight_of
 

@@ -5,12 +5,12 @@ from libc.math cimport ceil
 from libc.stdint cimport int32_t, uint64_t
 
 from common.random cimport next_below, next_fraction
+from training.criteria cimport Criterion, Impurity, Weights
 from training.growth cimport (
     TreeLimits, entropy_of, fitness_of, grow_leaf, grow_subtree, leaves_below, move_threshold, prune, score_if_pruned,
 )
 from training.scratch cimport Scratch
 from training.subtree_replacement cimport collect
-from training.sweep cimport Criterion, Impurity, Weights
 from training.tree cimport Samples, Tree
 
 cdef enum Selection:

@@ -10,16 +10,15 @@ from libc.math cimport INFINITY, nextafter
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from common.buffer cimport reserve
+from training.criteria cimport GINI, Criterion, Split, Weights, is_better, score_of
+from training.events cimport range_of, threshold_between
 from training.missing cimport Region, codes_at, is_copy, missing_rank, present_region
 from training.norm cimport (
     Sides, _find_sides_in_norm, column_of, cost_at, cost_in, find_interval, highest_reached, list_intervals,
     lowest_reached, root_of, sort_events,
 )
 from training.scratch cimport Event, PendingNode, Scratch, reserve_events, reserve_lists, reserve_pending
-from training.sweep cimport (
-    FEW_FEATURES, FINALISTS, GINI, Criterion, Split, Weights, enter_finalist, is_better, range_of, score_of, take_part,
-    threshold_between,
-)
+from training.sweep cimport FEW_FEATURES, FINALISTS, enter_finalist, take_part
 from training.tree cimport MIXED, NONE, Samples, Tree, merge_predictions, weight_of
 
 cdef enum:

@@ -4,13 +4,14 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
+from training.criteria cimport GINI, Criterion, Split, Weights, is_better, score_of
+from training.events cimport is_few, list_events, next_event, range_of, threshold_between
 from training.norm cimport has_norm
 from training.norm_move cimport find_move_in_norm
 from training.scratch cimport FEW_SWEPT, Scratch, reserve_cells, reserve_lists
 from training.subtree_replacement cimport merge_leaves
 from training.sweep cimport (
-    COARSE_THRESHOLDS, FEW_FEATURES, GINI, MOST_FINALISTS, Criterion, Split, Weights, count_finalists, enter_finalist,
-    is_better, is_few, list_events, next_event, part_size, range_of, score_of, take_part, threshold_between,
+    COARSE_THRESHOLDS, FEW_FEATURES, MOST_FINALISTS, count_finalists, enter_finalist, part_size, take_part,
 )
 from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, merge_predictions, weight_of
 
