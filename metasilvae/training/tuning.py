@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 from metasilvae.dataset import Dataset
@@ -21,8 +22,9 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
+from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import BLENDS, TrainingOptions
-from metasilvae.training.population import plan_sizes
+from metasilvae.training.population import INTERACTION_CRITERIA, list_interactions, plan_sizes
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, hold_out, read_progress
 from metasilvae.training.trials import (
     NOISE_PENALTY,
@@ -86,10 +88,15 @@ class TreeTuning:
         candidates = [self.race.candidates[number] for number in trial.candidates]
         trees = QuickTrees(
             self._learned.subset(kept), self._learned.subset(held), self._perturbation, self._options,
-            candidates[0]["training_epsilon_factor"], self._has_many, self._choose_blends(),
+            candidates[0]["training_epsilon_factor"], self._has_many, self._choose_blends(), bool(self.interactions),
         )  # fmt: skip
         with group.watching(trees):
             return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
+
+    @cached_property
+    def interactions(self) -> tuple[Interaction, ...]:
+        """Features that trees begin with, by all samples to tune on."""
+        return list_interactions(self._learned, self._options)
 
     def _choose_blends(self) -> tuple[float, ...]:
         """Criteria of growth, the same for all trials."""
@@ -158,7 +165,10 @@ class TunedTrainer(BaseTrainer):
         if n_samples > MANY_SAMPLES:
             effort = {"generations": 0, "polish": 0}
         first = replace(options, **{**INITIAL_TREE, **effort})
-        self._initial = TreeTrainer(dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True)
+        self._initial = TreeTrainer(
+            dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True,
+            interactions=self._tuning.interactions,
+        )  # fmt: skip
         self._group.add(self._initial)
         if self.held_out is None:
             self._initial._observers = self._observers
@@ -174,6 +184,7 @@ class TunedTrainer(BaseTrainer):
     @property
     def n_steps(self) -> int:
         n_initial = len(plan_sizes(self.learned.n_samples, self.options))
+        n_initial += INTERACTION_CRITERIA * len(self._tuning.interactions)
         main = n_initial + self.options.generations + self.options.polish
         return self._initial.n_steps + self._race.n_most_trials + main
 
@@ -290,7 +301,10 @@ class TunedTrainer(BaseTrainer):
         if candidate["leaf_penalty"] >= self.learned.n_samples:
             changes |= SINGLE_LEAF
         options = replace(self.options, **changes)
-        main = TreeTrainer(self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock)
+        main = TreeTrainer(
+            self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock,
+            interactions=() if options.seed_leaves else self._tuning.interactions,
+        )  # fmt: skip
         main._observers = self._observers
         self._group.add(main)
         if self._main_state is not None:

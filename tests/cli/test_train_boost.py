@@ -96,8 +96,8 @@ def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
 def test_options_reach_the_trees() -> None:
     asked = request(*QUICK, "--learning-rate", "0.3", "--row-sample", "0.5", "--feature-sample", "0.25",
                     "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1",
-                    "--refits", "4", "--refit-penalty", "0", "--first-tree", "searched", "--seed", "4", "--weight", "accuracy=0.4",
-                    "--weight", "stability=0.6")  # fmt: skip
+                    "--refits", "4", "--refit-penalty", "0", "--first-tree", "searched", "--seed", "4",
+                    "--weight", "accuracy=0.4", "--weight", "stability=0.6")  # fmt: skip
     options = asked.options
     assert (options.n_rounds, options.learning_rate, options.row_sample, options.feature_sample) == (5, 0.3, 0.5, 0.25)
     assert (options.thresholds, options.score_penalty, options.tolerance, options.refits) == (9, 2, 1, 4)
