@@ -10,6 +10,7 @@ round the leaves of all trees are fitted again, for the loss of the whole model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
@@ -476,9 +477,11 @@ class BoostingTrainer(BaseBoostingTrainer):
         if REFIT_GAIN - (REFIT_GAIN - gain) * share < 0:
             self._n_refits = 0
 
-    def _follows_all_rows(self) -> bool:
+    def _rounds_for_all_rows(self, n_rounds: int) -> int:
+        if self._n_tuning_rows == len(self._rows):
+            return n_rounds
         # A part of the rows overfits earlier than all of them.
-        return self._n_tuning_rows == len(self._rows)
+        return math.ceil(n_rounds * len(self._rows) / len(self._splits[0][0]))
 
     def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
         learned, tested = (self._learned.subset(rows) for rows in self._splits[split])
