@@ -157,10 +157,15 @@ def make_nothing(rng: np.random.Generator) -> Arrays:
     return rng.normal(size=(n_rows, 12)), (rng.random(n_rows) < 0.4).astype(np.int32)
 
 
-def make_chessboard(rng: np.random.Generator) -> Arrays:
-    """A chessboard of 4 x 4 squares and three irrelevant columns: no column tells anything by itself."""
-    X = rng.random((3000 + TEST_ROWS, 5))
-    return X, (np.floor(4 * X[:, :2]).sum(axis=1) % 2).astype(np.int32)
+def make_chessboard(n_rows: int, n_squares: int, fraction: float) -> Callable[[np.random.Generator], Arrays]:
+    """A chessboard and three irrelevant columns: no column tells anything by itself. A fraction of the labels is wrong."""
+
+    def make(rng: np.random.Generator) -> Arrays:
+        X = rng.random((n_rows, 5))
+        y = (np.floor(n_squares * X[:, :2]).sum(axis=1) % 2).astype(np.int32)
+        return X, _flip(y, fraction, rng) if fraction else y
+
+    return make
 
 
 def make_parity(rng: np.random.Generator) -> Arrays:
@@ -224,7 +229,9 @@ SETS: dict[str, BenchSet] = {
     "irrelevant": BenchSet(0.1, make_irrelevant),
     "nothing": BenchSet(0.1, make_nothing),
     "clusters": BenchSet(0.1, make_clusters),
-    "chessboard": BenchSet(0.02, make_chessboard),
+    "chessboard": BenchSet(0.02, make_chessboard(3000 + TEST_ROWS, 4, 0.0)),
+    "chessboard-6k": BenchSet(0.01, make_chessboard(6000 + TEST_ROWS, 6, 0.05)),
+    "chessboard-25k": BenchSet(0.02, make_chessboard(25000 + TEST_ROWS, 5, 0.1)),
     "parity": BenchSet(0.05, make_parity),
     "wdbc": BenchSet(0.02, read=read_sklearn("breast_cancer")),
     "digits": BenchSet(0.06, read=read_sklearn("digits")),

@@ -2,9 +2,9 @@
 
     python scripts/bench_peers.py [--data FOLDER] [--sets NAME,NAME] [--ours KIND,KIND] [--rounds N] [--preset NAME]
         [--peers NAME,NAME] [--ah19 FOLDER] [--fprdt FOLDER] [--c-program PATH] [--program 'NAME=COMMAND']
-        [--goal NAME] [--repeats N] [--seed N] [--records FILE] [--environment FOLDER | --here]
+        [--trees N] [--goal NAME] [--repeats N] [--seed N] [--records FILE] [--environment FOLDER | --here]
 
-Ours are a default tree and a boosted model (--ours tree,boost). CART (scikit-learn) and GROOT are installed from the
+Ours are a default tree, a forest and a boosted model (--ours tree,forest,boost). CART (scikit-learn) and GROOT are installed from the
 package index into an environment of their own (--environment, .venv-peers by default), because GROOT needs numpy 1; it
 is made once. With --here they are imported where this script runs, and left out if they cannot be. Programs that no
 package index has take part by the folder of a copy of their repository:
@@ -67,7 +67,7 @@ from metasilvae.interop.thresholds import fold_at_most
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import predict
-from metasilvae.training.options import PRESETS, Options, boosting_options_for, options_for
+from metasilvae.training.options import PRESETS, Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.protocol import finish
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.budget import Budget
@@ -78,7 +78,7 @@ WORKER = ROOT / "scripts" / "peers" / "worker.py"
 ENVIRONMENT = ROOT / ".venv-peers"
 # Versions that work together; GROOT does not run with numpy 2. numba is for the programs that are given by a folder.
 PACKAGES = ("groot-trees==0.0.17", "numba", "numpy<2", "scikit-learn<1.6")
-KINDS = ("tree", "boost")
+KINDS = ("tree", "forest", "boost")
 HELD_OUT = 0.25
 ROUNDS = (5, 10, 20, 40, 80)
 
@@ -279,6 +279,8 @@ def options_of(kind: str, chosen: argparse.Namespace, seed: int) -> Options:
     fitness = GOALS[chosen.goal]
     if kind == "tree":
         return options_for(chosen.preset, seed=seed, fitness=fitness)
+    if kind == "forest":
+        return forest_options_for(chosen.preset, chosen.trees, seed=seed, fitness=fitness)
     return boosting_options_for(chosen.preset, chosen.rounds, seed=seed, fitness=fitness)
 
 
@@ -381,7 +383,8 @@ def show_result(
 
 
 def name_of(kind: str, chosen: argparse.Namespace) -> str:
-    return "metasilvae" if kind == "tree" else f"metasilvae --boost {chosen.rounds}"
+    extra = {"tree": "", "forest": f" --trees {chosen.trees}", "boost": f" --boost {chosen.rounds}"}
+    return f"metasilvae{extra[kind]}"
 
 
 def describe(model: Model, seconds: float, split: Split, epsilon: float) -> Measured:
@@ -483,6 +486,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sets", default=",".join(EPSILONS))
     parser.add_argument("--ours", default=",".join(KINDS), help="kinds of our models")
     parser.add_argument("--rounds", type=int, default=100, help="of our boosted models")
+    parser.add_argument("--trees", type=int, default=25, help="of our forests")
     parser.add_argument("--preset", default="default", choices=list(PRESETS))
     parser.add_argument("--peers", help="programs to compare with; default: all that can be installed or have a folder")
     parser.add_argument("--ah19", type=Path, help="copy of max-andr/provably-robust-boosting")

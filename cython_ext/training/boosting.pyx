@@ -16,7 +16,7 @@ samples are kept in lists: `own` samples fall into it, `pairs` are samples whose
 Choice among features, values of leaves and the loss itself are left to metasilvae.training.boosting.
 """
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -34,6 +34,9 @@ cdef enum:
     # Steps to a better value of a leaf: how often one is halved, and how many are taken for a node to be pruned.
     MOST_HALVED = 4
     STEPS_OF_PRUNING = 3
+
+# Products that differ by this factor do so without rounding errors too.
+cdef double SURELY = 1 - 1e-12
 
 cdef struct Bin:
     int64_t gradient
@@ -142,6 +145,24 @@ cdef inline double _merit(int64_t gradient, int64_t hessian, double penalty) noe
     return (<double> gradient) * (<double> gradient) / (<double> hessian + penalty)
 
 
+cdef inline bint _is_less(int64_t gradient, int64_t hessian, int64_t other_gradient, int64_t other_hessian,
+                          double penalty, double merit) noexcept nogil:
+    """Whether the merits of two children are surely not above a number; says so without a division, which is slow."""
+    cdef double first = <double> hessian + penalty, second = <double> other_hessian + penalty
+    cdef double scaled = ((<double> gradient) * (<double> gradient) * second
+                          + (<double> other_gradient) * (<double> other_gradient) * first)
+    return scaled < merit * first * second * SURELY
+
+
+cdef inline int32_t _sign_of_rise(int64_t gradient, int64_t hessian, int64_t other_gradient, int64_t other_hessian,
+                                  double penalty) noexcept nogil:
+    """1 if the value of the second child is surely the higher one, -1 if it is surely the lower one, else 0."""
+    cdef double first = (<double> gradient) * (<double> other_hessian + penalty)
+    cdef double second = (<double> other_gradient) * (<double> hessian + penalty)
+    cdef double doubt = (1 - SURELY) * (fabs(first) + fabs(second))
+    return (first - second > doubt) - (second - first > doubt)
+
+
 cdef inline void _add(Bin* bin, const Bin* part) noexcept nogil:
     cdef int64_t gradient = bin.gradient + part.gradient, hessian = bin.hessian + part.hessian
     bin.gradient = gradient
@@ -220,7 +241,7 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
     cdef Bin own[N_TURNS * N_CODES]
     cdef int64_t counts[N_CODES]
     cdef Py_ssize_t place, leaf, item, n_leaves = own_starts.shape[0] - 1, n_own, n_positive, n_negative, most = 1
-    cdef int32_t f, code, order, n, first, end, turn, n_turns
+    cdef int32_t f, code, order, rise, n, first, end, turn, n_turns
     cdef const int32_t* pairs = &pair_rows[0] if pair_rows.shape[0] > 0 else NULL
     cdef const int32_t* own_list
     cdef const uint8_t* own_code
@@ -305,6 +326,11 @@ def find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes
                             continue
                         gradient = total_gradient - left_gradient
                         hessian = total_hessian - left_hessian
+                        if _is_less(left_gradient, left_hessian, gradient, hessian, penalty, whole + best):
+                            continue
+                        rise = _sign_of_rise(left_gradient, left_hessian, gradient, hessian, penalty)
+                        if rise != 0 and (rise > 0) != (order == 0):
+                            continue
                         gain = (_merit(left_gradient, left_hessian, penalty) + _merit(gradient, hessian, penalty)
                                 - whole)
                         if gain <= best:

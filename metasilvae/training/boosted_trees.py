@@ -129,6 +129,11 @@ class Codes:
         assert joined is not None
         return joined
 
+    def take(self, rows: IntArray) -> Codes:
+        """The codes of some samples, side by side: growing on few of many samples is much faster that way."""
+        # Rows are in range; 'clip' leaves out a test of each.
+        return Codes(*(np.take(codes, rows, axis=1, mode="clip") for codes in self.arrays), self.n_thresholds)
+
     @property
     def n_samples(self) -> int:
         return int(self.own.shape[1])
@@ -154,6 +159,9 @@ class Derivatives:
     own_hessian: IntArray
     gradient: IntArray
     hessian: IntArray
+
+    def take(self, rows: IntArray) -> Derivatives:
+        return Derivatives(self.own_gradient[rows], self.own_hessian[rows], self.gradient[rows], self.hessian[rows])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ round the leaves of all trees are fitted again, for the loss of the whole model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from metasilvae.training.boosted_trees import (
     pack_trees,
     unpack_trees,
 )
-from metasilvae.training.boosting_polish import polish_tree, refit_tree
+from metasilvae.training.boosting_polish import ReachedTree, polish_tree
 from metasilvae.training.boosting_scores import Scores, draw_samples, find_derivatives, scale_weights
 from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
 from metasilvae.training.checkpoint.files import damaged, take
@@ -161,20 +162,20 @@ class Booster:
         rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number, column)))
         n_samples, whole = len(scores.y), losses[column]
         fraction = options.rows_per_tree(n_samples)
-        rows, loss = np.arange(n_samples, dtype=np.int32), whole
+        codes, loss, is_positive = self._coded.learned, whole, self._is_positive(column)
         if fraction < 1:
             rows, loss = draw_samples(whole, fraction, rng)
+            codes, loss, is_positive = codes.take(rows), loss.take(rows), is_positive[rows]
         n_drawn = min(len(self._features), options.features_per_level(len(self._features)))
 
         def draw_features(level: int) -> IntArray:
             return np.sort(rng.permutation(self._features)[:n_drawn])
 
-        is_positive = self._is_positive(column)
         divide = self._divide if len(losses) == 1 else one_part
-        codes = self._coded.learned
+        rows = np.arange(codes.n_samples, dtype=np.int32)
         tree = grow_tree(codes, loss, is_positive, rows, draw_features, self._limits, divide, is_stopped)
         if not is_stopped():
-            tree = polish_tree(tree, codes, whole, is_positive, self._limits.penalty)
+            tree = polish_tree(tree, self._coded.learned, whole, self._is_positive(column), self._limits.penalty)
         return tree.scaled(options.learning_rate)
 
     def _fit_first(self, splits: BoostedTree, is_stopped: Callable[[], bool]) -> list[BoostedTree]:
@@ -196,21 +197,24 @@ class Booster:
             if is_stopped():
                 return False
             losses = find_derivatives(self.learned, self._options.loss_weights, self._options.tolerance)
-            self.rounds[number] = others = self._over_columns(
+            self.rounds[number] = self._over_columns(
                 partial(self._refit, trees=trees, losses=losses, penalty=penalty), len(trees)
             )
-            self._over_columns(partial(self._exchange, trees=trees, others=others), len(trees))
         return True
 
     def _refit(
         self, column: int, trees: Sequence[BoostedTree], losses: Sequence[Derivatives], penalty: float
     ) -> BoostedTree:
-        is_positive = self._is_positive(column)
-        return refit_tree(trees[column], self._coded.learned, losses[column], is_positive, penalty).scaled(1.0)
-
-    def _exchange(self, column: int, trees: Sequence[BoostedTree], others: Sequence[BoostedTree]) -> None:
+        """Fit the leaves of a tree again, and exchange its scores; derivatives and scores of other labels stay."""
+        tree, codes = trees[column], self._coded.learned
+        reached = ReachedTree(tree, codes, self._is_positive(column))
+        other = reached.refitted(losses[column], penalty).scaled(1.0)
         for scores in self._all_scores:
-            scores.exchange(trees[column], others[column], column)
+            if scores.codes is codes and codes.exact is None:
+                scores.change(reached.scores_of(other) - reached.scores_of(tree), column)
+            else:
+                scores.exchange(tree, other, column)
+        return other
 
     def _is_positive(self, column: int) -> NDArray[np.bool_]:
         """Samples of the label that the trees of a column score."""
@@ -473,9 +477,11 @@ class BoostingTrainer(BaseBoostingTrainer):
         if REFIT_GAIN - (REFIT_GAIN - gain) * share < 0:
             self._n_refits = 0
 
-    def _follows_all_rows(self) -> bool:
+    def _rounds_for_all_rows(self, n_rounds: int) -> int:
+        if self._n_tuning_rows == len(self._rows):
+            return n_rounds
         # A part of the rows overfits earlier than all of them.
-        return self._n_tuning_rows == len(self._rows)
+        return math.ceil(n_rounds * len(self._rows) / len(self._splits[0][0]))
 
     def _plan_trial(self, options: BoostingOptions, split: int) -> Callable[[Stopped], FloatArray]:
         learned, tested = (self._learned.subset(rows) for rows in self._splits[split])

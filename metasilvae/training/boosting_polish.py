@@ -36,7 +36,7 @@ def polish_tree(
     n_passes : int
         Each one moves the values of all leaves, one after another.
     """
-    reached = _ReachedTree(tree, codes, is_positive)
+    reached = ReachedTree(tree, codes, is_positive)
     own, worst, values = reached.own, reached.worst, reached.values
     slope = float((loss.own_gradient * own + loss.gradient * worst).sum())
     bend = float((loss.own_hessian * own**2 + loss.hessian * worst**2).sum() + penalty / UNIT * (values**2).sum())
@@ -49,17 +49,11 @@ def refit_tree(
     tree: BoostedTree, codes: Codes, loss: Derivatives, is_positive: NDArray[np.bool_], penalty: float,
     n_passes: int = 1,
 ) -> BoostedTree:  # fmt: skip
-    """The tree with other values of its leaves, where the derivatives are those at scores that it takes part in.
-
-    The loss is taken as a parabola through the present scores, so its derivatives at scores without the tree follow.
-    """
-    reached = _ReachedTree(tree, codes, is_positive)
-    own_gradient = loss.own_gradient - loss.own_hessian * reached.own
-    gradient = loss.gradient - loss.hessian * reached.worst
-    return reached.polished(own_gradient, gradient, loss, penalty, False, n_passes)
+    """The tree with other values of its leaves, where the derivatives are those at scores that it takes part in."""
+    return ReachedTree(tree, codes, is_positive).refitted(loss, penalty, n_passes)
 
 
-class _ReachedTree:
+class ReachedTree:
     """A tree in pre-order with the leaves that samples and their boxes reach.
 
     Attributes
@@ -84,6 +78,24 @@ class _ReachedTree:
         self.own = self.values[self._own_leaf]
         signed = np.repeat(self._sign, np.diff(self._starts)) * self.values[self._reached]
         self.worst = self._sign * np.minimum.reduceat(signed, self._starts[:-1])
+
+    def scores_of(self, tree: BoostedTree) -> FloatArray:
+        """Scores of the samples, and the lowest and highest ones in their boxes, by this tree with any values."""
+        feature, *_, value = tree.in_preorder()
+        values = value[feature < 0]
+        reached, starts = values[self._reached], self._starts[:-1]
+        return np.stack(
+            [values[self._own_leaf], np.minimum.reduceat(reached, starts), np.maximum.reduceat(reached, starts)]
+        )
+
+    def refitted(self, loss: Derivatives, penalty: float, n_passes: int = 1) -> BoostedTree:
+        """The tree with other values, where the derivatives are those at scores that it takes part in.
+
+        The loss is taken as a parabola through the present scores, so its derivatives at scores without the tree follow.
+        """
+        own_gradient = loss.own_gradient - loss.own_hessian * self.own
+        gradient = loss.gradient - loss.hessian * self.worst
+        return self.polished(own_gradient, gradient, loss, penalty, False, n_passes)
 
     def polished(
         self, own_gradient: NDArray[Any], gradient: NDArray[Any], loss: Derivatives, penalty: float, prunes: bool,

@@ -50,8 +50,12 @@ class Scores:
         gone, come = np.zeros((2, 3, len(self.y)))
         self._add(tree, *gone)
         self._add(other, *come)
-        for part, change in zip(self.sums, come - gone, strict=True):
-            part[column] += change
+        self.change(come - gone, column)
+
+    def change(self, change: FloatArray, column: int) -> None:
+        """Add to the scores of a label and to their lowest and highest ones, shape (3, n_samples)."""
+        for part, each in zip(self.sums, change, strict=True):
+            part[column] += each
 
     def _add(self, tree: BoostedTree, own: FloatArray, lowest: FloatArray, highest: FloatArray) -> None:
         if self.codes.exact is None:

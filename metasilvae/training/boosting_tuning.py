@@ -222,9 +222,9 @@ class BaseBoostingTrainer(BaseTrainer):
     def _boost(self, pool: futures.Executor) -> Iterator[Progress]:
         """All rounds, with the options that tuning has chosen."""
 
-    def _follows_all_rows(self) -> bool:
-        """Whether the number of rounds of the trials suits the whole run."""
-        return False
+    def _rounds_for_all_rows(self, n_rounds: int) -> int | None:
+        """The number of rounds of the whole run by that of the trials; None if trials say nothing about it."""
+        return None
 
     @property
     def n_rounds(self) -> int:
@@ -253,8 +253,8 @@ class BaseBoostingTrainer(BaseTrainer):
             {**self._candidates[number], "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
             for place, number in enumerate(finalists)
         ]
-        if self._follows_all_rows():
-            for record, number in zip(compared, n_rounds.tolist(), strict=True):
+        for record, number in zip(compared, n_rounds.tolist(), strict=True):
+            if self._rounds_for_all_rows(number) is not None:
                 record["rounds"] = number
         chosen = compared[finalists.index(self._candidates.index(self.candidate))]
         rounds = {} if self._n_rounds == self.boosting_options.n_rounds else {"rounds": self._n_rounds}
@@ -363,9 +363,10 @@ class BaseBoostingTrainer(BaseTrainer):
             position, n_rounds = choose_by_curves(self._round_curves[finalists])
             chosen = finalists[position]
         self._apply(self._candidates[chosen])
+        wanted = self._rounds_for_all_rows(n_rounds)
         # A curve that still rises at its end says nothing about later rounds.
-        if self._follows_all_rows() and n_rounds < RISING * self._round_curves.shape[2]:
-            self._n_rounds = n_rounds
+        if wanted is not None and n_rounds < RISING * self._round_curves.shape[2]:
+            self._n_rounds = min(wanted, self._n_rounds)
 
     def _apply(self, candidate: Candidate) -> None:
         self.candidate = candidate

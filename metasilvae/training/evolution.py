@@ -25,6 +25,7 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Boxes, Enlarged, Perturbation
 from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, pack_individuals, take, take_array, unpack_individuals
+from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import (
     Grower,
@@ -33,6 +34,8 @@ from metasilvae.training.population import (
     TreeMaker,
     blank,
     count_again,
+    list_interactions,
+    plan_starts,
     plan_trees,
     take_trees,
 )
@@ -118,6 +121,8 @@ class TreeTrainer(BaseTrainer):
         Criteria by which the first tree of `forest` is continued at its leaves, each giving another tree.
     keep_growth : bool
         Keep the growth of trees for another trainer.
+    interactions : sequence of Interaction or None
+        Features that some trees of a greedily grown population begin with; None looks for them among the samples.
     """
 
     norms = SHARED_NORMS
@@ -133,6 +138,7 @@ class TreeTrainer(BaseTrainer):
         clock: Clock | None = None,
         deepening: Sequence[float] = (),
         keep_growth: bool = False,
+        interactions: Sequence[Interaction] | None = None,
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs, clock)
         self._total_weight = self.learned.total_weight
@@ -148,6 +154,8 @@ class TreeTrainer(BaseTrainer):
             self._makers = take_trees(forest, dataset, self._samples, self._objective, options, deepening)
         elif options.greedy:
             self._makers = plan_trees(self._growers, self._objective, options, keep_growth)
+            known = list_interactions(self.learned, options) if interactions is None else interactions
+            self._makers += plan_starts(known, self._samples, self._objective, options)
         self._best = self._with_workspace(blank(self._samples))
         self._hall_of_fame = HallOfFame(self._score, None if self.held_out is None else self._score_held_out)
         self._hall_of_fame.offer(self._best)

@@ -22,8 +22,10 @@ from metasilvae.training.checkpoint.files import damaged, take_array
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import BoostingOptions
 
-# Rows that the tree is searched on; its leaves are fitted on all of them.
-MOST_ROWS = 12_000
+# Rows that the tree is searched on, with more features the smaller number; its leaves are fitted on all rows.
+MOST_ROWS = 30_000
+FEWEST_ROWS = 12_000
+MOST_VALUES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,13 @@ def search_tree(
     is_trial: bool = False,
 ) -> FirstTree | None:
     """The tree that a search without tuning finds, for the same weights; None if it was stopped."""
-    if dataset.n_samples > MOST_ROWS:
+    n_most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_VALUES // dataset.n_features))
+    if dataset.n_samples > n_most:
         order = np.random.default_rng([options.tree.seed, 11]).permutation(dataset.n_samples)
-        rows: NDArray[np.intp] = np.sort(order[:MOST_ROWS])
+        rows: NDArray[np.intp] = np.sort(order[:n_most])
         dataset = dataset.subset(rows)
-    trainer = TreeTrainer(dataset, perturbation, options.first_tree_options(dataset.n_samples, is_trial), 1)
+    of_tree = options.first_tree_options(dataset.n_samples, dataset.n_features, is_trial)
+    trainer = TreeTrainer(dataset, perturbation, of_tree, 1)
     for _ in trainer.run():
         if is_stopped():
             trainer.stop()

@@ -29,6 +29,7 @@ from metasilvae.training.forest_tuning import (
 from metasilvae.training.forest_votes import GrowingForest
 from metasilvae.training.large import MANY_SAMPLES
 from metasilvae.training.options import SINGLE, ForestOptions
+from metasilvae.training.population import list_interactions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
 from metasilvae.training.tuning import SINGLE_LEAF, USUAL
 
@@ -208,11 +209,13 @@ class ForestTrainer(BaseTrainer):
                 self._add_tuned(*tuned)
                 self._n_reported += 1
                 yield self._report("tuning", 0, self._initial, votes)
+        # Where there is nothing to find in all rows, trials need not look for it.
+        interact = bool(list_interactions(self.learned, self.options))
         is_whole, n_cut = not self._is_tree_to_tune, 0
         while is_whole and (trials := race.plan()):
             changed = [self.forest_options.with_candidate(candidate) for candidate in race.candidates]
             splits = race.validation.pairs
-            work = [(score_candidate, changed[number], *splits[split]) for number, split in trials]
+            work = [(score_candidate, changed[number], *splits[split], interact) for number, split in trials]
             n_before = race.n_tried
             # After a stop, results may be missing.
             for place, score in zip(trials, self._do(work, TUNING_FRACTION), strict=False):

@@ -19,8 +19,10 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest_votes import Counts, GrowingForest
+from metasilvae.training.interactions import Interaction
 from metasilvae.training.large import make_single_tree_trainer
 from metasilvae.training.options import ForestOptions, TrainingOptions
+from metasilvae.training.population import list_interactions
 from metasilvae.training.protocol import Trainer, TrainerGroup
 from metasilvae.training.samples import give_directions
 
@@ -43,12 +45,16 @@ class TreeTask:
         Features that the tree may test, increasing.
     is_single : bool
         Whether the tree is the whole result, found as without a forest.
+    interactions : tuple of Interaction or None
+        Features that trees of its initial population begin with, by their numbers in the data set; None looks for them.
+        A single tree looks for them in any case.
     """
 
     options: TrainingOptions
     rows: NDArray[np.intp]
     features: NDArray[np.int32]
     is_single: bool = False
+    interactions: tuple[Interaction, ...] | None = None
 
 
 def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, group: TrainerGroup | None = None) -> Model:
@@ -59,8 +65,14 @@ def grow_tree(dataset: Dataset, perturbation: Perturbation, task: TreeTask, grou
         missing_columns=dataset.columns_with_missing[task.features],
         weights=None if dataset.weights is None else dataset.weights.subset(task.rows),
     )  # fmt: skip
-    make: Callable[..., Trainer] = make_single_tree_trainer if task.is_single else TreeTrainer
-    tree = (group or TrainerGroup()).run(make(part, perturbation.for_features(task.features), task.options, 1))
+    those = part, perturbation.for_features(task.features), task.options, 1
+    trainer: Trainer
+    if task.is_single:
+        trainer = make_single_tree_trainer(*those)
+    else:
+        parts = None if task.interactions is None else [each.among(task.features) for each in task.interactions]
+        trainer = TreeTrainer(*those, interactions=None if parts is None else [each for each in parts if each])
+    tree = (group or TrainerGroup()).run(trainer)
     nodes = tree.nodes.copy()
     inner = nodes["feature"] >= 0
     nodes["feature"][inner] = task.features[nodes["feature"][inner]]
@@ -75,6 +87,7 @@ def plan_tree(
     weights: NDArray[np.float64] | None,
     n_features: int,
     time_limit: float,
+    interactions: tuple[Interaction, ...] | None = None,
 ) -> TreeTask:
     """The task of one tree; its random draws depend on the seed and on the number of the tree alone.
 
@@ -84,6 +97,8 @@ def plan_tree(
         Rows to draw from, increasing.
     weights : float64 array or None
         Weights of these rows; None draws all with the same probability, none of them twice.
+    interactions : tuple of Interaction or None
+        See `TreeTask`.
     """
     rng = np.random.default_rng(np.random.SeedSequence(options.tree.seed, spawn_key=(number,)))
     seed = int(rng.integers(2**63 - 1))
@@ -98,7 +113,7 @@ def plan_tree(
     fixed: dict[str, Any] = {"validation": 0.0, "allowed_features": 0, "target": np.inf}
     is_tuned = options.is_single and options.tree.tune
     tree = replace(options.tree, seed=seed, time_limit=time_limit, tune=is_tuned, **fixed)
-    return TreeTask(tree, np.sort(rows[drawn]), features, options.is_single)
+    return TreeTask(tree, np.sort(rows[drawn]), features, options.is_single, interactions)
 
 
 def draw_evenly(weights: NDArray[np.float64], n_drawn: int, start: float) -> NDArray[np.intp]:
@@ -150,6 +165,7 @@ def grow_forest(
     grow: Callable[[list[TreeTask]], Iterable[Model]],
     seconds_left: Callable[[], float],
     jobs: int | None = 1,
+    interact: bool = True,
 ) -> Iterator[tuple[Model, GrowingForest]]:
     """Yield each tree together with the votes of the forest up to it.
 
@@ -161,12 +177,19 @@ def grow_forest(
         Numbers of the trees; the random draws of a tree depend on its number.
     grow : function
         Does the tasks of a batch and returns the trees in their order; fewer if it was stopped.
+    interact : bool
+        Whether to look for features that tell something only together.
     """
     learned = dataset if len(rows) == dataset.n_samples else dataset.subset(rows)
     forest = GrowingForest(learned, Enlarged(perturbation, options.tree.training_epsilon_factor), jobs)
+    # Drawn rows tell no more than all of them.
+    interactions = list_interactions(learned, options.tree) if interact and not options.is_single else ()
     weights = None
     for batch in split_into_batches(numbers, options.is_reweighted):
-        tasks = [plan_tree(options, number, rows, weights, dataset.n_features, seconds_left()) for number in batch]
+        tasks = [
+            plan_tree(options, number, rows, weights, dataset.n_features, seconds_left(), interactions)
+            for number in batch
+        ]
         n_before = forest.n_trees
         for tree in grow(tasks):
             forest.add(tree)

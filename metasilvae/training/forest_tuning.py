@@ -333,16 +333,24 @@ def score_candidate(
     options: ForestOptions,
     kept: NDArray[np.intp],
     held: NDArray[np.intp],
+    interact: bool = True,
     group: TrainerGroup | None = None,
 ) -> float:
-    """Lower bound of the fitness of a small forest on the rows left out; a task like `grow_tree`."""
+    """Lower bound of the fitness of a small forest on the rows left out; a task like `grow_tree`.
+
+    Parameters
+    ----------
+    interact : bool
+        Whether to look for features that tell something only together.
+    """
     watched = group or TrainerGroup()
     if options.is_single and options.tree.generations:
         # A search would take long. It mostly says the same, but not where columns tell something only together.
         chosen = options.tree
         quick = QuickTrees(
-            dataset.subset(kept), dataset.subset(held), perturbation, chosen, chosen.training_epsilon_factor
-        )
+            dataset.subset(kept), dataset.subset(held), perturbation, chosen, chosen.training_epsilon_factor,
+            interact=interact,
+        )  # fmt: skip
         with watched.watching(quick):
             (score,) = quick.score([(chosen.robust_weight, chosen.leaf_penalty)])
         return math.nan if watched.is_stopped else score
@@ -355,6 +363,7 @@ def score_candidate(
     growth = grow_forest(
         dataset, perturbation, options, kept, numbers,
         lambda tasks: (grow_tree(dataset, perturbation, task, watched) for task in tasks), lambda: math.inf,
+        interact=interact,
     )  # fmt: skip
     for tree, _ in growth:
         if watched.is_stopped:

@@ -357,6 +357,8 @@ _CHEAP: dict[str, Any] = {
 }  # fmt: skip
 # Where samples are few, a short search for each tree costs little and pays.
 FEW_SAMPLES = 3000
+# The same for the first tree of boosting in trials, by rows times features.
+FEW_VALUES = 250_000
 _SEARCH: dict[str, Any] = {"generations": 10, "population": 12, "initial_population": 12, "elitism": 2}
 _SEARCH_BLENDS = (0.3, 0.1, 0.0, 1.0)
 FOREST_PRESETS: dict[str, dict[str, Any]] = {
@@ -652,12 +654,13 @@ class BoostingOptions:
         """Number of passes after the last round."""
         return (REFITS if n_rows > FEW_SAMPLES else 0) if self.refits is None else self.refits
 
-    def first_tree_options(self, n_rows: int, is_trial: bool) -> TrainingOptions:
-        """Options of the search for the first tree; trials of tuning search less, and so do runs on many rows."""
+    def first_tree_options(self, n_rows: int, n_features: int, is_trial: bool) -> TrainingOptions:
+        """Options of the search for the first tree; trials of tuning search less, least where there are many values."""
         least = max(self.tree.min_samples_leaf, TrainingOptions.min_samples_leaf)
-        search: dict[str, Any] = PRESETS["fast"]
-        if n_rows <= FEW_SAMPLES:
-            search = {**PRESETS["fast"], **_SEARCH} if is_trial else PRESETS["default"]
+        search: dict[str, Any] = PRESETS["default"]
+        if is_trial:
+            are_few = n_rows <= FEW_SAMPLES or n_rows * n_features <= FEW_VALUES
+            search = {**PRESETS["fast"], **(_SEARCH if are_few else {})}
         own = {"fitness": self.tree.fitness, "seed": self.tree.seed, "min_samples_leaf": least, "tune": False}
         return TrainingOptions(**{**search, **own})
 

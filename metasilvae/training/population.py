@@ -19,6 +19,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.errors import ModelError, RequestError
 from metasilvae.model import Model
 from metasilvae.prediction import find_leaves
+from metasilvae.training.interactions import Interaction, find_interactions
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.samples import as_individual
 
@@ -119,6 +120,8 @@ MEDIUM_SPLITS = 64
 STAGE_FACTOR = 4
 # Splits by which a leaf of a given tree is continued.
 DEEPENING_SPLITS = 16
+# Criteria by which a tree that begins with an interaction is continued, at most.
+INTERACTION_CRITERIA = 3
 # Makes a tree in the workspace of a thread.
 TreeMaker = Callable[[Any], Any]
 
@@ -217,6 +220,38 @@ def plan_trees(growers: Growers, objective: Any, options: TrainingOptions, keep_
         return tree
 
     return [partial(make, number, criterion, size) for number, (criterion, size) in enumerate(plan)]
+
+
+def list_interactions(dataset: Dataset, options: TrainingOptions) -> tuple[Interaction, ...]:
+    """Features to begin with, if there are any; none if trees are not grown, or if their size is given."""
+    return find_interactions(dataset) if options.greedy and not options.seed_leaves else ()
+
+
+def start_tree(interaction: Interaction, samples: Any, objective: Any, workspace: Any) -> Any:
+    """The tree of all cells of an interaction, with its thresholds moved to where they are best."""
+    tree = kernel.Individual(samples).take_nodes(*interaction.nodes(), objective, workspace)
+    tree.improve_locally(objective, workspace)
+    return tree
+
+
+def plan_starts(
+    interactions: Sequence[Interaction], samples: Any, objective: Any, options: TrainingOptions
+) -> list[TreeMaker]:
+    """Makers of trees that begin with interactions and are continued at their leaves by several criteria.
+
+    Interactions of features that the objective does not allow are left out.
+    """
+
+    def make(interaction: Interaction, impurity: str, blend: float, workspace: Any) -> Any:
+        tree = start_tree(interaction, samples, objective, workspace)
+        return tree.deepen(DEEPENING_SPLITS, objective, workspace, reach=blend, impurity=impurity)
+
+    return [
+        partial(make, interaction, *criterion)
+        for interaction in interactions
+        if interaction.n_cells <= options.max_leaves and np.isin(interaction.features, objective.features).all()
+        for criterion in options.growth_criteria[:INTERACTION_CRITERIA]
+    ]
 
 
 def take_trees(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy as np
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import plan_cross_validation
 from metasilvae.perturbations.boxes import Perturbation
+from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import TrainingOptions
+from metasilvae.training.population import list_interactions
 from metasilvae.training.protocol import TrainerGroup
 from metasilvae.training.trials import QuickTrees, Scores, Trial, choose_blends, compare
 
@@ -80,6 +83,11 @@ class QuickChoice:
         # A weight that is not there, or that nothing is taken from, cannot be dropped.
         has_weight = options.robust_weight > 0 and options.fitness.weights[0] > 0
         self.race = WeightRace((0.0, options.robust_weight) if has_weight else (), len(self.validation.pairs))
+
+    @cached_property
+    def interactions(self) -> tuple[Interaction, ...]:
+        """Features that trees begin with; trials do without them."""
+        return list_interactions(self._learned, self._options)
 
     def prepare(self, group: TrainerGroup) -> None:
         """Choose the criteria of growth; none are chosen if the group is stopped meanwhile."""

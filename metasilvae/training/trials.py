@@ -23,7 +23,7 @@ from metasilvae.datasets.splitting import MANY_SAMPLES
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.evolution import make_objective
 from metasilvae.training.options import TrainingOptions
-from metasilvae.training.population import plan_sizes
+from metasilvae.training.population import list_interactions, plan_sizes, plan_starts
 from metasilvae.training.protocol import TrainerGroup
 from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.metrics import evaluate
@@ -81,6 +81,9 @@ class QuickTrees:
         Whether the run has many samples, so that trials must be cheap.
     blends : tuple of float
         Criteria by which trees are grown.
+    interact : bool
+        Whether to look for features that tell something only together. It need not be tried on parts of the rows if
+        there are none among all rows.
     """
 
     def __init__(
@@ -92,11 +95,13 @@ class QuickTrees:
         factor: float,
         has_many: bool = False,
         blends: tuple[float, ...] = TRIAL_BLENDS,
+        interact: bool = True,
     ) -> None:
         self._learned = learned
         self._held_out = held_out
         self._perturbation = perturbation
         self._has_many = has_many
+        self._interact = interact
         changes: dict[str, Any] = {"blends": blends, "loss_blends": ()}
         self._options = replace(options, training_epsilon_factor=factor, **changes)
         self._objectives: list[Any] = []
@@ -148,7 +153,9 @@ class QuickTrees:
             if largest > 0:
                 tree.grow(0, objective, workspace, by_score=False, reach=blend, impurity=impurity, n_splits=largest)
             trees.append(tree)
-        return trees
+        interactions = list_interactions(self._learned, self._options) if self._interact else ()
+        starts = plan_starts(interactions, samples, objective, self._options)
+        return [*trees, *(start(workspace) for start in starts)]
 
     def _make_objective(self, weight: float, penalty: float, samples: Any) -> Any:
         options = replace(self._options, robust_weight=weight, leaf_penalty=penalty)

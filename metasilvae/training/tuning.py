@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
+from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import BLENDS, TrainingOptions
-from metasilvae.training.population import FIRST_SPLITS, plan_sizes
+from metasilvae.training.population import FIRST_SPLITS, INTERACTION_CRITERIA, list_interactions, plan_sizes
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, hold_out, read_progress
 from metasilvae.training.quick_choice import QuickChoice
 from metasilvae.training.trials import (
@@ -107,9 +109,15 @@ class TreeTuning:
         trees = QuickTrees(
             self._learned.subset(kept), self._learned.subset(held), self._perturbation, self._options,
             candidates[0]["training_epsilon_factor"], self._has_many, self._choose_blends(group),
+            bool(self.interactions),
         )  # fmt: skip
         with group.watching(trees):
             return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
+
+    @cached_property
+    def interactions(self) -> tuple[Interaction, ...]:
+        """Features that trees begin with, by all samples to tune on."""
+        return list_interactions(self._learned, self._options)
 
     def _choose_blends(self, group: TrainerGroup) -> tuple[float, ...]:
         """Criteria of growth, the same for all trials; not to be used if the group is stopped."""
@@ -193,7 +201,10 @@ class TunedTrainer(BaseTrainer):
         if not options.tune:
             # The run itself is short, and continues this growth if it uses the same criterion.
             first = replace(first, blends=options.blends[:1], seed_leaves=FIRST_SPLITS + 1)
-        self._initial = TreeTrainer(dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True)
+        self._initial = TreeTrainer(
+            dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True,
+            interactions=() if first.seed_leaves else self._tuning.interactions,
+        )  # fmt: skip
         self._group.add(self._initial)
         if self.held_out is None:
             self._initial._observers = self._observers
@@ -209,6 +220,7 @@ class TunedTrainer(BaseTrainer):
     @property
     def n_steps(self) -> int:
         n_initial = len(plan_sizes(self.learned.n_samples, self.options))
+        n_initial += INTERACTION_CRITERIA * len(self._tuning.interactions)
         main = n_initial + self.options.generations + self.options.polish
         return self._initial.n_steps + self._race.n_most_trials + main
 
@@ -328,7 +340,10 @@ class TunedTrainer(BaseTrainer):
         if candidate.get("leaf_penalty", 0.0) >= self.learned.n_samples:
             changes |= SINGLE_LEAF
         options = replace(self.options, **changes)
-        main = TreeTrainer(self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock)
+        main = TreeTrainer(
+            self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock,
+            interactions=() if options.seed_leaves else self._tuning.interactions,
+        )  # fmt: skip
         main._observers = self._observers
         self._group.add(main)
         if self._main_state is not None:

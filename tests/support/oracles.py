@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from metasilvae.dataset import Dataset
 from metasilvae.model import MISSING_LEFT, MISSING_RIGHT, NODE_DTYPE, LeafKind, Model
@@ -387,3 +388,15 @@ def most_independent(n_vertices: int, edges: Sequence[tuple[int, int]]) -> int:
     return max(
         chosen.bit_count() for chosen in range(1 << n_vertices) if all(chosen & pair != pair for pair in forbidden)
     )
+
+
+def chi_squared(sides: NDArray[np.float32], y: NDArray[np.int32]) -> float:
+    """Pearson's statistic of the table of two sides and all labels that occur; 0 if there is one side only."""
+    total = 0.0
+    for side in (-1, 1):
+        for label in set(y.tolist()):
+            expected = float((sides == side).sum() * (y == label).sum() / len(y))
+            if expected == 0:
+                return 0.0
+            total += (float(((sides == side) & (y == label)).sum()) - expected) ** 2 / expected
+    return total

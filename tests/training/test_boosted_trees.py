@@ -183,6 +183,23 @@ def test_parts_of_the_features_make_no_difference(seed: int, n_parts: int) -> No
     assert all((ours == theirs).all() for ours, theirs in zip(vars(one).values(), vars(other).values(), strict=True))
 
 
+@given(seeds, st.integers(1, 40))
+@settings(max_examples=20)
+def test_drawn_rows_side_by_side_give_the_same_tree(seed: int, n_drawn: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, 40)
+    _, codes = coded(problem)
+    is_positive = rng.random(40) < 0.5
+    loss = random_loss(rng, is_positive)
+    rows = np.sort(rng.permutation(40)[:n_drawn]).astype(np.int32)
+    features = np.arange(problem.dataset.n_features, dtype=np.int32)
+    limits = GrowthLimits(max_depth=4, penalty=UNIT)
+    taken = codes.take(rows), loss.take(rows), is_positive[rows]
+    one = grow_tree(codes, loss, is_positive, rows, lambda level: features, limits)
+    other = grow_tree(*taken, np.arange(n_drawn, dtype=np.int32), lambda level: features, limits)
+    assert all((ours == theirs).all() for ours, theirs in zip(vars(one).values(), vars(other).values(), strict=True))
+
+
 @given(seeds)
 @settings(max_examples=20)
 def test_a_level_has_no_more_pairs_than_allowed(seed: int) -> None:

@@ -128,6 +128,21 @@ def test_chosen_rounds_are_told(iris: Dataset) -> None:
     assert "rounds 10" in describe_tuning(trainer.tuning)
 
 
+def test_more_rows_than_in_the_trials_get_more_rounds(monkeypatch: pytest.MonkeyPatch, iris: Dataset) -> None:
+    monkeypatch.setattr("metasilvae.datasets.splitting.MANY_SAMPLES", 50)
+    monkeypatch.setattr("metasilvae.datasets.splitting.MOST_SAMPLES", 40)
+    for n_given, best, wanted in ((60, 5, 5 * iris.n_samples / 30), (12, 5, 12), (60, 50, 60)):
+        trainer = for_boxes(iris, n_given)
+        assert trainer._n_tuning_rows == 40
+        trainer._curves[:] = 0.5
+        trainer._curves[:, :, best - 1] = 0.75
+        trainer._choose()
+        # As many more as there are rows, but not more than were asked for, and all of them if the curve still rises.
+        assert trainer.n_rounds == np.ceil(wanted)
+        assert trainer.tuning is not None
+        assert trainer.tuning["finalists"][0]["rounds"] == best
+
+
 @makers
 @pytest.mark.parametrize("n_missing", [0, 1])
 def test_a_run_that_was_stopped_around_its_last_trial_goes_on_from_there(

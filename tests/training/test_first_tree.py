@@ -17,11 +17,12 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.model import LeafKind, Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import find_leaves
-from metasilvae.training import boosted_trees
+from metasilvae.training import boosted_trees, first_tree
 from metasilvae.training.boosted_trees import BoostedTree, choose_thresholds
 from metasilvae.training.boosting import CANDIDATES, CANDIDATES_IF_FEW, BoostingTrainer
+from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.first_tree import FirstTree, search_tree
-from metasilvae.training.options import FEW_SAMPLES, SEARCHED_FOR, boosting_options_for
+from metasilvae.training.options import FEW_SAMPLES, FEW_VALUES, SEARCHED_FOR, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.samples import build_tree, find_doubled
 
@@ -105,17 +106,42 @@ def test_boosting_learns_what_no_single_split_tells(seed: int) -> None:
     assert scores[0] > 0.75
 
 
-def test_a_searched_tree_does_not_hold_up_many_rows() -> None:
+def test_trials_search_less_and_least_with_many_values() -> None:
     options = boosting_options_for("default", 5, first_tree=SEARCHED_FOR, min_samples_leaf=7, seed=4)
-    assert options.first_tree_options(FEW_SAMPLES, False).generations > 0
-    assert options.first_tree_options(FEW_SAMPLES, True).generations > 0
-    assert options.first_tree_options(FEW_SAMPLES + 1, False).generations == 0
-    assert options.first_tree_options(10, True).min_samples_leaf == 7
-    assert not options.first_tree_options(10, False).tune
+
+    def generations(n_rows: int, n_features: int, is_trial: bool) -> int:
+        return options.first_tree_options(n_rows, n_features, is_trial).generations
+
+    whole = generations(FEW_SAMPLES, 1000, is_trial=False)
+    assert generations(FEW_SAMPLES + 1, 1000, is_trial=False) == whole
+    short = generations(FEW_SAMPLES, 1000, is_trial=True)
+    assert whole > short > 0
+    assert generations(FEW_VALUES // 6, 6, is_trial=True) == short
+    assert generations(FEW_VALUES // 6 + 1, 6, is_trial=True) == 0
+    assert options.first_tree_options(10, 2, True).min_samples_leaf == 7
+    assert not options.first_tree_options(10, 2, False).tune
+
+
+def test_many_rows_are_searched_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = parity(np.random.default_rng(0), 300)
+    seen = []
+
+    def note(rows: Dataset, *others: Any) -> TreeTrainer:
+        seen.append(rows.n_samples)
+        return TreeTrainer(rows, *others)
+
+    monkeypatch.setattr(first_tree, "TreeTrainer", note)
+    for most, fewest, values in ((400, 50, 10**6), (200, 50, 10**6), (200, 50, 400), (200, 50, 40)):
+        monkeypatch.setattr(first_tree, "MOST_ROWS", most)
+        monkeypatch.setattr(first_tree, "FEWEST_ROWS", fewest)
+        monkeypatch.setattr(first_tree, "MOST_VALUES", values)
+        search(dataset)
+    # All; as many as allowed; as many as four features leave; never fewer than these.
+    assert seen == [300, 200, 100, 50]
 
 
 def test_an_interrupted_search_keeps_the_rounds_of_the_first_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = parity(np.random.default_rng(1))
+    dataset = parity(np.random.default_rng(1), n_used=3)
     # Of candidates that are almost equal here, the first and the last one are compared.
     monkeypatch.setattr("metasilvae.training.boosting_tuning.list_racing", lambda curves, split: [0, len(curves) - 1])
     trainer = BoostingTrainer(dataset, Ball(EPSILON), boosting_options_for("default", 30))
