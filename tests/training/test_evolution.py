@@ -265,6 +265,71 @@ def test_a_forest_for_other_data_is_refused(iris: Dataset, circle: Dataset) -> N
 
 
 @pytest.mark.parametrize(
+    ("changes", "n_trees"),
+    [({"greedy": False}, 0), ({"greedy": True}, 0), ({}, 1), ({}, 3), ({}, 60)],
+)
+@pytest.mark.parametrize("size", [1, 5, 50])
+def test_the_first_generation_has_the_size_asked_for(
+    changes: dict, n_trees: int, size: int, circle: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forest = join_trees([train(circle, 0.02, options_for("fast"))] * n_trees) if n_trees else None
+    sizes = []
+    breed = TreeTrainer._breed
+
+    def note_and_breed(self: TreeTrainer, pool, parents, *rest) -> None:
+        sizes.append(len(parents))
+        breed(self, pool, parents, *rest)
+
+    monkeypatch.setattr(TreeTrainer, "_breed", note_and_breed)
+    options = TrainingOptions(initial_population=size, population=8, generations=3, patience=0, **changes)
+    run(TreeTrainer(circle, Ball(0.02), options, 1, forest))
+    assert sizes == [size, 8, 8]
+
+
+def test_a_blank_start_is_a_single_leaf(circle: Dataset) -> None:
+    trainer = TreeTrainer(circle, Ball(0.02), options_for("paper", generations=0))
+    assert [record.leaves for record in trainer.run()] == [1]
+    assert trainer.model.n_leaves == 1
+
+
+def test_encourage_variance_lowers_the_probability_of_mutations(
+    circle: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    make = evolution.kernel.Reproduction
+
+    def note_and_make(**recipe):
+        seen.append(recipe["mutation_probability"])
+        return make(**recipe)
+
+    monkeypatch.setattr(evolution.kernel, "Reproduction", note_and_make)
+    options = options_for(
+        "paper", mutation_probability_rule="encourage-variance", mutation_probability=0.5, generations=20
+    )
+    run(TreeTrainer(circle, Ball(0.02), options))
+    assert seen[0] == 0.5
+    assert 0 < min(seen) < 0.5
+
+
+# Ends
+
+
+def test_reasons_to_stop(iris: Dataset) -> None:
+    def reason(**changes) -> StopReason | None:
+        trainer = TreeTrainer(iris, Ball(0.1), options_for("default", **{**SHORT, **changes}))
+        assert trainer.stop_reason is None
+        run(trainer)
+        assert trainer.model.n_labels == 3
+        return trainer.stop_reason
+
+    assert reason(patience=0) == StopReason.ITERATIONS
+    assert reason(patience=1, generations=1000) == StopReason.PATIENCE
+    assert reason(target=0.5) == StopReason.TARGET
+    assert reason(target=math.inf, patience=0, generations=0) == StopReason.ITERATIONS
+    assert reason(time_limit=1e-9) == StopReason.TIME_LIMIT
+
+
+@pytest.mark.parametrize(
     ("changes", "is_one"),
     [({}, True), ({"polish": 2}, False), ({"generations": 1}, False), ({"validation": 0.3}, False)],
 )
