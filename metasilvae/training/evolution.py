@@ -344,7 +344,11 @@ class TreeTrainer(BaseTrainer):
             yield self._report(self._step - 1)
             if self._is_over():
                 return
-        self._enter("local search", self._hall_of_fame.trees)
+        trees = self._hall_of_fame.trees
+        if self.options.polish == 1 and self.options.generations == 0 and self.held_out is None:
+            # A single pass after growth alone is for short runs; another tree is hardly ever the best one after it.
+            trees = trees[:1]
+        self._enter("local search", trees)
 
     def _breed(
         self,

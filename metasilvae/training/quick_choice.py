@@ -86,7 +86,7 @@ class QuickChoice:
 
     @cached_property
     def interactions(self) -> tuple[Interaction, ...]:
-        """Features that trees begin with; trials do without them."""
+        """Features that trees begin with, by all samples to choose by."""
         return list_interactions(self._learned, self._options)
 
     def prepare(self, group: TrainerGroup) -> None:
@@ -99,6 +99,7 @@ class QuickChoice:
         trees = QuickTrees(
             self._learned.subset(kept), self._learned.subset(held), self._perturbation, self._options,
             self._options.training_epsilon_factor, has_many=True, blends=self.list_blends(group),
+            interact=bool(self.interactions),
         )  # fmt: skip
         with group.watching(trees):
             return trees.score([(weight, self._options.leaf_penalty) for weight in self.race.weights])
