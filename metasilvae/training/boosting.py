@@ -468,7 +468,7 @@ class BoostingTrainer(BaseBoostingTrainer):
 
     def _choose_refits(self) -> None:
         """Fit no leaves again if the trials of the chosen candidate let expect a loss by it, as with noisy labels."""
-        if self.candidate is None or not self._tries_refits or not np.isfinite(self._curves).all():
+        if self.candidate is None or not self._tries_refits or self._plan_trials():
             return
         curves = self._curves[self._candidates.index(self.candidate)]
         gain = float((curves[:, -1] - curves[:, -2]).mean())

@@ -88,8 +88,9 @@ class ForestTrainer(BaseTrainer):
         self._is_initial_whole = False
         self._is_tuned = options.tree.tune and options.tree.greedy
         self._race = plan_race(self.learned, perturbation, self.forest_options, self._rows)
-        # What tuning has chosen for a single tree, with its leaf penalty for all rows; it gives further candidates.
-        self._tuned: tuple[dict[str, float], float] | None = None
+        # What tuning has chosen for a single tree, with its leaf penalty for all rows and the scores of its trials; it
+        # gives further candidates.
+        self._tuned: tuple[dict[str, float], float, list[float]] | None = None
         # Trials that the time limit has cut short.
         self._n_cut = 0
 
@@ -143,19 +144,27 @@ class ForestTrainer(BaseTrainer):
         return {
             "initial": pack_models(self._initial if self._is_initial_whole else []),
             "scores": np.empty(0) if self._race is None else self._race.scores.flatten(),
-            "tuned": None if self._tuned is None else {**self._tuned[0], "final_penalty": self._tuned[1]},
+            "tuned": None if self._tuned is None else self._pack_tuned(),
             "candidate": None if self.candidate is None else self._list_candidates().index(self.candidate),
             "trees": pack_models(self._whole),
             "steps": self._n_reported,
             "seconds": self.seconds,
         }
 
+    def _pack_tuned(self) -> dict[str, Any]:
+        assert self._tuned is not None
+        return {**self._tuned[0], "final_penalty": self._tuned[1], "scores": np.array(self._tuned[2])}
+
     def resume(self, document: dict[str, Any]) -> None:
         self._initial = unpack_models(take(document, "initial", dict), self.dataset)[:1]
         self._is_initial_whole = bool(self._initial)
         if document.get("tuned") is not None:
             tuned = take(document, "tuned", dict)
-            self._add_tuned({name: take(tuned, name, float) for name in USUAL}, take(tuned, "final_penalty", float))
+            known = take_array(tuned, "scores", "<f8")
+            if self._race is not None and len(known) not in (0, self._race.scores.shape[1]):
+                raise damaged("the tuning has another size")
+            winner = {name: take(tuned, name, float) for name in USUAL}
+            self._add_tuned(winner, take(tuned, "final_penalty", float), known.tolist())
         scores = take_array(document, "scores", "<f8")
         if self._race is not None:
             if scores.size != self._race.scores.size:
@@ -239,10 +248,11 @@ class ForestTrainer(BaseTrainer):
     def _list_candidates(self) -> list[dict[str, Any]]:
         return [] if self._race is None else self._race.candidates
 
-    def _add_tuned(self, tuned: dict[str, float], penalty: float) -> None:
-        self._tuned = tuned, penalty
+    def _add_tuned(self, tuned: dict[str, float], penalty: float, scores: list[float]) -> None:
+        self._tuned = tuned, penalty, scores
         if self._race is not None:
-            self._race.add(list_tuned_candidates(self.forest_options, tuned))
+            found = list_tuned_candidates(self.forest_options, tuned)
+            self._race.add(found, scores if found[-1]["method"] == SINGLE else ())
 
     def _apply(self, candidate: dict[str, Any]) -> None:
         self.candidate = dict(candidate)

@@ -204,17 +204,22 @@ class ForestRace:
         self.candidates: list[dict[str, Any]] = []
         self.validation = validation
         self._n_errors = n_errors
+        self._n_known = 0
         self.scores: Scores = np.empty((0, len(validation.pairs)))
         self.add(candidates)
 
-    def add(self, candidates: Sequence[dict[str, Any]]) -> None:
-        """Add candidates that were not tried yet."""
+    def add(self, candidates: Sequence[dict[str, Any]], known: Sequence[float] = ()) -> None:
+        """Add candidates that were not tried yet; scores of the last one that are known need no trials."""
         self.candidates += candidates
         self.scores = np.vstack([self.scores, np.full((len(candidates), self.scores.shape[1]), np.nan)])
+        if len(known):
+            self.scores[-1] = known
+            self._n_known += len(known)
 
     @property
     def n_tried(self) -> int:
-        return int(np.isfinite(self.scores).sum())
+        """Number of trials so far."""
+        return int(np.isfinite(self.scores).sum()) - self._n_known
 
     def count_trials(self, n_to_come: int = 0) -> int:
         """Number of trials, as far as it is known at most; `n_to_come` candidates will be added."""
@@ -226,7 +231,8 @@ class ForestRace:
         if not trials:
             return self.n_tried
         latest = max(split for _, split in trials)
-        return self.n_tried + len(trials) + len(self._list_finalists(latest)) * (n_splits - 1 - latest)
+        to_come = self._list_missing(self._list_finalists(latest), range(latest + 1, n_splits))
+        return self.n_tried + len(trials) + len(to_come)
 
     def plan(self) -> list[tuple[int, int]]:
         """The trials that come next, as numbers of candidate and split; none if the race is over."""
@@ -314,17 +320,23 @@ def tune_tree(
     options: TrainingOptions,
     rows: NDArray[np.intp],
     group: TrainerGroup | None = None,
-) -> tuple[dict[str, float], float]:
-    """What tuning chooses for a single tree, and its leaf penalty for all rows; a task like `grow_tree`."""
+) -> tuple[dict[str, float], float, list[float]]:
+    """What tuning chooses for a single tree; a task like `grow_tree`.
+
+    Its leaf penalty for all rows comes with it and, of few rows, its scores on the splits on which forests are tried.
+    """
     watched = group or TrainerGroup()
     tuning = TreeTuning(dataset.subset(rows), perturbation, options)
     while trials := tuning.race.plan():
         for trial in trials:
             scores = tuning.try_candidates(trial, watched)
             if watched.is_stopped:
-                return dict(USUAL), USUAL["leaf_penalty"]
+                return dict(USUAL), USUAL["leaf_penalty"], []
             tuning.race.record(trial, scores)
-    return tuning.winner, tuning.candidate["leaf_penalty"]
+    known: list[float] = []
+    if len(rows) <= FEW_SAMPLES and tuning.validation.pairs:
+        known = tuning.race.scores[tuning.race.choice, : tuning.validation.n_first].tolist()
+    return tuning.winner, tuning.candidate["leaf_penalty"], known
 
 
 def score_candidate(

@@ -109,7 +109,7 @@ class TrainingOptions:
         better evidence that the tree generalizes than one that is just correct.
     pretune : bool
         Without tuning and with many samples: choose between the robust weight and 0, and two of the criteria of growth,
-        by a few small trees, see metasilvae.training.trials.pretune.
+        by a few small trees, see metasilvae.training.quick_choice.
     greedy : bool
         Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
@@ -176,7 +176,7 @@ class TrainingOptions:
     initial_population: int = 32
     generations: int = 60
     elitism: int = 4
-    patience: int = 30
+    patience: int = 12
     target: float = math.inf
     time_limit: float = math.inf
     selection: str = "tournament"
@@ -531,7 +531,7 @@ BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_dep
 GROWN, SEARCHED_FOR = FIRST_TREES = ("grown", "searched")
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
-    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
+    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1, "patience": 30,
 }  # fmt: skip
 MOST_ROUNDS = 100_000
 # Passes that fit the leaves of all boosted trees again. With few rows nothing is gained by them.

@@ -431,8 +431,13 @@ def test_the_tuning_of_a_tree_is_that_of_a_tree_without_a_forest(iris: Dataset) 
     tree = make_tree_trainer(iris.subset(rows), EPSILON, options)
     finish(tree)
     assert tree.tuning is not None
-    winner, penalty = tune_tree(iris, EPSILON, quick(3, seed=3).tree, rows)
+    winner, penalty, scores = tune_tree(iris, EPSILON, quick(3, seed=3).tree, rows)
     assert {**winner, "leaf_penalty": penalty} == tree.tuning["chosen"]
+    # The scores are those of the splits that forests are tried on.
+    splits = plan_tuning_splits(iris.subset(rows), rows, 3, "auto").pairs
+    single = quick(3, seed=3, tune=True).with_candidate({**winner, "method": "single"})
+    again = [score_candidate(iris, EPSILON, single, *split) for split in splits]
+    np.testing.assert_allclose(scores, again, atol=0.05)
     stopped = TrainerGroup()
     stopped.stop()
     assert tune_tree(iris, EPSILON, options, rows, stopped)[0] == USUAL
