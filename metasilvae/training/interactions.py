@@ -30,6 +30,8 @@ MOST_WORK = 2e8
 FALSE_ALARMS = 0.01
 # The statistic of a product must exceed those of its parts by this factor. Otherwise greedy growth finds the splits.
 CLEAR_RATIO = 4.0
+# It must also exceed this fraction of the largest one of any feature, which growth would begin with.
+LEAST_SHARE = 2 / 3
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def find_pair(sides: Sides, labels: LabelCounts, alone: FloatArray) -> tuple[Int
     statistic = labels.measure(sides.signs, sides.signs)
     rows, columns = np.meshgrid(sides.feature, sides.feature, indexing="ij")
     statistic[rows >= columns] = 0.0
-    limit = find_limit(labels.n_labels, math.comb(sides.n_sides, 2))
+    limit = max(find_limit(labels.n_labels, math.comb(sides.n_sides, 2)), LEAST_SHARE * float(alone.max()))
     place, _ = find_clear(statistic, np.maximum(alone[rows], alone[columns]), limit)
     largest = np.zeros((len(alone), len(alone)))
     np.maximum.at(largest, (rows, columns), statistic)
@@ -240,7 +242,7 @@ def find_pair(sides: Sides, labels: LabelCounts, alone: FloatArray) -> tuple[Int
 
 
 def find_triple(sides: Sides, labels: LabelCounts, alone: FloatArray, of_pairs: FloatArray) -> Interaction | None:
-    limit = find_limit(labels.n_labels, math.comb(sides.n_sides, 3))
+    limit = max(find_limit(labels.n_labels, math.comb(sides.n_sides, 3)), LEAST_SHARE * float(alone.max()))
     best: tuple[int, ...] | None = None
     for first in range(sides.n_sides):
         start = int(np.searchsorted(sides.feature, sides.feature[first], side="right"))

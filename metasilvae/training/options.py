@@ -567,6 +567,9 @@ class BoostingOptions:
     refits : int or None
         Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows, and
         tuning by its trials.
+    refit_penalty : float or None
+        Penalty of these passes, as a number of samples; None is `score_penalty` divided by `learning_rate`, since the
+        scores of a tree are smaller by that factor.
     first_tree : str
         "grown" like all others, or "searched" for as a single tree would be, see metasilvae.training.first_tree.
     image_shifts : str or None
@@ -588,6 +591,7 @@ class BoostingOptions:
     score_penalty: float = 1.0
     tolerance: float = 0.5
     refits: int | None = None
+    refit_penalty: float | None = None
     first_tree: str = GROWN
     image_shifts: str | None = None
 
@@ -597,7 +601,7 @@ class BoostingOptions:
         for name, low, high in (
             ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
             ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
-            ("refits", 0, MOST_ROUNDS),
+            ("refits", 0, MOST_ROUNDS), ("refit_penalty", 0, LARGEST),
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -653,6 +657,11 @@ class BoostingOptions:
     def refits_for(self, n_rows: int) -> int:
         """Number of passes after the last round."""
         return (REFITS if n_rows > FEW_SAMPLES else 0) if self.refits is None else self.refits
+
+    @property
+    def penalty_of_refits(self) -> float:
+        """Penalty of the passes after the last round, as a number of samples."""
+        return self.score_penalty / self.learning_rate if self.refit_penalty is None else self.refit_penalty
 
     def first_tree_options(self, n_rows: int, n_features: int, is_trial: bool) -> TrainingOptions:
         """Options of the search for the first tree; trials of tuning search less, least where there are many values."""

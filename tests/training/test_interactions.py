@@ -95,6 +95,14 @@ def test_features_without_a_joint_effect_are_not_found(seed: int) -> None:
         assert not find_interactions(Dataset(X, np.asarray(y, dtype=np.int32), ("a", "b", "c")))
 
 
+def test_features_with_a_joint_effect_yield_to_a_stronger_one() -> None:
+    dataset = parity(0, n_others=4)
+    is_told = np.random.default_rng(1).random(dataset.n_samples) < 0.6
+    # The first feature tells most labels by itself, the next three together the others.
+    y = np.where(is_told, dataset.X[:, 0] > 0, dataset.y)
+    assert not find_interactions(Dataset(dataset.X, y.astype(np.int32), LABELS))
+
+
 def test_missing_values_and_constant_columns_do_not_matter() -> None:
     dataset = parity(0)
     X = dataset.X.copy()
