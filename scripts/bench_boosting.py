@@ -2,8 +2,8 @@
 
     python scripts/bench_boosting.py [--data FOLDER] [--sets NAME,NAME] [--rounds N] [--aim phi|robust] [--tune]
                                      [--split] [--epsilon E] [--thresholds N] [--max-depth N] [--learning-rate X]
-                                     [--score-penalty X] [--refits N] [--tolerance X] [--row-sample X]
-                                     [--image-shifts HEIGHTxWIDTH] [--jobs N] [--models FOLDER]
+                                     [--score-penalty X] [--refits N] [--refit-penalty X] [--tolerance X]
+                                     [--row-sample X] [--image-shifts HEIGHTxWIDTH] [--jobs N] [--models FOLDER]
 
 With --aim phi the objective is 0.9 accuracy + 0.1 stability and all options have their defaults, for all sets. With
 --aim robust the objective is 0.15 accuracy + 0.85 robust accuracy; tuning is off, and other options are fixed by ROBUST
@@ -57,7 +57,7 @@ ROBUST: dict[str, Any] = {
 ROBUST_IF_FEW: dict[str, Any] = {**ROBUST, "max_depth": 4, "score_penalty": 1.0, "tolerance": 0.0}
 OPTIONS = {
     "thresholds": int, "max_depth": int, "learning_rate": float, "score_penalty": float, "refits": int,
-    "tolerance": float, "row_sample": float, "image_shifts": str,
+    "refit_penalty": float, "tolerance": float, "row_sample": float, "image_shifts": str,
 }  # fmt: skip
 PUBLISHED = {
     "breast-cancer": "0.993 / 0.934",

@@ -158,7 +158,7 @@ def make_nothing(rng: np.random.Generator) -> Arrays:
 
 
 def make_chessboard(n_rows: int, n_squares: int, fraction: float) -> Callable[[np.random.Generator], Arrays]:
-    """A chessboard and three irrelevant columns: no column tells anything by itself. A fraction of the labels is wrong."""
+    """A chessboard and three irrelevant columns, none of which tells anything by itself; some labels may be wrong."""
 
     def make(rng: np.random.Generator) -> Arrays:
         X = rng.random((n_rows, 5))

@@ -4,10 +4,10 @@
         [--peers NAME,NAME] [--ah19 FOLDER] [--fprdt FOLDER] [--c-program PATH] [--program 'NAME=COMMAND']
         [--trees N] [--goal NAME] [--repeats N] [--seed N] [--records FILE] [--environment FOLDER | --here]
 
-Ours are a default tree, a forest and a boosted model (--ours tree,forest,boost). CART (scikit-learn) and GROOT are installed from the
-package index into an environment of their own (--environment, .venv-peers by default), because GROOT needs numpy 1; it
-is made once. With --here they are imported where this script runs, and left out if they cannot be. Programs that no
-package index has take part by the folder of a copy of their repository:
+Ours are a default tree, a forest and a boosted model (--ours tree,forest,boost). CART (scikit-learn) and GROOT are
+installed from the package index into an environment of their own (--environment, .venv-peers by default), because GROOT
+needs numpy 1; it is made once. With --here they are imported where this script runs, and left out if they cannot be.
+Programs that no package index has take part by the folder of a copy of their repository:
 
     --ah19 FOLDER   github.com/max-andr/provably-robust-boosting, robust boosting by Andriushchenko and Hein: trees
                     (AH19), stumps with the exact loss (AH19 stumps) and trees without robustness (AH19 plain)

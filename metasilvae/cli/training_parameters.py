@@ -75,6 +75,7 @@ _OF_ENSEMBLES = {
     "score_penalty": "boosting; give the number of rounds with --boost",
     "tolerance": "boosting; give the number of rounds with --boost",
     "refits": "boosting; give the number of rounds with --boost",
+    "refit_penalty": "boosting; give the number of rounds with --boost",
     "first_tree": "boosting; give the number of rounds with --boost",
     "image_shifts": "boosting; give the number of rounds with --boost",
 }
@@ -245,6 +246,12 @@ training_options = shared_options(
             help="Refits of boosted leaves.  [default: 3, 0 if few or noisy rows]",
         ),
         option(
+            "--refit-penalty",
+            type=click.FloatRange(min=0),
+            metavar="X",
+            help="Penalty of refits.  [default: score penalty / learning rate]",
+        ),
+        option(
             "--first-tree",
             type=click.Choice(list(FIRST_TREES)),
             metavar="NAME",
@@ -394,6 +401,7 @@ def read_request(
     score_penalty: float | None,
     tolerance: float | None,
     refits: int | None,
+    refit_penalty: float | None,
     first_tree: str | None,
     image_shifts: str | None,
     **changes: Any,
@@ -421,8 +429,8 @@ def read_request(
         raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
     boosting: dict[str, Any] = {
         "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits, "first_tree": first_tree,
-        "image_shifts": image_shifts,
+        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits, "refit_penalty": refit_penalty,
+        "first_tree": first_tree, "image_shifts": image_shifts,
     }  # fmt: skip
     given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
     usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()

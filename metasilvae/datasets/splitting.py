@@ -179,20 +179,20 @@ def choose_kind(dataset: Dataset, kind: str) -> str:
 
 
 def plan_cross_validation(
-    dataset: Dataset, seed: int, kind: str = "auto", most_values: float = MOST_VALUES
+    dataset: Dataset, seed: int, kind: str = "auto", most_values: float = MOST_VALUES, is_repeated: bool = True
 ) -> CrossValidation:
-    """Splits of a data set for tuning: repeated folds, or the folds of some of many samples."""
+    """Splits of a data set for tuning: folds, repeated if asked for, or the folds of some of many samples."""
     chosen = choose_kind(dataset, kind)
     rng = np.random.default_rng([seed, 2])
     y = dataset.y
     rows = np.arange(len(y))
-    n_folds, n_repeats = FOLDS, REPEATS
+    n_folds, n_repeats = FOLDS, REPEATS if is_repeated else 1
     if len(y) > MANY_SAMPLES:
         n_most = int(min(MOST_SAMPLES, max(FEWEST_SAMPLES, most_values / dataset.n_features)))
         rows = np.sort(rng.permutation(len(y))[:n_most])
         n_folds, n_repeats = FOLDS_IF_MANY, 1
     pairs = _list_pairs(y[rows], n_folds, n_repeats, None if chosen == "blocks" else rng)
-    n_first = n_folds // 2 if n_repeats == 1 else n_folds
+    n_first = (n_folds + 1) // 2 if n_repeats == 1 else n_folds
     usable = [_is_usable(y[rows], pair) for pair in pairs]
     kept_pairs = [(rows[kept], rows[held]) for (kept, held), is_usable in zip(pairs, usable, strict=True) if is_usable]
     return CrossValidation(kept_pairs, max(1, sum(usable[:n_first])), chosen, len(rows))

@@ -132,7 +132,8 @@ class Codes:
     def take(self, rows: IntArray) -> Codes:
         """The codes of some samples, side by side: growing on few of many samples is much faster that way."""
         # Rows are in range; 'clip' leaves out a test of each.
-        return Codes(*(np.take(codes, rows, axis=1, mode="clip") for codes in self.arrays), self.n_thresholds)
+        own, low, high = (np.take(codes, rows, axis=1, mode="clip") for codes in self.arrays)
+        return Codes(own, low, high, self.n_thresholds)
 
     @property
     def n_samples(self) -> int:

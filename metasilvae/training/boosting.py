@@ -139,8 +139,8 @@ class Booster:
             self.tested = Scores(coded.tested, tested.y, self.base, tested.weights)
         self.rounds: list[list[BoostedTree]] = []
         tree = options.tree
-        _, divisor = scale_weights(weights)
-        self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / divisor)
+        _, self._divisor = scale_weights(weights)
+        self._limits = GrowthLimits(tree.max_depth, tree.min_samples_leaf, options.score_penalty / self._divisor)
         # Features without thresholds cannot be tested.
         self._features = np.flatnonzero(coded.learned.n_thresholds).astype(np.int32)
 
@@ -191,8 +191,7 @@ class Booster:
 
     def refit(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
         """Fit the leaves of all trees again, one round after another; returns whether it came to its end."""
-        # Scores of trees are smaller than those that they were grown with, by the learning rate.
-        penalty = self._limits.penalty / self._options.learning_rate
+        penalty = self._options.penalty_of_refits / self._divisor
         for number, trees in enumerate(self.rounds):
             if is_stopped():
                 return False
@@ -468,7 +467,7 @@ class BoostingTrainer(BaseBoostingTrainer):
 
     def _choose_refits(self) -> None:
         """Fit no leaves again if the trials of the chosen candidate let expect a loss by it, as with noisy labels."""
-        if self.candidate is None or not self._tries_refits or not np.isfinite(self._curves).all():
+        if self.candidate is None or not self._tries_refits or self._plan_trials():
             return
         curves = self._curves[self._candidates.index(self.candidate)]
         gain = float((curves[:, -1] - curves[:, -2]).mean())

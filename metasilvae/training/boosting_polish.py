@@ -91,7 +91,7 @@ class ReachedTree:
     def refitted(self, loss: Derivatives, penalty: float, n_passes: int = 1) -> BoostedTree:
         """The tree with other values, where the derivatives are those at scores that it takes part in.
 
-        The loss is taken as a parabola through the present scores, so its derivatives at scores without the tree follow.
+        The loss is taken as a parabola through the present scores, so its derivatives without the tree follow.
         """
         own_gradient = loss.own_gradient - loss.own_hessian * self.own
         gradient = loss.gradient - loss.hessian * self.worst

@@ -32,6 +32,10 @@ TUNING_FRACTION = 0.3
 ERRORS = 1.0
 # A curve whose best round is in the last part of its rounds still rises.
 RISING = 0.8
+# With more than two splits candidates race: all are tried on the first split, the first one and so many others on the
+# second split, the first one and the best other one, if it is ahead, on all splits.
+RACING_SPLITS = 2
+MOST_OTHERS = 2
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,28 @@ def choose_by_curves(curves: FloatArray) -> tuple[int, int]:
     return chosen, int(n_rounds[chosen])
 
 
+def list_racing(curves: FloatArray, split: int) -> list[int]:
+    """Numbers of the candidates that are tried on a split, by their curves on the splits before; see `MOST_OTHERS`.
+
+    Parameters
+    ----------
+    curves : array, shape (n_candidates, n_splits, n_rounds)
+        As in `score_curves`; not a number where a candidate was not tried.
+    """
+    numbers = list(range(len(curves)))
+    if split == 0 or curves.shape[1] <= RACING_SPLITS:
+        return numbers
+    n_known = min(split, RACING_SPLITS)
+    known = [number for number in numbers if np.isfinite(curves[number, :n_known]).all()]
+    _, scores = score_curves(curves[known, :n_known])
+    gains = scores.mean(axis=1) - scores[0].mean()
+    # Those that gain most; of equal ones, the first.
+    others = np.argsort(-gains[1:], kind="stable") + 1
+    is_final = n_known == RACING_SPLITS
+    kept = [each for each in others[:1] if gains[each] > 0] if is_final else list(others[:MOST_OTHERS])
+    return sorted({0, *(known[each] for each in kept)})
+
+
 class RatedRows(Protocol):
     """Samples under a boosted model."""
 
@@ -156,7 +182,7 @@ class BaseBoostingTrainer(BaseTrainer):
             self._splits = planned.pairs[: planned.n_first]
             self._split_kind, self._n_tuning_rows = planned.kind, planned.n_rows
         self._candidates = [dict(each) for each in self._list_candidates()] if self._splits else []
-        # Fitness of each candidate on each split, after the rounds that its trials follow.
+        # Fitness of each candidate on each split, after the rounds that its trials follow; NaN if it was not tried.
         self._curves = np.full((len(self._candidates), len(self._splits), self._n_followed), np.nan)
         # Fitness after each round, from the single leaf on: on the samples, and on held-out rows.
         self._fitness: list[float] = []
@@ -207,25 +233,30 @@ class BaseBoostingTrainer(BaseTrainer):
 
     @property
     def n_steps(self) -> int:
-        return len(self._candidates) * len(self._splits) + self.boosting_options.n_rounds
+        n_candidates, n_splits = self._curves.shape[:2]
+        n_trials = n_candidates * n_splits
+        if n_splits > RACING_SPLITS:
+            n_trials = n_candidates + min(n_candidates, 1 + MOST_OTHERS) + min(n_candidates, 2) * (n_splits - 2)
+        return n_trials + self.boosting_options.n_rounds
 
     def observe(self, observer: Observer) -> NoReturn:
         raise RequestError("an archive holds the trees of one run for a single tree; leave 'boost' out")
 
     @property
     def tuning(self) -> dict[str, Any] | None:
-        if self.candidate is None or not np.isfinite(self._curves).all():
+        if self.candidate is None or self._plan_trials():
             return None
-        n_rounds, scores = score_curves(self._round_curves)
+        finalists = self._finalists
+        n_rounds, scores = score_curves(self._round_curves[finalists])
         mean, error = compare(scores)
         compared = [
-            {**candidate, "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
-            for place, candidate in enumerate(self._candidates)
+            {**self._candidates[number], "score": round(float(mean[place]), 6), "error": round(float(error[place]), 6)}
+            for place, number in enumerate(finalists)
         ]
         for record, number in zip(compared, n_rounds.tolist(), strict=True):
             if self._rounds_for_all_rows(number) is not None:
                 record["rounds"] = number
-        chosen = compared[self._candidates.index(self.candidate)]
+        chosen = compared[finalists.index(self._candidates.index(self.candidate))]
         rounds = {} if self._n_rounds == self.boosting_options.n_rounds else {"rounds": self._n_rounds}
         return {
             "chosen": {**self.candidate, **rounds}, "score": chosen["score"], "error": chosen["error"],
@@ -235,7 +266,7 @@ class BaseBoostingTrainer(BaseTrainer):
     @property
     def state(self) -> dict[str, Any]:
         return {
-            "curves": self._curves.ravel()[np.isfinite(self._curves.ravel())],
+            "curves": self._curves.ravel(),
             "candidate": None if self.candidate is None else self._candidates.index(self.candidate),
             "rounds": self._n_rounds,
             "steps": self._n_reported,
@@ -244,9 +275,9 @@ class BaseBoostingTrainer(BaseTrainer):
 
     def resume(self, document: dict[str, Any]) -> None:
         curves = take_array(document, "curves", "<f8")
-        if len(curves) > self._curves.size or len(curves) % max(self._n_followed, 1) or not np.isfinite(curves).all():
+        if len(curves) != self._curves.size:
             raise damaged("the tuning has another size")
-        self._curves.ravel()[: len(curves)] = curves
+        self._curves[:] = curves.reshape(self._curves.shape)
         if document.get("candidate") is not None:
             position = take(document, "candidate", int)
             if position >= len(self._candidates):
@@ -269,13 +300,11 @@ class BaseBoostingTrainer(BaseTrainer):
             pool.shutdown(cancel_futures=True)
 
     def _tune(self, pool: futures.Executor) -> Iterator[Progress]:
-        """Try every candidate on every split, then choose one and, where possible, its number of rounds."""
+        """Try candidates until the race is over, then choose one and, where possible, its number of rounds."""
         booster = self._start_tuning(pool)
         if self._is_over():
             yield self._report("tuning", 0, booster)
             return
-        places = list(np.ndindex(self._curves.shape[:2]))
-        n_known = int(np.isfinite(self._curves[:, :, -1]).sum())
         is_late = False
 
         def is_stopped() -> bool:
@@ -285,37 +314,58 @@ class BaseBoostingTrainer(BaseTrainer):
             nonlocal is_late
             is_late = True
 
-        tasks = [
-            pool.submit(
-                self._plan_trial(self.boosting_options.with_candidate(self._candidates[row]), split), is_stopped
-            )
-            for row, split in places[n_known:]
-        ]
-        for step, (place, task) in enumerate(zip(places[n_known:], tasks, strict=True), n_known):
-            curve = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
-            if self.stop_reason is None and np.isfinite(curve).all():
-                self._curves[place] = curve
-                self._n_reported += 1
-            progress = self._report("tuning", step, booster)
-            if step == len(places) - 1 and self.stop_reason is None:
-                self._choose()
-                progress = replace(progress, tuning=self.tuning)
-            yield progress
-            if self._is_over():
-                return
+        while not is_late and (places := self._plan_trials()):
+            tasks = [
+                pool.submit(
+                    self._plan_trial(self.boosting_options.with_candidate(self._candidates[row]), split), is_stopped
+                )
+                for row, split in places
+            ]
+            for place, task in zip(places, tasks, strict=True):
+                curve = wait_for(task, self._clock.deadline(TUNING_FRACTION), hurry)
+                step = self._n_reported
+                if self.stop_reason is None:
+                    self._n_reported += 1
+                    if np.isfinite(curve).all():
+                        self._curves[place] = curve
+                progress = self._report("tuning", step, booster)
+                is_last = place == places[-1] and (is_late or not self._plan_trials())
+                if is_last and self.stop_reason is None:
+                    self._choose()
+                    progress = replace(progress, tuning=self.tuning)
+                yield progress
+                if self._is_over():
+                    return
         # All trials were known before.
         if self.candidate is None:
             self._choose()
 
+    def _plan_trials(self) -> list[tuple[int, int]]:
+        """Candidate and split of the trials that come next, all independent of each other; none if the race is over."""
+        trials: list[tuple[int, int]] = []
+        for split in range(len(self._splits)):
+            # Up to here the splits decide which candidates are tried on the next ones.
+            if trials and len(self._splits) > RACING_SPLITS and split <= RACING_SPLITS:
+                break
+            is_known = np.isfinite(self._curves[:, split]).all(axis=1)
+            trials += [(row, split) for row in list_racing(self._round_curves, split) if not is_known[row]]
+        return trials
+
+    @property
+    def _finalists(self) -> list[int]:
+        """Numbers of the candidates that were tried on all splits."""
+        return [int(number) for number in np.flatnonzero(np.isfinite(self._curves).all(axis=(1, 2)))]
+
     def _choose(self) -> None:
-        self._n_reported = len(self._candidates) * len(self._splits)
-        is_complete = bool(np.isfinite(self._curves).all())
-        curves = self._round_curves
-        position, n_rounds = choose_by_curves(curves) if is_complete else (0, curves.shape[2])
-        self._apply(self._candidates[position])
+        finalists, n_rounds = self._finalists, self._round_curves.shape[2]
+        chosen = 0
+        if not self._plan_trials():
+            position, n_rounds = choose_by_curves(self._round_curves[finalists])
+            chosen = finalists[position]
+        self._apply(self._candidates[chosen])
         wanted = self._rounds_for_all_rows(n_rounds)
         # A curve that still rises at its end says nothing about later rounds.
-        if wanted is not None and n_rounds < RISING * curves.shape[2]:
+        if wanted is not None and n_rounds < RISING * self._round_curves.shape[2]:
             self._n_rounds = min(wanted, self._n_rounds)
 
     def _apply(self, candidate: Candidate) -> None:

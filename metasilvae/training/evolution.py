@@ -47,7 +47,7 @@ from metasilvae.verification.verdicts import Stability
 from metasilvae.verification.verifier import verify
 
 # Samples times features that one random move may look at.
-SWEEP_BUDGET = 1e5
+SWEEP_BUDGET = 4e4
 # Counts of a tree by which the hall of fame recognizes it: correct, stable and robust samples, leaves.
 N_COUNTS = 4
 
@@ -121,8 +121,6 @@ class TreeTrainer(BaseTrainer):
         Criteria by which the first tree of `forest` is continued at its leaves, each giving another tree.
     keep_growth : bool
         Keep the growth of trees for another trainer.
-    tuning : dict or None
-        What was chosen before the run, to be told with its first step.
     interactions : sequence of Interaction or None
         Features that some trees of a greedily grown population begin with; None looks for them among the samples.
     """
@@ -140,11 +138,9 @@ class TreeTrainer(BaseTrainer):
         clock: Clock | None = None,
         deepening: Sequence[float] = (),
         keep_growth: bool = False,
-        tuning: dict[str, Any] | None = None,
         interactions: Sequence[Interaction] | None = None,
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs, clock)
-        self._tuning = tuning
         self._total_weight = self.learned.total_weight
         self._boxes = Enlarged(perturbation, options.training_epsilon_factor)
         self._samples = self._prepare(self._boxes.boxes(self.learned), like)
@@ -195,10 +191,6 @@ class TreeTrainer(BaseTrainer):
             criterion: usable.get(criterion) or Grower(self._samples, objective, *criterion)
             for criterion in self.options.growth_criteria
         }
-
-    @property
-    def tuning(self) -> dict[str, Any] | None:
-        return self._tuning
 
     @property
     def n_steps(self) -> int:
@@ -320,8 +312,7 @@ class TreeTrainer(BaseTrainer):
             self._step += 1
             self._n_offspring += 1
             self._note(self._trees, offer_all=True)
-            progress = self._report(self._step - 1)
-            yield progress if self._step > 1 else replace(progress, tuning=self.tuning)
+            yield self._report(self._step - 1)
             if self._is_over():
                 return
         size = self.options.initial_population
@@ -353,7 +344,11 @@ class TreeTrainer(BaseTrainer):
             yield self._report(self._step - 1)
             if self._is_over():
                 return
-        self._enter("local search", self._hall_of_fame.trees)
+        trees = self._hall_of_fame.trees
+        if self.options.polish == 1 and self.options.generations == 0 and self.held_out is None:
+            # A single pass after growth alone is for short runs; another tree is hardly ever the best one after it.
+            trees = trees[:1]
+        self._enter("local search", trees)
 
     def _breed(
         self,

@@ -371,10 +371,11 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
             f"{perturbation.describe()}: trees for a norm have leaves without rows, so that a change takes many steps; "
             "leave 'min-samples-leaf' out"
         )
-    if options.refits:
-        raise RequestError(
-            f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave 'refits' out"
-        )
+    for name, is_given in (("refits", options.refits), ("refit-penalty", options.refit_penalty is not None)):
+        if is_given:
+            raise RequestError(
+                f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave '{name}' out"
+            )
     if options.first_tree != GROWN:
         raise RequestError(f"{perturbation.describe()}: trees for a norm test one feature each; leave 'first-tree' out")
     if options.image_shifts is not None:

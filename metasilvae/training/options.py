@@ -109,7 +109,7 @@ class TrainingOptions:
         better evidence that the tree generalizes than one that is just correct.
     pretune : bool
         Without tuning and with many samples: choose between the robust weight and 0, and two of the criteria of growth,
-        by a few small trees, see metasilvae.training.trials.pretune.
+        by a few small trees, see metasilvae.training.quick_choice.
     greedy : bool
         Start from greedily grown trees; otherwise from a single leaf.
     blends : tuple of float
@@ -176,7 +176,7 @@ class TrainingOptions:
     initial_population: int = 32
     generations: int = 60
     elitism: int = 4
-    patience: int = 30
+    patience: int = 12
     target: float = math.inf
     time_limit: float = math.inf
     selection: str = "tournament"
@@ -531,7 +531,7 @@ BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_dep
 GROWN, SEARCHED_FOR = FIRST_TREES = ("grown", "searched")
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
-    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
+    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1, "patience": 30,
 }  # fmt: skip
 MOST_ROUNDS = 100_000
 # Passes that fit the leaves of all boosted trees again. With few rows nothing is gained by them.
@@ -567,6 +567,9 @@ class BoostingOptions:
     refits : int or None
         Passes that fit the leaves of all trees again after the last round; None chooses by the number of rows, and
         tuning by its trials.
+    refit_penalty : float or None
+        Penalty of these passes, as a number of samples; None is `score_penalty` divided by `learning_rate`, since the
+        scores of a tree are smaller by that factor.
     first_tree : str
         "grown" like all others, or "searched" for as a single tree would be, see metasilvae.training.first_tree.
     image_shifts : str or None
@@ -588,6 +591,7 @@ class BoostingOptions:
     score_penalty: float = 1.0
     tolerance: float = 0.5
     refits: int | None = None
+    refit_penalty: float | None = None
     first_tree: str = GROWN
     image_shifts: str | None = None
 
@@ -597,7 +601,7 @@ class BoostingOptions:
         for name, low, high in (
             ("n_rounds", 1, MOST_ROUNDS), ("learning_rate", 0, 1), ("row_sample", 0, 1), ("feature_sample", 0, 1),
             ("thresholds", 1, 255), ("score_penalty", 0, LARGEST), ("tolerance", 0, 1),
-            ("refits", 0, MOST_ROUNDS),
+            ("refits", 0, MOST_ROUNDS), ("refit_penalty", 0, LARGEST),
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -653,6 +657,11 @@ class BoostingOptions:
     def refits_for(self, n_rows: int) -> int:
         """Number of passes after the last round."""
         return (REFITS if n_rows > FEW_SAMPLES else 0) if self.refits is None else self.refits
+
+    @property
+    def penalty_of_refits(self) -> float:
+        """Penalty of the passes after the last round, as a number of samples."""
+        return self.score_penalty / self.learning_rate if self.refit_penalty is None else self.refit_penalty
 
     def first_tree_options(self, n_rows: int, n_features: int, is_trial: bool) -> TrainingOptions:
         """Options of the search for the first tree; trials of tuning search less, least where there are many values."""

@@ -8,6 +8,7 @@ by scores that are averaged over candidates.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,11 +19,12 @@ from numpy.typing import NDArray
 
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import MANY_SAMPLES, plan_cross_validation
+from metasilvae.datasets.splitting import MANY_SAMPLES
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.evolution import make_objective
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import list_interactions, plan_sizes, plan_starts
+from metasilvae.training.protocol import TrainerGroup
 from metasilvae.training.samples import as_model, make_samples
 from metasilvae.verification.metrics import evaluate
 
@@ -53,15 +55,11 @@ CLEAR_ERRORS = 2.0
 NOISE_PENALTY = 8.0
 # Criteria by which the trees of a trial are grown.
 TRIAL_BLENDS = (0.3, 0.1, 0.0, 1.0)
-# With many samples so many of them are used: the best ones on every second sample.
+# Where trials take long, so many of them are used: the best ones on a split, with many samples on a part of it.
 BLENDS_IF_MANY = 2
 PART_STEP = 2
 # Splits of the trees of a trial, if there are enough samples.
 TRIAL_SPLITS = 128
-# Values of the samples by which options of a run without tuning are chosen, unless these would be too few samples, and
-# the gain in fitness that counts.
-PRETUNING_VALUES = 2.4e4
-CLEAR_GAIN = 0.01
 # Passes of local search over the best tree of each candidate; with many samples, of each robust weight.
 TRIAL_PASSES = 1
 
@@ -182,14 +180,19 @@ def find_best(trees: Sequence[Any], objective: Any) -> Any:
 
 
 def choose_blends(
-    dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, known: Sequence[float] = TRIAL_BLENDS
+    dataset: Dataset,
+    perturbation: Perturbation,
+    options: TrainingOptions,
+    known: Sequence[float] = TRIAL_BLENDS,
+    step: int = PART_STEP,
+    group: TrainerGroup | None = None,
 ) -> tuple[float, ...]:
-    """The criteria of growth for trials with many samples: those of the best trees on a part of the samples.
+    """The criteria of growth for trials that take long: those of the best trees on every `step`-th sample.
 
     Which criteria suit a data set hardly depends on the samples that are drawn, so that not every trial has to grow
-    trees by all of them.
+    trees by all of them. If the group is stopped, the criteria are not to be used.
     """
-    part = dataset.subset(np.arange(0, dataset.n_samples, PART_STEP))
+    part = dataset.subset(np.arange(0, dataset.n_samples, step))
     samples = make_samples(part, Enlarged(perturbation, 1.0).boxes(part))
     workspace = kernel.Workspace(samples)
     plain = make_objective(replace(options, robust_weight=0.0, leaf_penalty=0.0), part, samples)
@@ -198,59 +201,19 @@ def choose_blends(
         for weight in list_robust_weights(options)
     ]
     scores = []
-    for blend in known:
-        growth = kernel.GreedyGrowth(samples, plain, workspace, reach=blend, impurity=options.impurity)
-        growth.extend(TRIAL_SPLITS, workspace)
-        tree = growth.take(TRIAL_SPLITS, workspace)
-        trimmed = [kernel.Individual(samples).become(tree) for _ in aims]
-        for each, aim in zip(trimmed, aims, strict=True):
-            each.trim(aim, workspace)
-        scores.append(sum(each.fitness(aim) for each, aim in zip(trimmed, aims, strict=True)))
+    with contextlib.ExitStack() as stack:
+        for objective in (plain, *aims):
+            stack.enter_context((group or TrainerGroup()).watching(objective))
+        for blend in known:
+            growth = kernel.GreedyGrowth(samples, plain, workspace, reach=blend, impurity=options.impurity)
+            growth.extend(TRIAL_SPLITS, workspace)
+            tree = growth.take(TRIAL_SPLITS, workspace)
+            trimmed = [kernel.Individual(samples).become(tree) for _ in aims]
+            for each, aim in zip(trimmed, aims, strict=True):
+                each.trim(aim, workspace)
+            scores.append(sum(each.fitness(aim) for each, aim in zip(trimmed, aims, strict=True)))
     best = np.argsort(-np.array(scores), kind="stable")[:BLENDS_IF_MANY]
     return tuple(known[place] for place in sorted(best))
-
-
-def pretune(
-    dataset: Dataset, perturbation: Perturbation, options: TrainingOptions
-) -> tuple[TrainingOptions, dict[str, Any] | None]:
-    """Options of a run without tuning: with many samples, two of its criteria of growth, and perhaps no robust weight.
-
-    What was compared for the robust weight comes with them, as in `Trainer.tuning`; None if nothing was.
-
-    Where few samples can be stable, a robust weight leaves a few leaves and costs much accuracy. This shows in small
-    trees: it is dropped if they are clearly better without it on samples that are left out.
-    """
-    decided = replace(options, pretune=False)
-    if dataset.n_samples <= MANY_SAMPLES:
-        return decided, None
-    validation = plan_cross_validation(dataset, options.seed, options.split, PRETUNING_VALUES)
-    pairs = validation.pairs[: validation.n_first]
-    if not pairs:
-        return decided, None
-    blends = choose_blends(dataset.subset(pairs[0][0]), perturbation, decided, options.blends)
-    decided = replace(decided, blends=blends)
-    if options.robust_weight == 0 or options.fitness.weights[0] <= 0:
-        return decided, None
-    weights = 0.0, options.robust_weight
-    scores = np.empty((len(weights), len(pairs)))
-    for split, (kept, held) in enumerate(pairs):
-        trees = QuickTrees(
-            dataset.subset(kept), dataset.subset(held), perturbation, decided, options.training_epsilon_factor,
-            has_many=True, blends=blends,
-        )  # fmt: skip
-        scores[:, split] = trees.score([(weight, options.leaf_penalty) for weight in weights])
-    mean, error = compare(scores)
-    place = 0 if mean[0] - mean[1] > CLEAR_GAIN else 1
-    finalists = [
-        {"robust_weight": weight, "score": round(float(mean[number]), 6), "error": round(float(error[number]), 6)}
-        for number, weight in enumerate(weights)
-    ]
-    tuning = {
-        "chosen": {"robust_weight": weights[place]}, "score": finalists[place]["score"],
-        "error": finalists[place]["error"], "splits": len(pairs), "split": validation.kind, "rows": validation.n_rows,
-        "finalists": finalists,
-    }  # fmt: skip
-    return replace(decided, robust_weight=weights[place]), tuning
 
 
 def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:

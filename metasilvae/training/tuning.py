@@ -15,6 +15,8 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import MANY_SAMPLES, plan_cross_validation
 from metasilvae.model import Model
@@ -24,10 +26,12 @@ from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import BLENDS, TrainingOptions
-from metasilvae.training.population import INTERACTION_CRITERIA, list_interactions, plan_sizes
+from metasilvae.training.population import FIRST_SPLITS, INTERACTION_CRITERIA, list_interactions, plan_sizes
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, hold_out, read_progress
+from metasilvae.training.quick_choice import QuickChoice
 from metasilvae.training.trials import (
     NOISE_PENALTY,
+    PART_STEP,
     TRIAL_BLENDS,
     QuickTrees,
     Race,
@@ -35,7 +39,6 @@ from metasilvae.training.trials import (
     choose_blends,
     list_factors,
     list_robust_weights,
-    pretune,
 )
 
 # What is trained with if there are too few samples to choose by.
@@ -46,11 +49,20 @@ MOST_VALUES = 2e6
 SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), "loss_blends": (), "seed_leaves": 2}
 # Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
 INITIAL_TREE: dict[str, Any] = {
-    "tune": False, "validation": 0.0, "training_epsilon_factor": 1.0, "robust_weight": 0.0, "leaf_penalty": 0.0,
-    "blends": (0.3, 0.1, 0.0), "loss_blends": (),
+    "tune": False, "pretune": False, "validation": 0.0, "training_epsilon_factor": 1.0, "robust_weight": 0.0,
+    "leaf_penalty": 0.0, "blends": (0.3, 0.1, 0.0), "loss_blends": (), "generations": 0,
 }  # fmt: skip
-# Generations of the initial tree; with few samples they, and a pass of local search, take a moment.
-INITIAL_GENERATIONS = 20
+# With more distinct values of few samples than this, folds are not repeated, and trees are grown by fewer criteria.
+# They are counted in so many features.
+MANY_VALUES = 1.2e4
+COUNTED_FEATURES = 64
+
+
+def count_values(dataset: Dataset) -> float:
+    """Number of distinct values, summed over the features; estimated if they are many."""
+    step = -(-dataset.n_features // COUNTED_FEATURES)
+    counted = dataset.X[:, ::step]
+    return float(sum(len(np.unique(column)) for column in counted.T) * dataset.n_features / counted.shape[1])
 
 
 class TreeTuning:
@@ -74,13 +86,21 @@ class TreeTuning:
         self._perturbation = perturbation
         self._options = options
         self._has_many = learned.n_samples > MANY_SAMPLES
+        self._is_costly = self._has_many or count_values(learned) > MANY_VALUES
         self._blends: tuple[float, ...] | None = None
         self._lock = threading.Lock()
-        self.validation = plan_cross_validation(learned, options.seed, options.split, MOST_VALUES)
+        self.validation = plan_cross_validation(
+            learned, options.seed, options.split, MOST_VALUES, is_repeated=not self._is_costly
+        )
         self.race = Race(
             list_factors(learned, perturbation), list_robust_weights(options), learned.n_samples,
             len(self.validation.pairs), self.validation.n_first,
         )  # fmt: skip
+
+    def prepare(self, group: TrainerGroup) -> None:
+        """Choose the criteria of growth of all trials; none are chosen if the group is stopped meanwhile."""
+        if self.validation.pairs:
+            self._choose_blends(group)
 
     def try_candidates(self, trial: Trial, group: TrainerGroup) -> list[float]:
         """Fitness of quick trees of some candidates on the samples left out; not to be used if the group is stopped."""
@@ -88,7 +108,8 @@ class TreeTuning:
         candidates = [self.race.candidates[number] for number in trial.candidates]
         trees = QuickTrees(
             self._learned.subset(kept), self._learned.subset(held), self._perturbation, self._options,
-            candidates[0]["training_epsilon_factor"], self._has_many, self._choose_blends(), bool(self.interactions),
+            candidates[0]["training_epsilon_factor"], self._has_many, self._choose_blends(group),
+            bool(self.interactions),
         )  # fmt: skip
         with group.watching(trees):
             return trees.score([(each["robust_weight"], each["leaf_penalty"]) for each in candidates])
@@ -98,19 +119,21 @@ class TreeTuning:
         """Features that trees begin with, by all samples to tune on."""
         return list_interactions(self._learned, self._options)
 
-    def _choose_blends(self) -> tuple[float, ...]:
-        """Criteria of growth, the same for all trials."""
+    def _choose_blends(self, group: TrainerGroup) -> tuple[float, ...]:
+        """Criteria of growth, the same for all trials; not to be used if the group is stopped."""
         with self._lock:
             if self._blends is None:
-                kept, _ = self.validation.pairs[0]
-                self._blends = (
-                    choose_blends(self._learned.subset(kept), self._perturbation, self._options)
-                    if self._has_many
-                    else TRIAL_BLENDS
-                )
+                found: tuple[float, ...] = TRIAL_BLENDS
+                if self._is_costly:
+                    kept = self._learned.subset(self.validation.pairs[0][0])
+                    step = PART_STEP if self._has_many else 1
+                    found = choose_blends(kept, self._perturbation, self._options, step=step, group=group)
+                if group.is_stopped:
+                    return found
+                self._blends = found
             return self._blends
 
-    def list_blends(self) -> tuple[float, ...]:
+    def list_blends(self, group: TrainerGroup) -> tuple[float, ...]:
         """Criteria of growth for the run that is tuned.
 
         With many samples these are `TRIAL_BLENDS`, and the ones between the lowest and the highest that trials use.
@@ -118,7 +141,7 @@ class TreeTuning:
         known = self._options.blends
         if known != BLENDS or not self._has_many or not self.validation.pairs:
             return known
-        used = self._choose_blends()
+        used = self._choose_blends(group)
         return tuple(each for each in known if min(used) <= each <= max(used) or each in TRIAL_BLENDS)
 
     @property
@@ -135,18 +158,30 @@ class TreeTuning:
             penalty = round(penalty * math.sqrt(n_samples / len(self.validation.pairs[0][0])), 1)
         return {**self.winner, "leaf_penalty": penalty}
 
+    def describe(self, group: TrainerGroup) -> dict[str, Any]:
+        """What was chosen and by which scores, as JSON has it."""
+        finalists = self.race.describe() if self.validation.pairs else []
+        scores = self.race.describe_choice() if finalists else {"score": None, "error": None, "splits": 0}
+        return {
+            "chosen": self.candidate, **scores,
+            "split": self.validation.kind, "rows": self.validation.n_rows, "finalists": finalists,
+        }  # fmt: skip
+
 
 class TunedTrainer(BaseTrainer):
     """Tuning, then training of one tree with the chosen candidate; see `metasilvae.training.protocol.Trainer`.
+
+    With the option `pretune` in the place of `tune` it is the quick choice of `metasilvae.training.quick_choice`.
 
     Observers do not see the trees of trials, nor the initial tree if it was trained on rows that are held out later.
 
     Attributes
     ----------
     candidate : dict or None
-        The chosen training_epsilon_factor, robust_weight and leaf_penalty; None before.
+        The chosen training_epsilon_factor, robust_weight and leaf_penalty, of a quick choice the robust weight at most;
+        None before.
     tuning : dict or None
-        The same with the scores of the finalists.
+        The same with the scores of the finalists; of a quick choice, also the criteria of growth.
     """
 
     norms = SHARED_NORMS
@@ -155,19 +190,20 @@ class TunedTrainer(BaseTrainer):
         self, dataset: Dataset, perturbation: Perturbation, options: TrainingOptions, jobs: int | None = 1
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
-        self.candidate: dict[str, float] | None = None
-        self._tuning = TreeTuning(self.learned, perturbation, options)
+        self.candidate: dict[str, Any] | None = None
+        self._tuning = (TreeTuning if options.tune else QuickChoice)(self.learned, perturbation, options)
+        self._chosen: dict[str, Any] | None = None
         self._validation, self._race = self._tuning.validation, self._tuning.race
         self._n_trials = 0
         self._group = TrainerGroup()
-        n_samples = self.learned.n_samples
-        effort = {"generations": min(INITIAL_GENERATIONS, options.generations), "polish": 1}
-        if n_samples > MANY_SAMPLES:
-            effort = {"generations": 0, "polish": 0}
-        first = replace(options, **{**INITIAL_TREE, **effort})
+        # With few samples a pass of local search takes a moment.
+        first = replace(options, **{**INITIAL_TREE, "polish": int(self.learned.n_samples <= MANY_SAMPLES)})
+        if not options.tune:
+            # The run itself is short, and continues this growth if it uses the same criterion.
+            first = replace(first, blends=options.blends[:1], seed_leaves=FIRST_SPLITS + 1)
         self._initial = TreeTrainer(
             dataset, perturbation, first, self._jobs, clock=self._clock, keep_growth=True,
-            interactions=self._tuning.interactions,
+            interactions=() if first.seed_leaves else self._tuning.interactions,
         )  # fmt: skip
         self._group.add(self._initial)
         if self.held_out is None:
@@ -260,6 +296,14 @@ class TunedTrainer(BaseTrainer):
         assert self._latest is not None
         pool = futures.ThreadPoolExecutor(self._jobs)
         try:
+            self._wait(pool.submit(self._tuning.prepare, self._group))
+            if self._is_over():
+                return
+            if self._n_trials == 0 and self._race.n_most_trials and not self._race.plan():
+                # Criteria alone were to be chosen.
+                self._choose()
+                self._n_trials = 1
+                yield replace(self._latest, phase="tuning", step=0, seconds=self.seconds, tuning=self.tuning)
             while trials := self._race.plan():
                 tasks = [pool.submit(self._try, trial) for trial in trials]
                 for trial, task in zip(trials, tasks, strict=True):
@@ -275,7 +319,7 @@ class TunedTrainer(BaseTrainer):
                         return
         finally:
             pool.shutdown(cancel_futures=True)
-        if not self._is_over():
+        if not self._is_over() and self.candidate is None:
             self._choose()
 
     def _try(self, trial: Trial) -> list[float]:
@@ -283,22 +327,17 @@ class TunedTrainer(BaseTrainer):
 
     def _choose(self) -> None:
         self.candidate = self._tuning.candidate
+        self._chosen = self._tuning.describe(self._group)
 
     @property
     def tuning(self) -> dict[str, Any] | None:
         """What was chosen and by which scores, as JSON has it; None before."""
-        if self.candidate is None:
-            return None
-        finalists = self._race.describe() if self._validation.pairs else []
-        scores = self._race.describe_choice() if finalists else {"score": None, "error": None, "splits": 0}
-        return {
-            "chosen": self.candidate, **scores,
-            "split": self._validation.kind, "rows": self._validation.n_rows, "finalists": finalists,
-        }  # fmt: skip
+        return self._chosen
 
-    def _make_main(self, candidate: dict[str, float]) -> TreeTrainer:
-        changes: dict[str, Any] = {"tune": False, "blends": self._tuning.list_blends(), **candidate}
-        if candidate["leaf_penalty"] >= self.learned.n_samples:
+    def _make_main(self, candidate: dict[str, Any]) -> TreeTrainer:
+        blends = self._tuning.list_blends(self._group)
+        changes: dict[str, Any] = {"tune": False, "pretune": False, "blends": blends, **candidate}
+        if candidate.get("leaf_penalty", 0.0) >= self.learned.n_samples:
             changes |= SINGLE_LEAF
         options = replace(self.options, **changes)
         main = TreeTrainer(
@@ -341,11 +380,9 @@ def make_tree_trainer(
     start: Model | None = None,
 ) -> TreeTrainer | TunedTrainer:
     """The trainer of a single tree; with trees to start from there is no tuning."""
-    if options.tune and options.greedy and start is None:
+    if not options.greedy or start is not None:
+        return TreeTrainer(dataset, perturbation, options, jobs, start)
+    n_samples = len(hold_out(dataset, options.validation)[0]) if options.validation else dataset.n_samples
+    if options.tune or (options.pretune and n_samples > MANY_SAMPLES):
         return TunedTrainer(dataset, perturbation, options, jobs)
-    if options.pretune and options.greedy and start is None:
-        # Rows that are held out choose among trees only.
-        learned = dataset.subset(hold_out(dataset, options.validation)[0]) if options.validation else dataset
-        options, chosen = pretune(learned, perturbation, options)
-        return TreeTrainer(dataset, perturbation, options, jobs, tuning=chosen)
-    return TreeTrainer(dataset, perturbation, options, jobs, start)
+    return TreeTrainer(dataset, perturbation, replace(options, pretune=False), jobs)

@@ -345,7 +345,8 @@ def test_epsilon_may_be_as_large_as_numbers_are(norm: str, kind: list[str], tmp_
 
 def test_what_boosting_refuses_in_a_norm(tmp_path: Path) -> None:
     words = ["train", DATA, str(tmp_path / "model.silva"), "--norm", "l1", "--epsilon", "0.3", "--boost", "3"]
-    for option, value in (("--min-samples-leaf", "3"), ("--refits", "3"), ("--first-tree", "searched")):
+    given = {"--min-samples-leaf": "3", "--refits": "3", "--refit-penalty": "3", "--first-tree": "searched"}
+    for option, value in given.items():
         message = run(*words, option, value, code=2).stderr
         assert f"leave {option} out" in message
         assert message.count("\n") == 1

@@ -96,11 +96,12 @@ def test_several_seeds_keep_the_best(tmp_path: Path) -> None:
 def test_options_reach_the_trees() -> None:
     asked = request(*QUICK, "--learning-rate", "0.3", "--row-sample", "0.5", "--feature-sample", "0.25",
                     "--thresholds", "9", "--score-penalty", "2", "--max-depth", "3", "--tolerance", "1",
-                    "--refits", "4", "--first-tree", "searched", "--seed", "4", "--weight", "accuracy=0.4",
-                    "--weight", "stability=0.6")  # fmt: skip
+                    "--refits", "4", "--refit-penalty", "0", "--first-tree", "searched", "--seed", "4",
+                    "--weight", "accuracy=0.4", "--weight", "stability=0.6")  # fmt: skip
     options = asked.options
     assert (options.n_rounds, options.learning_rate, options.row_sample, options.feature_sample) == (5, 0.3, 0.5, 0.25)
     assert (options.thresholds, options.score_penalty, options.tolerance, options.refits) == (9, 2, 1, 4)
+    assert options.refit_penalty == 0
     assert (options.tree.max_depth, options.tree.seed, options.tree.tune) == (3, 4, False)
     assert options.first_tree == "searched"
     assert options.loss_weights[1] >= 0.6
@@ -123,6 +124,7 @@ def test_options_reach_the_trees() -> None:
         (["--boost", "3", "--pareto", "x"], "leave out --pareto or --boost"),
         (["--boost", "3", "--tune", "--max-depth", "2"], "--tune chooses --max-depth"),
         (["--trees", "3", "--refits", "1"], "--refits is for boosting"),
+        (["--trees", "3", "--refit-penalty", "1"], "--refit-penalty is for boosting"),
         (["--boost", "3", "--image-shifts", "28"], "'28' is no size of images; give height and width, such as 28x28"),
         (["--image-shifts", "2x2"], "--image-shifts is for boosting; give the number of rounds with --boost"),
         (["--boost", "0"], "0 is not in the range"),

@@ -199,16 +199,19 @@ def boosted(options: BoostingOptions, tested: bool = False) -> Booster:
     return booster
 
 
-@pytest.mark.parametrize("tolerance", [0.0, 0.5])
-def test_leaves_of_all_trees_are_fitted_again(tolerance: float) -> None:
-    options = boosting_options_for("fast", 6, max_depth=4, tolerance=tolerance, learning_rate=0.3)
+@pytest.mark.parametrize(("tolerance", "penalty"), [(0.0, None), (0.5, None), (0.0, 0.2)])
+def test_leaves_of_all_trees_are_fitted_again(tolerance: float, penalty: float | None) -> None:
+    options = boosting_options_for(
+        "fast", 6, max_depth=4, tolerance=tolerance, learning_rate=0.3, refit_penalty=penalty
+    )
     booster = boosted(options, tested=True)
 
     def loss() -> float:
-        """With the penalty on scores, which is larger by the learning rate."""
+        """With the penalty on scores, which is larger by the learning rate unless it is given."""
         squares = sum(float((tree.value[tree.feature < 0] ** 2).sum()) for trees in booster.rounds for tree in trees)
         rows = loss_of(booster.learned, options.loss_weights, tolerance).sum()
-        return float(rows + options.score_penalty / options.learning_rate * squares / 2)
+        weight = options.score_penalty / options.learning_rate if penalty is None else penalty
+        return float(rows + weight * squares / 2)
 
     losses = [loss()]
     shapes = [(tree.feature, tree.code) for trees in booster.rounds for tree in trees]
@@ -407,6 +410,7 @@ def test_a_damaged_state_is_refused(name: str, change: Any) -> None:
         ({"learning_rate": 0.0}, "learning-rate is 0, it must be more than 0"),
         ({"feature_sample": 1.5}, "feature-sample is 1.5, it must be from 0 to 1"),
         ({"refits": -1}, "refits is -1, it must be from 0 to 100000"),
+        ({"refit_penalty": -1.0}, "refit-penalty is -1, it must be from 0 to"),
         ({"thresholds": 300}, "thresholds is 300, it must be from 1 to 255"),
         ({"population": 3}, "'population-max-size' is for the search for trees"),
         ({"leaf_penalty": 1.0}, "'leaf-penalty' is for the search for trees"),

@@ -21,7 +21,13 @@ from metasilvae.training.boosting import (
     BoostingTrainer,
     list_candidates,
 )
-from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Rows, choose_by_curves, score_curves
+from metasilvae.training.boosting_tuning import (
+    BaseBoostingTrainer,
+    Rows,
+    choose_by_curves,
+    list_racing,
+    score_curves,
+)
 from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import FEW_SAMPLES, boosting_options_for
 from metasilvae.training.protocol import finish
@@ -102,7 +108,9 @@ def test_what_was_chosen_is_told_with_the_last_trial(make: Maker, iris: Dataset)
     assert trainer.candidate is not None
     assert trainer.tuning["chosen"].items() >= trainer.candidate.items()
     finalists = trainer.tuning["finalists"]
-    assert len(finalists) == len(trainer._candidates)
+    assert 1 <= len(finalists) <= 2
+    assert finalists[0].items() >= trainer._candidates[0].items()
+    assert len(records) == np.isfinite(trainer._curves[:, :, 0]).sum() < trainer._curves[:, :, 0].size
     assert all(0 < each["score"] <= 1 and each["error"] >= 0 for each in finalists)
     text = describe_tuning(trainer.tuning)
     assert f"depth {trainer.candidate['max_depth']}" in text
@@ -143,16 +151,63 @@ def test_a_run_that_was_stopped_around_its_last_trial_goes_on_from_there(
     whole = make(iris)
     finish(whole)
     assert whole.candidate is not None
-    curves = whole._curves.reshape(-1, whole._curves.shape[-1])
-    n_trials = len(curves) - n_missing
+    curves = whole._curves.copy()
+    # The last trial is that of the last finalist on the last split.
+    curves[whole._finalists[len(whole._finalists) - n_missing :], -1] = np.nan
+    n_trials = int(np.isfinite(curves[:, :, 0]).sum())
     first = make(iris).state
     other = make(iris)
-    other.resume({**first, "curves": curves[:n_trials].ravel(), "steps": n_trials})
+    other.resume({**first, "curves": curves.ravel(), "steps": n_trials})
     records = list(other.run())
     assert [record.phase for record in records].count("tuning") == n_missing
     assert other.candidate == whole.candidate
     assert other.state["steps"] == whole.state["steps"]
     assert format_model(other.model) == format_model(whole.model)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "racing"),
+    [
+        # By the first split: the two best others, whether they are ahead or not.
+        ([0.5, 0.4, 0.6, 0.1], None, [0, 1, 2]),
+        ([0.5, 0.1, 0.2, 0.3], None, [0, 2, 3]),
+        # Of equal ones, the first.
+        ([0.5, 0.4, 0.4, 0.4], None, [0, 1, 2]),
+        # By both splits: the best one, if it is ahead on average.
+        ([0.5, 0.4, 0.6, 0.1], [0.5, 0.7, 0.5, np.nan], [0, 1]),
+        ([0.5, 0.4, 0.6, 0.1], [0.5, 0.5, 0.5, np.nan], [0, 2]),
+        ([0.5, 0.4, 0.6, 0.1], [0.5, 0.6, 0.4, np.nan], [0]),
+    ],
+)
+def test_candidates_that_are_behind_are_dropped(
+    first: list[float], second: list[float] | None, racing: list[int]
+) -> None:
+    curves = np.full((4, 5, 3), np.nan)
+    assert list_racing(curves, 0) == [0, 1, 2, 3]
+    curves[:, 0] = np.array(first)[:, None]
+    if second is not None:
+        curves[:, 1] = np.array(second)[:, None]
+    for split in (1,) if second is None else (2, 3, 4):
+        assert list_racing(curves, split) == racing
+    # With two splits, as with many rows, all are tried on both.
+    assert list_racing(curves[:, :2], 1) == [0, 1, 2, 3]
+
+
+def test_a_race_tries_the_first_candidate_and_the_best_other_one_on_all_splits(iris: Dataset) -> None:
+    truth = np.random.default_rng(3).random((6, 5))
+    trainer = for_boxes(iris, 60)
+    assert trainer._curves.shape[:2] == truth.shape
+    batches = []
+    while trials := trainer._plan_trials():
+        batches.append(trials)
+        for place in trials:
+            trainer._curves[place] = truth[place]
+    assert [len(batch) for batch in batches[:2]] == [6, 3]
+    best = max({row for row, _ in batches[1]} - {0}, key=lambda row: truth[row, :2].sum())
+    finalists = sorted({0, best} if truth[best, :2].sum() > truth[0, :2].sum() else {0})
+    assert trainer._finalists == finalists
+    assert sorted(batches[2]) == sorted((row, split) for row in finalists for split in (2, 3, 4))
+    assert sum(map(len, batches)) <= trainer.n_steps - 60
 
 
 def test_a_run_that_is_stopped_while_it_tunes_has_a_model(iris: Dataset) -> None:
@@ -184,6 +239,7 @@ def test_early_rounds_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch, p
         return place, curves.shape[2]
 
     monkeypatch.setattr("metasilvae.training.boosting_tuning.choose_by_curves", choose)
+    monkeypatch.setattr("metasilvae.training.boosting_tuning.list_racing", lambda curves, split: [0, 1])
     whole = for_boxes(iris, 8)
     model = format_model(finish(whole))
     stopped = for_boxes(iris, 8)

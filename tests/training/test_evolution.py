@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from metasilvae.perturbations.boxes import Ball, BoxFile
 from metasilvae.training import evolution
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import PRESETS, TrainingOptions, options_for
-from metasilvae.training.protocol import StopReason, finish
+from metasilvae.training.protocol import Progress, StopReason, finish
 from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
@@ -325,6 +327,27 @@ def test_reasons_to_stop(iris: Dataset) -> None:
     assert reason(target=0.5) == StopReason.TARGET
     assert reason(target=math.inf, patience=0, generations=0) == StopReason.ITERATIONS
     assert reason(time_limit=1e-9) == StopReason.TIME_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_one"),
+    [({}, True), ({"polish": 2}, False), ({"generations": 1}, False), ({"validation": 0.3}, False)],
+)
+def test_a_single_pass_after_growth_improves_the_best_tree_only(
+    iris: Dataset, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], is_one: bool
+) -> None:
+    numbers = []
+    usual = TreeTrainer._search_locally
+
+    def count(self: TreeTrainer, pool: Any) -> Iterator[Progress]:
+        numbers.append((len(self._trees), len(self._hall_of_fame.trees)))
+        return usual(self, pool)
+
+    monkeypatch.setattr(TreeTrainer, "_search_locally", count)
+    run(TreeTrainer(iris, Ball(0.1), options_for("fast", seed=1, leaf_penalty=0.0, **changes)))
+    ((n_improved, n_best),) = numbers
+    assert n_best > 1
+    assert n_improved == (1 if is_one else n_best)
 
 
 def test_a_target_ends_the_run_when_it_is_reached(iris: Dataset) -> None:

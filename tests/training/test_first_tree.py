@@ -142,6 +142,8 @@ def test_many_rows_are_searched_in_part(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_interrupted_search_keeps_the_rounds_of_the_first_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = parity(np.random.default_rng(1), n_used=3)
+    # Of candidates that are almost equal here, the first and the last one are compared.
+    monkeypatch.setattr("metasilvae.training.boosting_tuning.list_racing", lambda curves, split: [0, len(curves) - 1])
     trainer = BoostingTrainer(dataset, Ball(EPSILON), boosting_options_for("default", 30))
 
     def stopped(*arguments: Any, **others: Any) -> FirstTree | None:
@@ -150,12 +152,12 @@ def test_an_interrupted_search_keeps_the_rounds_of_the_first_candidate(monkeypat
         trainer.stop()
         return None
 
-    monkeypatch.setattr("metasilvae.training.boosting.search_tree", stopped)
-    model = finish(trainer)
+    with monkeypatch.context() as patch:
+        patch.setattr("metasilvae.training.boosting.search_tree", stopped)
+        model = finish(trainer)
     assert trainer.stop_reason is StopReason.INTERRUPTED
     assert model.n_trees > 0
     assert model.n_leaves > model.n_trees
-    monkeypatch.undo()
     # The run goes on as if it had never been interrupted.
     other = BoostingTrainer(dataset, Ball(EPSILON), boosting_options_for("default", 30))
     other.resume(trainer.state)

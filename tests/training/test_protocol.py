@@ -33,6 +33,7 @@ from metasilvae.training.protocol import PHASES, BaseTrainer, Clock, Progress, S
 from metasilvae.training.runs import TRAINERS, make_trainer
 from metasilvae.training.tuning import TunedTrainer
 from metasilvae.verification.metrics import evaluate
+from metasilvae.verification.objective import Fitness
 
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 EPSILON = Ball(0.6)
@@ -66,6 +67,15 @@ def large_maker(options: TrainingOptions) -> Maker:
     return make
 
 
+def quick_maker(options: TrainingOptions) -> Maker:
+    """Makes trainers with a quick choice, with few samples."""
+
+    def make(jobs: int = 1, **changes: Any) -> Trainer:
+        return TunedTrainer(coarse(), EPSILON, dataclasses.replace(options, **changes), jobs)
+
+    return make
+
+
 TREE = options_for("default", **SHORT, tune=False, seed=3)
 TUNED = options_for("default", **SHORT, polish=1)
 MAKERS: dict[str, Maker] = {
@@ -73,6 +83,8 @@ MAKERS: dict[str, Maker] = {
     "tree, held out": maker(dataclasses.replace(TREE, validation=0.3)),
     "tuned tree": maker(TUNED),
     "tuned tree, held out": maker(dataclasses.replace(TUNED, validation=0.3)),
+    "tree after a quick choice": quick_maker(options_for("fast", polish=2)),
+    "tree after a quick choice, held out": quick_maker(options_for("fast", fitness=Fitness(robust=1), validation=0.3)),
     "forest": maker(forest_options_for("fast", 6, seed=2)),
     "forest, held out": maker(forest_options_for("fast", 4, "independent", validation=0.3)),
     "tuned forest": maker(forest_options_for("default", 4, **{**SHORT, "generations": 1})),
@@ -360,7 +372,7 @@ LIMIT_REACHED = f"stopped: reached the limit of {options_for('default').generati
 @pytest.mark.parametrize(
     ("reason", "is_forest", "expected"),
     [
-        (StopReason.PATIENCE, False, "stopped: no improvement in 30 generations"),
+        (StopReason.PATIENCE, False, "stopped: no improvement in 12 generations"),
         (
             StopReason.ITERATIONS,
             False,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +18,7 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import tuning
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import TrainingOptions, options_for
-from metasilvae.training.protocol import StopReason, finish
+from metasilvae.training.protocol import StopReason, Trainer, TrainerGroup, finish
 from metasilvae.training.runs import make_trainer
 from metasilvae.training.trials import (
     LEAF_ERRORS_IF_FEW,
@@ -367,7 +371,7 @@ def test_with_many_rows_bytes_do_not_depend_on_jobs_either() -> None:
     assert len(texts) == 1
     # Criteria that are given stay.
     given = TunedTrainer(dataset, ball, options_for("default", blends=(1.0, 0.5), **SHORT))
-    assert given._tuning.list_blends() == (1.0, 0.5)
+    assert given._tuning.list_blends(TrainerGroup()) == (1.0, 0.5)
 
 
 def make_fragile() -> Dataset:
@@ -379,17 +383,25 @@ def make_fragile() -> Dataset:
     return Dataset(np.column_stack([exact, wide]), y, ("a", "b"))
 
 
+def chosen_options(trainer: Trainer) -> TrainingOptions:
+    """Options of the tree that is trained after a quick choice."""
+    finish(trainer)
+    assert isinstance(trainer, TunedTrainer)
+    assert trainer._main is not None
+    return trainer._main.options
+
+
 def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> None:
     fast = options_for("fast", seed=1)
     assert fast.pretune
     fragile = make_fragile()
-    found = make_trainer(fragile, Ball(0.06), fast).options
+    found = chosen_options(make_trainer(fragile, Ball(0.06), fast))
     assert found.robust_weight == 0
     assert not found.pretune
     assert len(found.blends) == 2
     assert set(found.blends) < set(fast.blends)
     # Where boxes are small the weight stays.
-    assert make_trainer(fragile, Ball(0.001), fast).options.robust_weight == fast.robust_weight
+    assert chosen_options(make_trainer(fragile, Ball(0.001), fast)).robust_weight == fast.robust_weight
     # Few rows, a value that is given and other presets: nothing is chosen.
     few = fragile.subset(np.arange(1000))
     assert make_trainer(few, Ball(0.06), fast).options == options_for("fast", seed=1, pretune=False)
@@ -400,27 +412,110 @@ def test_the_fast_preset_drops_a_robust_weight_that_costs_much_accuracy() -> Non
 
 
 @pytest.mark.parametrize(("epsilon", "weight"), [(0.06, 0.0), (0.001, 0.2)])
-def test_the_quick_choice_is_told_with_the_first_step(epsilon: float, weight: float) -> None:
+def test_the_quick_choice_is_told_with_its_last_step(epsilon: float, weight: float) -> None:
     fragile = make_fragile()
     trainer = make_trainer(fragile, Ball(epsilon), options_for("fast", seed=1))
+    assert trainer.tuning is None
     records = list(trainer.run())
+    assert len(records) <= trainer.n_steps
     assert trainer.tuning is not None
-    assert trainer.tuning["chosen"] == {"robust_weight": weight}
+    blends = trainer.tuning["chosen"]["blends"]
+    assert trainer.tuning["chosen"] == {"robust_weight": weight, "blends": blends}
+    assert tuple(blends) == chosen_options(trainer).blends
     assert [each["robust_weight"] for each in trainer.tuning["finalists"]] == [0.0, 0.2]
-    assert records[0].tuning == trainer.tuning
-    assert all(record.tuning is None for record in records[1:])
-    assert f"robust weight {weight:g}; phi" in describe_tuning(trainer.tuning)
+    told = [record for record in records if record.tuning is not None]
+    assert [record.phase for record in records][:4] == ["initial tree", "tuning", "tuning", "initial population"]
+    assert told == [records[2]]
+    assert told[0].tuning == trainer.tuning
+    words = f"robust weight {weight:g}, blends {blends[0]:g} and {blends[1]:g}; phi"
+    assert words in describe_tuning(trainer.tuning)
     # Nothing is chosen where rows are few.
     assert make_trainer(fragile.subset(np.arange(1000)), Ball(epsilon), options_for("fast", seed=1)).tuning is None
 
 
-def test_the_quick_choice_does_not_see_rows_that_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, ball = make_many_rows(0.1, 4000)
-    seen = []
-    monkeypatch.setattr(tuning, "pretune", lambda rows, ball, options: (seen.append(rows.n_samples) or options, None))
-    make_trainer(dataset, ball, options_for("fast", validation=0.25))
-    make_trainer(dataset, ball, options_for("fast"))
-    assert seen == [3000, 4000]
+def test_criteria_are_told_where_no_weight_can_be_dropped() -> None:
+    fragile = make_fragile()
+    trainer = make_trainer(fragile, Ball(0.01), options_for("fast", fitness=Fitness(robust=1.0)))
+    records = list(trainer.run())
+    assert len(records) <= trainer.n_steps
+    assert trainer.tuning is not None
+    blends = trainer.tuning["chosen"]["blends"]
+    assert trainer.tuning["chosen"] == {"blends": blends}
+    assert tuple(blends) == chosen_options(trainer).blends
+    assert trainer.tuning["finalists"] == []
+    assert [record.tuning for record in records if record.phase == "tuning"] == [trainer.tuning]
+    assert describe_tuning(trainer.tuning) == f"blends {blends[0]:g} and {blends[1]:g}; by 3200 rows"
+
+
+def test_the_quick_choice_takes_part_in_the_run() -> None:
+    """It can be stopped, by the clock too, and stored; before it there is a tree."""
+    fragile, ball, fast = make_fragile(), Ball(0.06), options_for("fast", seed=1)
+    whole = make_trainer(fragile, ball, fast)
+    model = format_model(finish(whole))
+    for n_steps in range(4):
+        stopped = make_trainer(fragile, ball, fast)
+        for number, _ in enumerate(stopped.run()):
+            if number == n_steps:
+                stopped.stop()
+        assert stopped.stop_reason is StopReason.INTERRUPTED
+        assert stopped.model.n_leaves > 1
+        resumed = make_trainer(fragile, ball, fast)
+        resumed.resume(stopped.state)
+        assert format_model(finish(resumed)) == model
+        assert resumed.tuning == whole.tuning
+        assert resumed.state["steps"] == whole.state["steps"]
+
+
+def test_the_time_limit_cuts_the_quick_choice_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = threading.Event()
+
+    def wait(rows: Dataset, ball: Ball, options: TrainingOptions, *others: object, group: TrainerGroup) -> Any:
+        started.set()
+        deadline = time.monotonic() + 30
+        while not group.is_stopped and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return options.blends
+
+    monkeypatch.setattr("metasilvae.training.quick_choice.choose_blends", wait)
+    trainer = make_trainer(make_fragile(), Ball(0.06), options_for("fast", time_limit=0.5))
+    records = list(trainer.run())
+    assert started.is_set()
+    assert trainer.stop_reason is StopReason.TIME_LIMIT
+    assert trainer.seconds < 20
+    assert [record.phase for record in records] == ["initial tree"]
+    assert trainer.tuning is None
+    assert trainer.model.n_leaves > 1
+
+
+def test_criteria_that_are_chosen_can_be_stopped() -> None:
+    group = TrainerGroup()
+    group.stop()
+    dataset, ball = make_many_rows(0.3, 400)
+    # Growth ends at the root.
+    assert choose_blends(dataset, ball, options_for("default"), group=group) == TRIAL_BLENDS[:2]
+
+
+def test_the_quick_choice_does_not_see_rows_that_are_held_out() -> None:
+    dataset, ball = make_many_rows(0.1, 4200)
+    for validation, n_rows in ((0.25, 3150), (0.0, 4200)):
+        trainer = make_trainer(dataset, ball, options_for("fast", validation=validation))
+        assert isinstance(trainer, TunedTrainer)
+        assert trainer._tuning._learned.n_samples == n_rows
+    # Those that are left are too few.
+    assert isinstance(make_trainer(dataset, ball, options_for("fast", validation=0.5)), TreeTrainer)
+
+
+def test_with_many_values_folds_are_not_repeated() -> None:
+    rng = np.random.default_rng(0)
+    for n_columns, digits, n_splits, n_first in ((59, 9, 10, 5), (61, 1, 10, 5), (61, 9, 5, 3), (200, 9, 5, 3)):
+        X = rng.random((200, n_columns)).round(digits)
+        dataset = Dataset(X, (X[:, 0] > 0.5).astype(np.int32), ("a", "b"))
+        trainer = TunedTrainer(dataset, Ball(0.01), options_for("default", **SHORT))
+        assert (len(trainer._validation.pairs), trainer._validation.n_first) == (n_splits, n_first)
+        finish(trainer)
+        blends = trainer._tuning._choose_blends(TrainerGroup())
+        assert len(blends) == (4 if n_splits == 10 else 2)
+        assert set(blends) <= set(TRIAL_BLENDS)
 
 
 def test_what_was_chosen_is_told_with_the_last_trial(iris: Dataset) -> None:

@@ -123,7 +123,9 @@ def describe_tuning(tuning: dict[str, Any]) -> str:
     """What tuning has chosen, with its score and the standard error."""
     chosen = _describe_candidate(tuning["chosen"])
     if tuning["score"] is None:
-        return f"{chosen}; there are too few rows to compare"
+        return f"{chosen}; " + (
+            f"by {tuning['rows']} rows" if tuning["splits"] else "there are too few rows to compare"
+        )
     splits = "split" if tuning["splits"] == 1 else "splits"
     how = {"random": f"random {splits}", "blocks": f"{splits} into blocks"}[tuning["split"]]
     # The error of a single split is not known.
@@ -147,6 +149,8 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
     words += [f"{name} {candidate[key]:g}" for key, name in names.items() if key in candidate]
     if candidate.get("first_tree") == SEARCHED_FOR:
         words.append("first tree searched for")
+    if "blends" in candidate:
+        words.append("blends " + " and ".join(f"{blend:g}" for blend in candidate["blends"]))
     return ", ".join(words)
 
 
