@@ -9,9 +9,10 @@
 # candidate tree follows from the counters.
 
 from libc.math cimport log
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from common.random cimport scramble
 from training.criteria cimport (
     EXPONENTIAL, Criterion, Impurity, Split, Weights, blend, exponential_loss, gain_of, impurity_of, is_better, mass_change,
     mass_of, score_of,
@@ -47,10 +48,15 @@ cdef inline int32_t count_finalists(int32_t n, int32_t n_features, int32_t part)
 
 
 cdef inline void take_part(const int32_t* entries, int32_t n, int32_t size, int32_t* part) noexcept nogil:
-    """Take `size` of n entries, at equal distances."""
+    """Take `size` of n entries: one of each of as many equal stretches, always the same one.
+
+    Equal distances would not do: where classes alternate from row to row, they could all be of one class.
+    """
     cdef int32_t position
+    cdef int64_t first, end = 0
     for position in range(size):
-        part[position] = entries[<int64_t> position * n // size]
+        first, end = end, (position + 1) * <int64_t> n // size
+        part[position] = entries[first + <int64_t> (scramble(<uint64_t> position) % <uint64_t> (end - first))]
 
 
 cdef inline void enter_finalist(const Samples* samples, const Criterion* criterion, const Split* candidate,

@@ -207,8 +207,11 @@ def find_interactions(dataset: Dataset) -> tuple[Interaction, ...]:
     dataset : Dataset
         Some of its rows are looked at; their weights are not.
     """
-    step = max(1, -(-dataset.n_samples // MOST_ROWS))
-    X, y = dataset.X[::step], dataset.y[::step]
+    X, y = dataset.X, dataset.y
+    if len(y) > MOST_ROWS:
+        # Drawn, not every n-th one: classes may alternate from row to row.
+        rows = np.sort(np.random.default_rng(0).permutation(len(y))[:MOST_ROWS])
+        X, y = X[rows], y[rows]
     if len(y) < FEWEST_ROWS or (y == y[0]).all():
         return ()
     labels = LabelCounts(y)

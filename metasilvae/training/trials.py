@@ -9,6 +9,7 @@ by scores that are averaged over candidates.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -57,7 +58,7 @@ NOISE_PENALTY = 8.0
 TRIAL_BLENDS = (0.3, 0.1, 0.0, 1.0)
 # Where trials take long, so many of them are used: the best ones on a split, with many samples on a part of it.
 BLENDS_IF_MANY = 2
-PART_STEP = 2
+PART = 0.5
 # Splits of the trees of a trial, if there are enough samples.
 TRIAL_SPLITS = 128
 # Passes of local search over the best tree of each candidate; with many samples, of each robust weight.
@@ -184,15 +185,18 @@ def choose_blends(
     perturbation: Perturbation,
     options: TrainingOptions,
     known: Sequence[float] = TRIAL_BLENDS,
-    step: int = PART_STEP,
+    share: float = PART,
     group: TrainerGroup | None = None,
 ) -> tuple[float, ...]:
-    """The criteria of growth for trials that take long: those of the best trees on every `step`-th sample.
+    """The criteria of growth for trials that take long: those of the best trees on a share of the samples.
 
     Which criteria suit a data set hardly depends on the samples that are drawn, so that not every trial has to grow
     trees by all of them. If the group is stopped, the criteria are not to be used.
     """
-    part = dataset.subset(np.arange(0, dataset.n_samples, step))
+    part = dataset
+    if share < 1:
+        order = np.random.default_rng([options.seed, 12]).permutation(dataset.n_samples)
+        part = dataset.subset(np.sort(order[: math.ceil(share * dataset.n_samples)]))
     samples = make_samples(part, Enlarged(perturbation, 1.0).boxes(part))
     workspace = kernel.Workspace(samples)
     plain = make_objective(replace(options, robust_weight=0.0, leaf_penalty=0.0), part, samples)

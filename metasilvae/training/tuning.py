@@ -31,7 +31,7 @@ from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, Trai
 from metasilvae.training.quick_choice import QuickChoice
 from metasilvae.training.trials import (
     NOISE_PENALTY,
-    PART_STEP,
+    PART,
     TRIAL_BLENDS,
     QuickTrees,
     Race,
@@ -126,8 +126,8 @@ class TreeTuning:
                 found: tuple[float, ...] = TRIAL_BLENDS
                 if self._is_costly:
                     kept = self._learned.subset(self.validation.pairs[0][0])
-                    step = PART_STEP if self._has_many else 1
-                    found = choose_blends(kept, self._perturbation, self._options, step=step, group=group)
+                    share = PART if self._has_many else 1.0
+                    found = choose_blends(kept, self._perturbation, self._options, share=share, group=group)
                 if group.is_stopped:
                     return found
                 self._blends = found

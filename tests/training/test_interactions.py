@@ -160,3 +160,10 @@ def test_trees_of_a_given_size_or_of_other_features_do_not_begin_with_it() -> No
     assert count(allowed_features=2) < usual
     plain = TreeTrainer(dataset, Ball(EPSILON), options_for("cart"))
     assert len(plain._makers) == len(TreeTrainer(dataset, Ball(EPSILON), options_for("cart"), interactions=())._makers)
+
+
+def test_classes_may_alternate_from_row_to_row() -> None:
+    whole = parity(1, 12000, n_used=2)
+    counts = np.bincount(whole.y).min()
+    rows = np.stack([np.flatnonzero(whole.y == label)[:counts] for label in (0, 1)], axis=1).ravel()
+    assert [each.features for each in find_interactions(whole.subset(rows))] == [(1, 2)]

@@ -56,3 +56,15 @@ def test_only_very_many_samples_are_searched_in_part(monkeypatch: pytest.MonkeyP
     # Not where rows are held out so that few are left, nor for other algorithms.
     for options in (options_for("fast", validation=0.5), options_for("cart"), options_for("paper")):
         assert not isinstance(make(dataset, Ball(0.01), options), LargeTreeTrainer)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_may_alternate_from_row_to_row(n_classes: int) -> None:
+    """A part of the samples at equal distances would be of one class."""
+    n_samples = n_classes * 8192
+    y = np.arange(n_samples) % n_classes
+    X = np.random.default_rng(0).random((n_samples, 12))
+    X[:, 5] = y + 0.8 * X[:, 5]
+    dataset = Dataset(X, y.astype(np.int32), ("a", "b", "c")[:n_classes])
+    found = evaluate(finish(make_single_tree_trainer(dataset, Ball(0.01), options_for("fast"))), dataset, [])
+    assert found[0].accuracy == 1
