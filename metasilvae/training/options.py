@@ -176,7 +176,7 @@ class TrainingOptions:
     initial_population: int = 32
     generations: int = 60
     elitism: int = 4
-    patience: int = 12
+    patience: int = 30
     target: float = math.inf
     time_limit: float = math.inf
     selection: str = "tournament"
@@ -531,7 +531,7 @@ BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_dep
 GROWN, SEARCHED_FOR = FIRST_TREES = ("grown", "searched")
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
-    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1, "patience": 30,
+    "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
 }  # fmt: skip
 MOST_ROUNDS = 100_000
 # Passes that fit the leaves of all boosted trees again. With few rows nothing is gained by them.
