@@ -372,7 +372,7 @@ LIMIT_REACHED = f"stopped: reached the limit of {options_for('default').generati
 @pytest.mark.parametrize(
     ("reason", "is_forest", "expected"),
     [
-        (StopReason.PATIENCE, False, "stopped: no improvement in 12 generations"),
+        (StopReason.PATIENCE, False, "stopped: no improvement in 30 generations"),
         (
             StopReason.ITERATIONS,
             False,
