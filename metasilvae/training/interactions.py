@@ -215,10 +215,17 @@ def find_interactions(dataset: Dataset) -> tuple[Interaction, ...]:
     if len(y) < FEWEST_ROWS or (y == y[0]).all():
         return ()
     labels = LabelCounts(y)
+
+    def is_affordable(n_sides: int, order: int) -> bool:
+        return len(y) * labels.n_counted * math.comb(n_sides, order) <= MOST_WORK
+
+    # Where features are too many for their medians, neither time nor memory is spent on them.
+    if not is_affordable(dataset.n_features, 2):
+        return ()
     every = Sides.of(X)
 
     def take(order: int) -> Sides | None:
-        return every.within(lambda n_sides: len(y) * labels.n_counted * math.comb(n_sides, order) <= MOST_WORK)
+        return every.within(lambda n_sides: is_affordable(n_sides, order))
 
     # The largest statistic of each feature alone, whatever its sides.
     alone = np.zeros(dataset.n_features)

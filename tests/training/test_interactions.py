@@ -167,3 +167,15 @@ def test_classes_may_alternate_from_row_to_row() -> None:
     counts = np.bincount(whole.y).min()
     rows = np.stack([np.flatnonzero(whole.y == label)[:counts] for label in (0, 1)], axis=1).ravel()
     assert [each.features for each in find_interactions(whole.subset(rows))] == [(1, 2)]
+
+
+def test_very_many_features_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of all pairs of 50000 features would take 20 GB, even if most of them are constant."""
+
+    def refuse(X: object) -> None:
+        raise AssertionError("looked at")
+
+    monkeypatch.setattr(Sides, "of", refuse)
+    X = np.zeros((60, 50000))
+    X[:, :9] = np.random.default_rng(0).random((60, 9))
+    assert find_interactions(Dataset(X, np.arange(60, dtype=np.int32) % 2, LABELS)) == ()
