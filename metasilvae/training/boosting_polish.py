@@ -3,8 +3,8 @@
 While a tree grows, each leaf is treated by itself, which promises more than the tree keeps: a row that is better off in
 one leaf is then worst off in another. Here the certified part of the loss of a row counts at the worst one of all
 leaves that its box reaches. The kernel (cython_ext/training/boosting.pyx) lowers this loss leaf by leaf, and removes
-splits that do not lower it. `polish_tree` does so for a new tree, `refit_tree` for the leaves of a tree among others,
-which were grown after it.
+splits that do not lower it. `polish_tree` does so for a new tree, `ReachedTree.refitted` for the leaves of a tree among
+others, which were grown after it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,6 @@ def polish_tree(
     # The loss falls from 0 along the given values, by the slope and the bend, or they are no good.
     values *= 0.0 if slope >= 0 else min(1.0, -slope / bend) if bend else 1.0
     return reached.polished(loss.own_gradient, loss.gradient, loss, penalty, prunes, n_passes)
-
-
-def refit_tree(
-    tree: BoostedTree, codes: Codes, loss: Derivatives, is_positive: NDArray[np.bool_], penalty: float,
-    n_passes: int = 1,
-) -> BoostedTree:  # fmt: skip
-    """The tree with other values of its leaves, where the derivatives are those at scores that it takes part in."""
-    return ReachedTree(tree, codes, is_positive).refitted(loss, penalty, n_passes)
 
 
 class ReachedTree:

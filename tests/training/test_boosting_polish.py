@@ -15,7 +15,7 @@ from metasilvae._core.training import boosting as kernel
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import boosting_polish
 from metasilvae.training.boosted_trees import UNIT, BoostedTree, Codes, Derivatives, pack_trees, unpack_trees
-from metasilvae.training.boosting_polish import polish_tree, refit_tree
+from metasilvae.training.boosting_polish import ReachedTree, polish_tree
 from metasilvae.training.checkpoint.files import pack, unpack
 
 seeds = st.integers(0, 2**32 - 1)
@@ -77,17 +77,17 @@ def test_polishing_never_raises_the_loss(seed: int, max_depth: int, n_passes: in
 def test_refitting_never_raises_the_loss_at_the_present_scores(seed: int, max_depth: int, n_passes: int) -> None:
     problem = Polished(seed, max_depth)
     tree = problem.tree
-    arguments = problem.codes, problem.derivatives, problem.is_positive, problem.penalty * UNIT
+    reached = ReachedTree(tree, problem.codes, problem.is_positive)
     losses = [problem.loss(tree, tree)]
     for passes in range(1, n_passes + 1):
-        after = refit_tree(tree, *arguments, passes)
+        after = reached.refitted(problem.derivatives, problem.penalty * UNIT, passes)
         losses.append(problem.loss(after, tree))
         assert after.n_leaves == tree.n_leaves
     assert all(later <= earlier + 1e-9 * (1 + abs(earlier)) for earlier, later in pairwise(losses))
     # A model that is alone and has no derivatives left keeps its leaves, but for the penalty.
     none = np.zeros(problem.codes.n_samples, dtype=np.int32)
     settled = Derivatives(none, none + 7, none, none + 7)
-    (kept,) = unpack_trees(pack_trees([refit_tree(tree, problem.codes, settled, problem.is_positive, 0.0)]))
+    (kept,) = unpack_trees(pack_trees([reached.refitted(settled, 0.0)]))
     assert sorted(kept.value[kept.feature < 0]) == pytest.approx(sorted(tree.value[tree.feature < 0]), abs=1e-9)
 
 
