@@ -77,17 +77,20 @@ def test_polishing_never_raises_the_loss(seed: int, max_depth: int, n_passes: in
 def test_refitting_never_raises_the_loss_at_the_present_scores(seed: int, max_depth: int, n_passes: int) -> None:
     problem = Polished(seed, max_depth)
     tree = problem.tree
-    reached = ReachedTree(tree, problem.codes, problem.is_positive)
+
+    def refit(loss: Derivatives, penalty: float, n_passes: int = 1) -> BoostedTree:
+        return ReachedTree(tree, problem.codes, problem.is_positive).refitted(loss, penalty, n_passes)
+
     losses = [problem.loss(tree, tree)]
     for passes in range(1, n_passes + 1):
-        after = reached.refitted(problem.derivatives, problem.penalty * UNIT, passes)
+        after = refit(problem.derivatives, problem.penalty * UNIT, passes)
         losses.append(problem.loss(after, tree))
         assert after.n_leaves == tree.n_leaves
     assert all(later <= earlier + 1e-9 * (1 + abs(earlier)) for earlier, later in pairwise(losses))
     # A model that is alone and has no derivatives left keeps its leaves, but for the penalty.
     none = np.zeros(problem.codes.n_samples, dtype=np.int32)
     settled = Derivatives(none, none + 7, none, none + 7)
-    (kept,) = unpack_trees(pack_trees([reached.refitted(settled, 0.0)]))
+    (kept,) = unpack_trees(pack_trees([refit(settled, 0.0)]))
     assert sorted(kept.value[kept.feature < 0]) == pytest.approx(sorted(tree.value[tree.feature < 0]), abs=1e-9)
 
 
