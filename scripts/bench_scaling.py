@@ -2,7 +2,7 @@
 
     python scripts/bench_scaling.py [--repeat N] [--studies rows,features,leaves,threads]
     python scripts/bench_scaling.py --studies training [--sizes 10000,100000,1000000] [--presets fast,default]
-        [--noise 0.1,0.3] [--jobs N]
+        [--noise 0.1,0.3] [--kinds tree,boost,forest] [--boost N] [--trees N] [--jobs N]
 
 Trains on synthetic data of several sizes, one thread, and prints the time of a generation and the exponent of the
 best-fitting power law: 1 is linear. The study of threads prints offspring per second for one and for two threads.
@@ -10,7 +10,8 @@ best-fitting power law: 1 is linear. The study of threads prints offspring per s
 The study `training` measures whole runs, each in a process of its own: seconds, processor seconds, peak memory of the
 process (with the data), leaves, and phi on 100000 fresh rows. The labels follow a tree of 32 leaves over 8 of the 28
 features; a fraction of them (--noise) is wrong. `rule phi` is that of the tree behind the labels, at least: a row
-counts as stable if it is far from all tests on its path.
+counts as stable if it is far from all tests on its path. By default single trees are trained; --kinds adds boosted models
+and forests. Their rows are decided exactly, within a second each; undecided ones count as unstable.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ import platform
 import resource
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.evolution import TreeTrainer
-from metasilvae.training.options import options_for
+from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.runs import make_trainer
+from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import evaluate
 
 GENERATIONS = 10
@@ -87,11 +90,11 @@ def make_rule_data(n_samples: int, noise: float, seed: int) -> tuple[Dataset, fl
     return Dataset(X, np.where(is_wrong, 1 - y, y).astype(np.int32), ("no", "yes")), phi
 
 
-def train_once(n_samples: int, noise: float, preset: str, jobs: int) -> dict[str, float]:
+def train_once(n_samples: int, noise: float, options: Options, jobs: int) -> dict[str, float]:
     """Figures of one training run; for a process of its own."""
     dataset, _ = make_rule_data(n_samples, noise, 0)
     start, processor_start = time.perf_counter(), time.process_time()
-    trainer = make_trainer(dataset, Ball(RULE_EPSILON), options_for(preset, seed=1), jobs)
+    trainer = make_trainer(dataset, Ball(RULE_EPSILON), options, jobs)
     for _ in trainer.run():
         pass
     model = trainer.model
@@ -99,23 +102,37 @@ def train_once(n_samples: int, noise: float, preset: str, jobs: int) -> dict[str
     # Kilobytes on Linux, bytes on macOS.
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     fresh, best = make_rule_data(FRESH_ROWS, noise, 1)
-    phi = evaluate(model, fresh, [Ball(RULE_EPSILON)], jobs=jobs)[0].phi(trainer.options.fitness)
+    budget = Budget(seconds=1.0)
+    phi = evaluate(model, fresh, [Ball(RULE_EPSILON)], jobs=jobs, budget=budget)[0].phi(options.tree_options.fitness)
     return {
         "rows": n_samples, "noise": noise, "seconds": seconds, "processor": processor, "memory": memory / 2**20,
         "leaves": model.n_leaves, "phi": phi, "best": best,
     }  # fmt: skip
 
 
-def study_training(sizes: list[int], noises: list[float], presets: list[str], jobs: int) -> None:
+def list_options(arguments: argparse.Namespace) -> Iterator[tuple[str, Options]]:
+    """Names and options of the runs to measure."""
+    for kind in arguments.kinds.split(","):
+        for preset in arguments.presets.split(","):
+            if kind == "tree":
+                yield f"tree, {preset}", options_for(preset, seed=1)
+            elif kind == "boost":
+                yield f"boost {arguments.boost}, {preset}", boosting_options_for(preset, arguments.boost, seed=1)
+            else:
+                yield f"forest {arguments.trees}, {preset}", forest_options_for(preset, arguments.trees, seed=1)
+
+
+def study_training(arguments: argparse.Namespace) -> None:
+    jobs = arguments.jobs
     print(f"{N_FEATURES} features, epsilon {RULE_EPSILON}, {jobs} threads")
-    print("   rows  noise  preset   seconds  processor  memory MB  leaves     phi  rule phi")
-    for preset in presets:
-        for noise in noises:
-            for n_samples in sizes:
+    print("   rows  noise  model              seconds  processor  memory MB  leaves     phi  rule phi")
+    for name, options in list_options(arguments):
+        for noise in map(float, arguments.noise.split(",")):
+            for n_samples in map(int, arguments.sizes.split(",")):
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    run = pool.apply(train_once, (n_samples, noise, preset, jobs))
+                    run = pool.apply(train_once, (n_samples, noise, options, jobs))
                 print(
-                    f"{n_samples:>7}  {noise:>5g}  {preset:<7}  {run['seconds']:>7.1f}  {run['processor']:>9.1f}  "
+                    f"{n_samples:>7}  {noise:>5g}  {name:<17}  {run['seconds']:>7.1f}  {run['processor']:>9.1f}  "
                     f"{run['memory']:>9.0f}  {run['leaves']:>6}  {run['phi']:.4f}    {run['best']:.4f}",
                     flush=True,
                 )
@@ -128,6 +145,9 @@ def main() -> int:
     parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--noise", default="0.1,0.3")
     parser.add_argument("--presets", default="fast,default")
+    parser.add_argument("--kinds", default="tree", help="tree, boost, forest")
+    parser.add_argument("--boost", type=int, default=100, help="rounds of boosted models")
+    parser.add_argument("--trees", type=int, default=25, help="trees of forests")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     wanted = arguments.studies.split(",")
@@ -146,12 +166,7 @@ def main() -> int:
         exponent = np.polyfit(np.log([size[position] for size in sizes]), np.log(seconds), 1)[0]
         print(f"exponent for {name}: {exponent:.2f}\n", flush=True)
     if "training" in wanted:
-        study_training(
-            [int(each) for each in arguments.sizes.split(",")],
-            [float(each) for each in arguments.noise.split(",")],
-            arguments.presets.split(","),
-            arguments.jobs,
-        )
+        study_training(arguments)
     if "threads" in wanted:
         rates = [POPULATION / time_generation(16000, 64, 64, arguments.repeat, jobs) for jobs in (1, 2)]
         print(
