@@ -10,8 +10,8 @@ best-fitting power law: 1 is linear. The study of threads prints offspring per s
 The study `training` measures whole runs, each in a process of its own: seconds, processor seconds, peak memory of the
 process (with the data), leaves, and phi on 100000 fresh rows. The labels follow a tree of 32 leaves over 8 of the 28
 features; a fraction of them (--noise) is wrong. `rule phi` is that of the tree behind the labels, at least: a row
-counts as stable if it is far from all tests on its path. By default single trees are trained; --kinds adds boosted models
-and forests. Their rows are decided exactly, within a second each; undecided ones count as unstable.
+counts as stable if it is far from all tests on its path. By default single trees are trained; --kinds adds boosted
+models and forests. Their rows are decided exactly, within a second each; undecided ones count as unstable.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ attacked by itself, where that takes more off the margin than it costs, and
 is at most the margin at the worst point that the attacker can pay (Lagrangian relaxation). Every price gives a bound.
 Costs fill up to 1 at the best price, so one price leads to the next.
 
-Cells have numbers by feature, as codes in training/boosting.pyx: x <= threshold j if and only if its cell is at most j.
+Cells have numbers by feature, as codes in training/boosting_codes.pyx: x <= threshold j if and only if its cell is at most j.
 The cell of missing values comes after those of all numbers. Derivatives are sums of whole numbers, which do not depend on
 the order of the samples. Steps, thresholds and the choice of options are left to metasilvae.training.additive_models.
 """

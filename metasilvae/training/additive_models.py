@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.training import additive as kernel
-from metasilvae._core.training.boosting import fill_codes
+from metasilvae._core.training.boosting_codes import fill_codes
 from metasilvae.dataset import Dataset, RowWeights
 from metasilvae.encoding import LARGEST_NUMBER
 from metasilvae.execution.threads import over_rows

@@ -1,8 +1,9 @@
 """Growth of one boosted tree, for the derivatives of a loss that counts the worst point of each box.
 
-The kernels (cython_ext/training/boosting.pyx) work on codes: numbers of thresholds below a value. `choose_thresholds`
-selects the thresholds once for a run, and `Codes` holds the codes of the rows and of the ends of their boxes, compared
-as the verifier compares them. A tree is grown level by level; all thresholds of all features are tried for every leaf.
+Values are replaced by codes: numbers of thresholds below them. `choose_thresholds` selects the thresholds once for a
+run, and `Codes` holds the codes of the rows and of the ends of their boxes, compared as the verifier compares them. A
+tree is grown level by level by a kernel (cython_ext/training/boosting_growth.pyx); all thresholds of all features are
+tried for every leaf.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core.training import boosting as kernel
+from metasilvae._core.training import boosting_codes as kernel
+from metasilvae._core.training.boosting_growth import Growth
 from metasilvae._core.training.evolution import IS_MISSING
 from metasilvae._core.verification import reach
 from metasilvae.dataset import Dataset
@@ -203,14 +205,18 @@ class BoostedTree:
 
     @property
     def n_leaves(self) -> int:
-        return int((self.feature < 0).sum())
+        return (len(self.feature) + 1) // 2
 
     @property
     def depth(self) -> int:
-        depths = np.zeros(len(self.feature), dtype=np.int32)
-        for node in np.flatnonzero(self.feature >= 0):
-            depths[self.left[node]] = depths[self.right[node]] = depths[node] + 1
-        return int(depths.max())
+        return self._order()[2]
+
+    def _order(self) -> tuple[IntArray, IntArray, int]:
+        """The nodes in pre-order, the place of each node in it (of node -1: -1), and the depth."""
+        n_nodes = len(self.feature)
+        order, places = np.empty(n_nodes, dtype=np.int32), np.empty(n_nodes + 1, dtype=np.int32)
+        places[-1] = -1
+        return order, places, kernel.order_nodes(self.feature, self.left, self.right, order, places)
 
     def add_to(self, codes: Codes, own: FloatArray, lowest: FloatArray, highest: FloatArray) -> None:
         """Add the scores of samples, and the lowest and highest ones in their boxes, to the given sums."""
@@ -222,15 +228,8 @@ class BoostedTree:
 
     def in_preorder(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
         """Feature, code, left, right and value of the nodes, each tree before its right sibling."""
-        order, waiting = [], [0]
-        while waiting:
-            node = waiting.pop()
-            order.append(node)
-            if self.feature[node] >= 0:
-                waiting += [int(self.right[node]), int(self.left[node])]
-        place = np.full(len(order) + 1, -1, dtype=np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        columns = self.feature[order], self.code[order], place[self.left[order]], place[self.right[order]]
+        order, places, _ = self._order()
+        columns = self.feature[order], self.code[order], places[self.left[order]], places[self.right[order]]
         return (*columns, self.value[order])
 
     def scaled(self, factor: float) -> BoostedTree:
@@ -318,36 +317,6 @@ class ExactScores:
         highest += bounds[1, :, 0]
 
 
-class _Leaves:
-    """The leaves of one level with their samples; see the kernel for the layout of the lists."""
-
-    def __init__(
-        self, own_rows: IntArray, own_starts: NDArray[np.int64], pair_rows: IntArray, segments: NDArray[np.int64],
-        values: FloatArray, nodes: NDArray[np.intp],
-    ) -> None:  # fmt: skip
-        self.own_rows, self.own_starts = own_rows, own_starts
-        self.pair_rows, self.segments = pair_rows, segments
-        self.values, self.nodes = values, nodes
-        self.pair_gradient, self.pair_hessian = np.empty((2, len(pair_rows)), dtype=np.int32)
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def weigh(self, worst: FloatArray, share: float, loss: Derivatives) -> None:
-        kernel.weigh_pairs(
-            self.pair_rows, self.segments, self.values, worst, share, loss.gradient, loss.hessian,
-            self.pair_gradient, self.pair_hessian,
-        )  # fmt: skip
-
-    def sums(self, loss: Derivatives) -> NDArray[np.int64]:
-        sums = np.empty((len(self), 2), dtype=np.int64)
-        kernel.sum_derivatives(
-            self.own_rows, self.own_starts, loss.own_gradient, loss.own_hessian, self.segments,
-            self.pair_gradient, self.pair_hessian, sums,
-        )  # fmt: skip
-        return sums
-
-
 # Calls a function with start and stop of consecutive parts of a range.
 Divide = Callable[[Callable[[int, int], object], int], None]
 
@@ -382,157 +351,18 @@ def grow_tree(
     is_stopped : function
         Once it returns True, the tree is not grown further.
     """
-    penalty = limits.penalty / UNIT
-    open_leaves = _root(rows, is_positive)
-    worst_closed = np.full(codes.n_samples, np.inf)
-    open_leaves.weigh(np.full(codes.n_samples, np.inf), 1.0, loss)
-    open_leaves.values = _solve(open_leaves.sums(loss), penalty)
-    # Feature, code, left and right of all nodes so far.
-    nodes = np.full((4, 1), -1, dtype=np.int32)
-    closed: list[_Leaves] = []
+    growth = Growth(
+        *codes.arrays, codes.n_thresholds, loss.own_gradient, loss.own_hessian, loss.gradient, loss.hessian,
+        is_positive.view(np.uint8), rows, limits.penalty / UNIT, limits.min_samples, ELSEWHERE, MOST_PAIRS * len(rows),
+    )  # fmt: skip
     for level in range(limits.max_depth):
-        if not len(open_leaves) or is_stopped():
+        if not growth.n_open or is_stopped():
             break
-        worst = worst_closed.copy()
-        kernel.fill_worst(open_leaves.pair_rows, open_leaves.segments, open_leaves.values, worst)
-        open_leaves.weigh(worst, ELSEWHERE, loss)
-        splits = _choose_splits(codes, loss, open_leaves, draw_features(level), limits, MOST_PAIRS * len(rows), divide)
-        children, rest = _split(codes, open_leaves, splits, nodes.shape[1])
-        if len(rest):
-            closed.append(rest)
-            kernel.fill_worst(rest.pair_rows, rest.segments, rest.values, worst_closed)
-        is_split, first_child = splits.is_split, nodes.shape[1] + np.arange(0, len(children), 2)
-        nodes[:, open_leaves.nodes[is_split]] = (
-            splits.feature[is_split], splits.code[is_split], first_child, first_child + 1,
-        )  # fmt: skip
-        nodes = np.concatenate([nodes, np.full((4, len(children)), -1, dtype=np.int32)], axis=1)
-        children.values = _solve(splits.sums[is_split].reshape(-1, 2), penalty)
-        open_leaves = children
-    if len(open_leaves):
-        closed.append(open_leaves)
-    for _ in range(REFITS):
-        _refit(closed, codes.n_samples, loss, penalty)
-    return BoostedTree(nodes[0], nodes[1], nodes[2], nodes[3], _values_of(closed, nodes.shape[1]))
-
-
-def _root(rows: IntArray, is_positive: NDArray[np.bool_]) -> _Leaves:
-    positive = is_positive[rows]
-    pairs = np.concatenate([rows[positive], rows[~positive]])
-    bounds = np.array([0, positive.sum(), len(rows)], dtype=np.int64)
-    return _Leaves(rows, bounds[[0, 2]], pairs, bounds, np.zeros(1), np.zeros(1, dtype=np.intp))
-
-
-def _values_of(closed: list[_Leaves], n_nodes: int) -> FloatArray:
-    value = np.zeros(n_nodes)
-    for leaves in closed:
-        value[leaves.nodes] = leaves.values
-    return value
-
-
-def _count_children(codes: Codes, leaves: _Leaves, features: IntArray, numbers: IntArray) -> NDArray[np.int64]:
-    counts = np.empty((len(leaves), 2, 3), dtype=np.int64)
-    kernel.count_children(
-        *codes.arrays, features, numbers, leaves.own_rows, leaves.own_starts, leaves.pair_rows, leaves.segments, counts
-    )
-    return counts
-
-
-def _solve(sums: NDArray[np.int64], penalty: float) -> FloatArray:
-    return np.asarray(-sums[:, 0] / (sums[:, 1] + penalty))
-
-
-def _refit(closed: list[_Leaves], n_samples: int, loss: Derivatives, penalty: float) -> None:
-    """Move leaf values halfway to those that are best if each sample stays worst off where it is now."""
-    worst = np.full(n_samples, np.inf)
-    for leaves in closed:
-        kernel.fill_worst(leaves.pair_rows, leaves.segments, leaves.values, worst)
-    for leaves in closed:
-        leaves.weigh(worst, 0.0, loss)
-        leaves.values = (leaves.values + _solve(leaves.sums(loss), penalty)) / 2
-
-
-@dataclass(frozen=True)
-class _Splits:
-    """The splits of the leaves of a level.
-
-    Attributes
-    ----------
-    feature, code : int32 arrays, shape (n_leaves,)
-        Tests; feature -1 for none.
-    sums : int64 array, shape (n_leaves, 4)
-        First and second derivatives of the left and of the right child.
-    counts : int64 array, shape (n_leaves, 2, 3)
-        Samples of both children: own, positive and negative pairs.
-    """
-
-    feature: IntArray
-    code: IntArray
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
-
-    @property
-    def is_split(self) -> NDArray[np.bool_]:
-        return np.asarray(self.feature >= 0)
-
-
-def _choose_splits(
-    codes: Codes,
-    loss: Derivatives,
-    leaves: _Leaves,
-    features: IntArray,
-    limits: GrowthLimits,
-    most_pairs: int,
-    divide: Divide,
-) -> _Splits:
-    """The best split of each leaf; the best of all first, as long as the children have no more than so many pairs."""
-    shape = len(features), len(leaves)
-    gains, chosen = np.zeros(shape), np.zeros(shape, dtype=np.int32)
-    sums = np.zeros((*shape, 4), dtype=np.int64)
-    divide(
-        lambda start, stop: kernel.find_splits(
-            *codes.arrays, codes.n_thresholds, features, start, stop, leaves.own_rows, leaves.own_starts,
-            loss.own_gradient, loss.own_hessian, leaves.pair_rows, leaves.segments, leaves.pair_gradient,
-            leaves.pair_hessian, limits.penalty / UNIT, limits.min_samples, gains,
-            chosen, sums,
-        ),
-        len(features),
-    )  # fmt: skip
-    best, each = gains.argmax(axis=0), np.arange(len(leaves))
-    gain = gains[best, each]
-    split_features = np.where(gain > 0, features[best], -1).astype(np.int32)
-    split_codes = chosen[best, each]
-    counts = _count_children(codes, leaves, split_features, split_codes)
-    order = np.argsort(-gain, kind="stable")
-    is_too_much = np.cumsum(counts[order, :, 1:].sum(axis=(1, 2))) > most_pairs
-    split_features[order[is_too_much]] = -1
-    return _Splits(split_features, split_codes, sums[best, each], counts)
-
-
-def _split(codes: Codes, leaves: _Leaves, splits: _Splits, first_node: int) -> tuple[_Leaves, _Leaves]:
-    """The children of the leaves that are split, and the leaves that are not."""
-    counts = splits.counts[splits.is_split].reshape(-1, 3)
-    own_starts = np.concatenate([[0], np.cumsum(counts[:, 0])]).astype(np.int64)
-    segments = np.concatenate([[0], np.cumsum(counts[:, 1:].ravel())]).astype(np.int64)
-    own_rows, pair_rows = np.empty(own_starts[-1], dtype=np.int32), np.empty(segments[-1], dtype=np.int32)
-    kernel.fill_children(
-        *codes.arrays, splits.feature, splits.code, leaves.own_rows, leaves.own_starts, leaves.pair_rows,
-        leaves.segments, own_rows, pair_rows,
-    )  # fmt: skip
-    nodes = first_node + np.arange(len(counts))
-    children = _Leaves(own_rows, own_starts, pair_rows, segments, np.zeros(len(counts)), nodes)
-    return children, _take(leaves, np.flatnonzero(~splits.is_split))
-
-
-def _take(leaves: _Leaves, kept: NDArray[np.intp]) -> _Leaves:
-    own = [leaves.own_rows[leaves.own_starts[leaf] : leaves.own_starts[leaf + 1]] for leaf in kept]
-    halves = [2 * leaf + side for leaf in kept.tolist() for side in range(2)]
-    pairs = [leaves.pair_rows[leaves.segments[half] : leaves.segments[half + 1]] for half in halves]
-    none = np.zeros(0, dtype=np.int32)
-    return _Leaves(
-        np.concatenate([none, *own]), np.cumsum([0, *map(len, own)]).astype(np.int64),
-        np.concatenate([none, *pairs]), np.cumsum([0, *map(len, pairs)]).astype(np.int64),
-        leaves.values[kept], leaves.nodes[kept],
-    )  # fmt: skip
+        features = draw_features(level)
+        growth.begin_level(features)
+        divide(growth.find_splits, len(features))
+        growth.end_level()
+    return BoostedTree(*growth.finish(REFITS))
 
 
 # Storing

@@ -2,9 +2,9 @@
 
 While a tree grows, each leaf is treated by itself, which promises more than the tree keeps: a row that is better off in
 one leaf is then worst off in another. Here the certified part of the loss of a row counts at the worst one of all
-leaves that its box reaches. The kernel (cython_ext/training/boosting.pyx) lowers this loss leaf by leaf, and removes
-splits that do not lower it. `polish_tree` does so for a new tree, `ReachedTree.refitted` for the leaves of a tree among
-others, which were grown after it.
+leaves that its box reaches. The kernel (cython_ext/training/boosting_polish.pyx) lowers this loss leaf by leaf, and
+removes splits that do not lower it. `polish_tree` does so for a new tree, `ReachedTree.refitted` for the leaves of a
+tree among others, which were grown after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metasilvae._core.training import boosting as kernel
+from metasilvae._core.training import boosting_polish as kernel
+from metasilvae._core.training.boosting_codes import number_leaves, order_levels, reach_leaves
 from metasilvae.training.boosted_trees import UNIT, BoostedTree, Codes, Derivatives, FloatArray, IntArray
 
 # Passes over all leaves that lower the loss of the whole tree afterwards.
@@ -59,11 +60,8 @@ class ReachedTree:
         feature, code, left, right, value = tree.in_preorder()
         self._nodes = feature, code, left, right
         self._is_leaf = feature < 0
-        self._last = np.cumsum(self._is_leaf, dtype=np.int32)
-        # Leaves before each node; a subtree ends where its right child does.
-        self._first = self._last - self._is_leaf
-        for node in np.flatnonzero(~self._is_leaf)[::-1]:
-            self._last[node] = self._last[right[node]]
+        self._first, self._last = np.empty((2, len(feature)), dtype=np.int32)
+        number_leaves(feature, right, self._first, self._last)
         self._own_leaf, self._starts, self._reached = _reach(codes, (*self._nodes, self._first), tree.depth)
         self._sign = np.where(is_positive, 1.0, -1.0)
         self.values = value[self._is_leaf]
@@ -121,7 +119,7 @@ def _reach(
     room = USUAL_REACH * n_samples
     while True:
         reached = np.empty(room, dtype=np.int32)
-        n_pairs = kernel.reach_leaves(*codes.arrays, *nodes, waiting, own_leaf, starts, reached)
+        n_pairs = reach_leaves(*codes.arrays, *nodes, waiting, own_leaf, starts, reached)
         if n_pairs <= room:
             return own_leaf, starts, reached[:n_pairs]
         room = n_pairs
@@ -130,10 +128,8 @@ def _reach(
 def _pruned(nodes: tuple[IntArray, ...], value: FloatArray, is_leaf: NDArray[np.uint8]) -> BoostedTree:
     """The tree down to the first leaf on each path, level by level as it would have been grown."""
     feature, code, left, right = nodes
-    order = [0]
-    for node in order:
-        if not is_leaf[node]:
-            order += [int(left[node]), int(right[node])]
+    order = np.empty(len(feature), dtype=np.int32)
+    order = order[: order_levels(left, right, is_leaf, order)]
     ends = is_leaf[order] > 0
     first = np.where(ends, -1, 2 * np.cumsum(~ends) - 1).astype(np.int32)
     return BoostedTree(

@@ -19,7 +19,7 @@ from support.boosting_oracles import (
 )
 from support.training_problems import random_problem
 
-from metasilvae._core.training import boosting as kernel
+from metasilvae._core.training import boosting_growth as kernel
 from metasilvae.errors import CheckpointError
 from metasilvae.training import boosted_trees
 from metasilvae.training.boosted_trees import (

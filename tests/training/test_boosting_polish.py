@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.boosted_problems import ends, grown, random_loss
 from support.boosting_oracles import leaves_of, loss_of_tree
 
-from metasilvae._core.training import boosting as kernel
+from metasilvae._core.training import boosting_polish as kernel
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import boosting_polish
 from metasilvae.training.boosted_trees import UNIT, BoostedTree, Codes, Derivatives, pack_trees, unpack_trees

@@ -1,24 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_THRESHOLDS: int
-
-def fill_codes(
-    X: NDArray[np.float64],
-    low_center: NDArray[np.float64],
-    high_center: NDArray[np.float64],
-    radius_down: NDArray[np.float64],
-    radius_up: NDArray[np.float64],
-    minimum: NDArray[np.float64],
-    maximum: NDArray[np.float64],
-    thresholds: NDArray[np.float64],
-    threshold_starts: NDArray[np.int64],
-    start: int,
-    stop: int,
-    own_codes: NDArray[np.uint8],
-    low_codes: NDArray[np.uint8],
-    high_codes: NDArray[np.uint8],
-) -> None: ...
 def fill_worst(
     pair_rows: NDArray[np.int32],
     segments: NDArray[np.int64],
@@ -93,59 +75,30 @@ def fill_children(
     child_own_rows: NDArray[np.int32],
     child_pair_rows: NDArray[np.int32],
 ) -> None: ...
-def add_tree(
-    own_codes: NDArray[np.uint8],
-    low_codes: NDArray[np.uint8],
-    high_codes: NDArray[np.uint8],
-    node_features: NDArray[np.int32],
-    node_codes: NDArray[np.int32],
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    values: NDArray[np.float64],
-    waiting: NDArray[np.int32],
-    start: int,
-    stop: int,
-    own: NDArray[np.float64],
-    lowest: NDArray[np.float64],
-    highest: NDArray[np.float64],
-) -> None: ...
-def reach_leaves(
-    own_codes: NDArray[np.uint8],
-    low_codes: NDArray[np.uint8],
-    high_codes: NDArray[np.uint8],
-    node_features: NDArray[np.int32],
-    node_codes: NDArray[np.int32],
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    numbers: NDArray[np.int32],
-    waiting: NDArray[np.int32],
-    own_leaves: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    reached: NDArray[np.int32],
-) -> int: ...
-def group_rows(
-    starts: NDArray[np.int64],
-    reached: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    leaf_rows: NDArray[np.int32],
-) -> None: ...
-def polish_tree(
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    first_leaf: NDArray[np.int32],
-    last_leaf: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    reached: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    leaf_rows: NDArray[np.int32],
-    own_gradient: NDArray[np.float64],
-    own_hessian: NDArray[np.float64],
-    sign: NDArray[np.float64],
-    gradient: NDArray[np.int32],
-    hessian: NDArray[np.int32],
-    penalty: float,
-    prunes: bool,
-    n_passes: int,
-    values: NDArray[np.float64],
-    is_leaf: NDArray[np.uint8],
-) -> None: ...
+
+class Growth:
+    def __init__(
+        self,
+        own_codes: NDArray[np.uint8],
+        low_codes: NDArray[np.uint8],
+        high_codes: NDArray[np.uint8],
+        n_thresholds: NDArray[np.int32],
+        own_gradient: NDArray[np.int32],
+        own_hessian: NDArray[np.int32],
+        gradient: NDArray[np.int32],
+        hessian: NDArray[np.int32],
+        is_positive: NDArray[np.uint8],
+        rows: NDArray[np.int32],
+        penalty: float,
+        min_samples: int,
+        share: float,
+        most_pairs: int,
+    ) -> None: ...
+    @property
+    def n_open(self) -> int: ...
+    def begin_level(self, features: NDArray[np.int32]) -> None: ...
+    def find_splits(self, start: int, stop: int) -> None: ...
+    def end_level(self) -> None: ...
+    def finish(
+        self, n_refits: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]: ...
