@@ -209,12 +209,16 @@ class ForestRace:
         self.add(candidates)
 
     def add(self, candidates: Sequence[dict[str, Any]], known: Sequence[float] = ()) -> None:
-        """Add candidates that were not tried yet; scores of the last one that are known need no trials."""
+        """Add candidates that were not tried yet; scores of the last one that are known need no trials.
+
+        They are those on the first splits, or on more splits than there are.
+        """
         self.candidates += candidates
+        n_known = min(len(known), self.scores.shape[1])
         self.scores = np.vstack([self.scores, np.full((len(candidates), self.scores.shape[1]), np.nan)])
-        if len(known):
-            self.scores[-1] = known
-            self._n_known += len(known)
+        if n_known:
+            self.scores[-1, :n_known] = known[:n_known]
+            self._n_known += n_known
 
     @property
     def n_tried(self) -> int:
@@ -323,7 +327,8 @@ def tune_tree(
 ) -> tuple[dict[str, float], float, list[float]]:
     """What tuning chooses for a single tree; a task like `grow_tree`.
 
-    Its leaf penalty for all rows comes with it and, of few rows, its scores on the splits on which forests are tried.
+    Its leaf penalty for all rows comes with it and, of few rows, its scores on all its splits; the first of them are
+    those on which forests are tried.
     """
     watched = group or TrainerGroup()
     tuning = TreeTuning(dataset.subset(rows), perturbation, options)
@@ -335,7 +340,7 @@ def tune_tree(
             tuning.race.record(trial, scores)
     known: list[float] = []
     if len(rows) <= FEW_SAMPLES and tuning.validation.pairs:
-        known = tuning.race.scores[tuning.race.choice, : tuning.validation.n_first].tolist()
+        known = tuning.race.scores[tuning.race.choice].tolist()
     return tuning.winner, tuning.candidate["leaf_penalty"], known
 
 

@@ -44,8 +44,8 @@ from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.training.checkpoint.files import damaged, pack_models, take, take_array, unpack_models
 from metasilvae.training.options import TrainingOptions, as_json
 from metasilvae.training.protocol import hold_out
-from metasilvae.training.results import settle_tie
 from metasilvae.training.samples import as_model
+from metasilvae.training.ties import settle_ties
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
 from metasilvae.verification.requirements import Requirement
@@ -232,7 +232,7 @@ class TreeCollector:
             digest = blake2b(b"".join(part.tobytes() for part in tree.nodes()), digest_size=DIGEST_SIZE).digest()
             if digest not in self._seen:
                 self._seen.add(digest)
-                model = settle_tie(as_model(tree, self.dataset), self.dataset)
+                model = settle_ties(as_model(tree, self.dataset), self.dataset)
                 self._archive.offer(measure(model, self.judges, self.perturbation), model)
 
     @property

@@ -11,13 +11,12 @@ import numpy as np
 
 from metasilvae.dataset import Dataset
 from metasilvae.formats.training_records import TEST_PREFIX
-from metasilvae.model import LeafKind, Model
+from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
-from metasilvae.prediction import predict
-from metasilvae.training.boosted_trees import VALUE_UNIT
 from metasilvae.training.forest_votes import bound
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.protocol import Observer, StopReason, Trainer
+from metasilvae.training.ties import prefer_constant, settle_ties
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation, evaluate
 from metasilvae.verification.objective import Fitness
@@ -60,7 +59,10 @@ class TrainingResult:
     @classmethod
     def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
         n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
-        model = settle_tie(trainer.model, trainer.dataset)
+        model = settle_ties(trainer.model, trainer.dataset)
+        # Without boxes, accuracy alone decides.
+        if trainer.options.training_epsilon_factor > 0:
+            model = prefer_constant(model, trainer.dataset, trainer.perturbation, trainer.options)
         return cls(
             trainer.options, model, trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
             [observer.state for observer in observers], trainer.tuning,
@@ -162,23 +164,6 @@ def score_result(
     training = judge(model, dataset, perturbation, jobs)
     on_test = None if test is None else judge(model, test, perturbation, jobs)
     return TrainedModel(**{**vars(found), "model": model}, training=training, test=on_test)
-
-
-def settle_tie(model: Model, dataset: Dataset) -> Model:
-    """A model without splits that predicts one label; several are never correct.
-
-    It is the most frequent one of those that tie, by weight. Other models stay as they are: search avoids leaves that
-    tie as far as there are splits that tell labels apart.
-    """
-    if model.n_leaves > model.n_trees:
-        return model
-    (tied,) = predict(model, np.zeros((1, model.n_features))).sets
-    if len(tied) == 1:
-        return model
-    label = max(tied, key=lambda each: dataset.count(dataset.y == each))
-    values = model.leaf_values.copy()
-    values[:, label] = values.max(axis=1) + (1 if model.leaf_kind is LeafKind.COUNTS else VALUE_UNIT)
-    return replace(model, leaf_values=values)
 
 
 def choose_best(runs: Sequence[TrainedModel]) -> TrainedModel:

@@ -27,6 +27,7 @@ from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import list_interactions, plan_sizes, plan_starts
 from metasilvae.training.protocol import TrainerGroup
 from metasilvae.training.samples import as_model, make_samples
+from metasilvae.training.ties import settle_ties
 from metasilvae.verification.metrics import evaluate
 
 Scores = NDArray[np.float64]
@@ -167,7 +168,7 @@ class QuickTrees:
         return objective
 
     def _judge(self, tree: Any, known: dict[bytes, float]) -> float:
-        model = as_model(tree, self._learned)
+        model = settle_ties(as_model(tree, self._learned), self._learned)
         key = model.nodes.tobytes() + model.leaf_values.tobytes()
         if key not in known:
             evaluation = evaluate(model, self._held_out, [self._perturbation], jobs=1)[0]
