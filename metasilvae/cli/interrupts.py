@@ -18,11 +18,20 @@ class Terminated(BaseException):
         self.exit_code = 128 + number
 
 
+# Signals that came while `raising_terminated` watched for them.
+_arrived: list[int] = []
+
+
 @contextlib.contextmanager
 def raising_terminated() -> Iterator[None]:
-    """Turn signals that would end the program at once into `Terminated`; those that are ignored stay so."""
+    """Turn signals that would end the program at once into `Terminated`; those that are ignored stay so.
+
+    Compiled code may drop an exception, as some modules do while they are imported. So it is raised again where work
+    begins to catch signals by itself (`Interrupts`), and at the end.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
+        _arrived.append(number)
         raise Terminated(number)
 
     changed = []
@@ -33,9 +42,16 @@ def raising_terminated() -> Iterator[None]:
         signal.signal(number, handle)
     try:
         yield
+        _raise_arrived()
     finally:
         for number in changed:
             signal.signal(number, signal.SIG_DFL)
+        _arrived.clear()
+
+
+def _raise_arrived() -> None:
+    if _arrived:
+        raise Terminated(_arrived[0])
 
 
 class Interrupts:
@@ -55,6 +71,7 @@ class Interrupts:
         self._usual: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
+        _raise_arrived()
         if threading.current_thread() is threading.main_thread():
             numbers = [signal.SIGINT, signal.SIGTERM]
             # Who starts a program with nohup wants it to outlive the terminal.

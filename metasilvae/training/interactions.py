@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from metasilvae._core.training import interactions as kernel
 from metasilvae.dataset import Dataset
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
+Words = NDArray[np.uint64]
 # Rows that are looked at, at most; fewer than the least say nothing.
 MOST_ROWS = 3000
 FEWEST_ROWS = 40
@@ -86,26 +88,59 @@ class Interaction:
 
 
 @dataclass(frozen=True)
+class Signs:
+    """Columns of signs, packed in bits.
+
+    Attributes
+    ----------
+    negative, present : uint64 arrays, shape (n_columns, n_words)
+        Which signs are negative; which are there, because the value is not missing.
+    """
+
+    negative: Words
+    present: Words
+
+    @classmethod
+    def of(cls, is_negative: NDArray[np.bool_], is_present: NDArray[np.bool_]) -> Signs:
+        """From arrays of shape (n_columns, n_rows)."""
+        return cls(pack_bits(is_negative), pack_bits(is_present))
+
+    def take(self, numbers: Sequence[int] | slice) -> Signs:
+        return Signs(self.negative[numbers], self.present[numbers])
+
+    def times(self, number: int, others: Signs) -> Signs:
+        """Products of one of the columns with others."""
+        return Signs(others.negative ^ self.negative[number], others.present & self.present[number])
+
+
+def pack_bits(flags: NDArray[np.bool_]) -> Words:
+    """Flags in words of 64 bits, along the last axis."""
+    n_missing = -flags.shape[-1] % 64
+    padded = np.concatenate([flags, np.zeros((*flags.shape[:-1], n_missing), dtype=np.bool_)], axis=-1)
+    return np.ascontiguousarray(np.packbits(padded, axis=-1)).view(np.uint64)
+
+
+@dataclass(frozen=True)
 class Sides:
     """Two sides of features that alternate at thresholds, in up to three ways for each feature.
 
     Attributes
     ----------
-    signs : float32 array, shape (n_rows, n_sides)
-        -1 or 1; 0 where the value is missing.
+    signs : Signs
+        One side is negative, the other one positive; there is no sign where the value is missing.
     feature : intp array, shape (n_sides,)
         Increasing.
     thresholds : list of tuples of float
     """
 
-    signs: NDArray[np.float32]
+    signs: Signs
     feature: NDArray[np.intp]
     thresholds: list[tuple[float, ...]]
 
     @classmethod
     def of(cls, X: FloatArray) -> Sides:
         """Sides that change at the median, at the two other quartiles, or at all three."""
-        signs: list[NDArray[np.float32]] = []
+        negative: list[NDArray[np.bool_]] = []
         places: list[tuple[int, tuple[float, ...]]] = []
         for feature, column in enumerate(X.T):
             low, middle, high = find_quartiles(column)
@@ -114,20 +149,22 @@ class Sides:
                 # Features with few values have fewer thresholds.
                 if len(set(thresholds)) < len(ways):
                     continue
-                side = np.where(np.isnan(column), 0.0, 1.0)
+                side = np.zeros(len(column), dtype=np.bool_)
                 for threshold in thresholds:
-                    side[column <= threshold] *= -1
-                signs.append(side.astype(np.float32))
+                    side ^= column <= threshold
+                negative.append(side)
                 places.append((feature, thresholds))
-        stacked = np.stack(signs, axis=1) if signs else np.empty((len(X), 0), dtype=np.float32)
-        return cls(stacked, np.array([each for each, _ in places], dtype=np.intp), [each for _, each in places])
+        feature_of = np.array([each for each, _ in places], dtype=np.intp)
+        is_negative = np.stack(negative) if negative else np.empty((0, len(X)), dtype=np.bool_)
+        signs = Signs.of(is_negative, ~np.isnan(X.T[feature_of]))
+        return cls(signs, feature_of, [each for _, each in places])
 
     @property
     def n_sides(self) -> int:
         return len(self.feature)
 
     def take(self, numbers: Sequence[int]) -> Sides:
-        return Sides(self.signs[:, numbers], self.feature[numbers], [self.thresholds[number] for number in numbers])
+        return Sides(self.signs.take(numbers), self.feature[numbers], [self.thresholds[number] for number in numbers])
 
     def within(self, may_take: Callable[[int], bool]) -> Sides | None:
         """All sides, or those at medians, or None: the first of them whose number is accepted."""
@@ -155,39 +192,47 @@ def find_quartiles(column: FloatArray) -> list[float | None]:
 
 
 class LabelCounts:
-    """How strongly labels depend on products of sides: Pearson's chi-squared statistic, for two sides and all labels.
-
-    All sums are whole numbers below 2**24, so that they are exact in single precision, whatever the order.
-    """
+    """How strongly labels depend on products of sides: Pearson's chi-squared statistic of two sides and all labels."""
 
     def __init__(self, y: NDArray[np.int32]) -> None:
         counts = np.bincount(y)
         labels = np.flatnonzero(counts)
         shares = counts[labels] / len(y)
-        self.n_labels = len(labels)
+        self.n_rows, self.n_labels = len(y), len(labels)
         if len(labels) == 2:
             # One label tells what the other one does.
             labels, self._scales, self._shares = labels[:1], [1 / shares[0] + 1 / shares[1]], shares[:1]
         else:
             self._scales, self._shares = (1 / shares).tolist(), shares
-        self._members = [np.asarray(y == label, dtype=np.float32)[:, None] for label in labels]
+        self._all = pack_bits(np.ones(len(y), dtype=np.bool_))
+        self._members = [pack_bits(y == label) for label in labels]
 
     @property
     def n_counted(self) -> int:
         """Number of sums for each product."""
         return len(self._members) + 1
 
-    def measure(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> FloatArray:
+    def measure(self, left: Signs, right: Signs) -> FloatArray:
         """The statistic of the product of each column on the left with each one on the right."""
-        n_rows = len(left)
-        mean = (left.T @ right).astype(np.float64) / n_rows
+        n_rows = self.n_rows
+        mean = self._sum(left, right, self._all) / n_rows
         found = np.zeros(mean.shape)
         for member, share, scale in zip(self._members, self._shares, self._scales, strict=True):
-            covariance = ((left * member).T @ right).astype(np.float64) / n_rows - share * mean
+            covariance = self._sum(left, right, member) / n_rows - share * mean
             found += scale * covariance**2
         # A product that is nearly constant tells nothing.
         variance = 1 - mean**2
         return np.where(variance > 1 / n_rows, n_rows * found / np.maximum(variance, 1 / n_rows), 0.0)
+
+    def measure_alone(self, signs: Signs) -> FloatArray:
+        """The statistic of each column."""
+        always = Signs(np.zeros_like(self._all)[None], self._all[None])
+        return np.asarray(self.measure(always, signs)[0])
+
+    def _sum(self, left: Signs, right: Signs, members: Words) -> NDArray[np.int64]:
+        sums = np.empty((len(left.negative), len(right.negative)), dtype=np.int64)
+        kernel.sum_products(left.negative, left.present, right.negative, right.present, members, sums)
+        return sums
 
 
 def find_limit(n_labels: int, n_tests: int) -> float:
@@ -229,7 +274,7 @@ def find_interactions(dataset: Dataset) -> tuple[Interaction, ...]:
 
     # The largest statistic of each feature alone, whatever its sides.
     alone = np.zeros(dataset.n_features)
-    np.maximum.at(alone, every.feature, labels.measure(np.ones((len(y), 1), dtype=np.float32), every.signs)[0])
+    np.maximum.at(alone, every.feature, labels.measure_alone(every.signs))
     found = []
     if (sides := take(2)) is not None:
         pair, of_pairs = find_pair(sides, labels, alone)
@@ -256,8 +301,8 @@ def find_triple(sides: Sides, labels: LabelCounts, alone: FloatArray, of_pairs: 
     best: tuple[int, ...] | None = None
     for first in range(sides.n_sides):
         start = int(np.searchsorted(sides.feature, sides.feature[first], side="right"))
-        others = sides.signs[:, start:]
-        statistic = labels.measure(others * sides.signs[:, [first]], others)
+        others = sides.signs.take(slice(start, None))
+        statistic = labels.measure(sides.signs.times(first, others), others)
         rows, columns = np.meshgrid(sides.feature[start:], sides.feature[start:], indexing="ij")
         statistic[rows >= columns] = 0.0
         own = np.maximum(alone, of_pairs[sides.feature[first]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -13,6 +14,7 @@ import pytest
 from support.command import run
 from support.remote_tasks import wait_until
 
+from metasilvae.cli.interrupts import Interrupts, Terminated, raising_terminated
 from metasilvae.output.text.terminal import WATCHER, RowBar
 
 
@@ -141,3 +143,30 @@ def test_no_hint_while_rows_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     watcher.join(60)
     assert not watcher.is_alive()
     assert HINT not in terminal.getvalue()
+
+
+def test_a_signal_whose_exception_was_dropped_is_raised_again() -> None:
+    """Compiled modules may drop it while they are imported."""
+
+    def drop() -> None:
+        with contextlib.suppress(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Terminated), raising_terminated():
+        drop()
+    begun = []
+
+    def begin() -> None:
+        with Interrupts():
+            begun.append(True)
+
+    def drop_and_begin() -> None:
+        with raising_terminated():
+            drop()
+            begin()
+
+    with pytest.raises(Terminated):
+        drop_and_begin()
+    assert not begun
+    begin()
+    assert begun, "nothing of the signal is left"

@@ -8,13 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.oracles import chi_squared
 
+from metasilvae._core.training import interactions as kernel
 from metasilvae.api import verify
 from metasilvae.dataset import Dataset
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import interactions
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
-from metasilvae.training.interactions import Interaction, LabelCounts, Sides, find_interactions, find_quartiles
+from metasilvae.training.interactions import (
+    Interaction,
+    LabelCounts,
+    Sides,
+    Signs,
+    find_interactions,
+    find_quartiles,
+    pack_bits,
+)
 from metasilvae.training.options import forest_options_for, options_for
 from metasilvae.training.protocol import finish
 from metasilvae.training.tuning import TunedTrainer
@@ -36,12 +45,33 @@ def chessboard(seed: int, n_samples: int = 800) -> Dataset:
     return Dataset(X, (np.floor(4 * X[:, [0, 3]]).sum(axis=1) % 2).astype(np.int32), LABELS)
 
 
+def packed(signs: np.ndarray) -> Signs:
+    """Signs of shape (n_rows, n_columns), 0 where a value is missing."""
+    return Signs.of(signs.T < 0, signs.T != 0)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 200))
+def test_products_of_signs_are_summed(seed: int, n_rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    left, right = (rng.integers(-1, 2, (n_rows, n)) for n in (2, 3))
+    is_member = rng.random(n_rows) < 0.6
+    sums = np.empty((2, 3), dtype=np.int64)
+    one, other = packed(left), packed(right)
+    kernel.sum_products(one.negative, one.present, other.negative, other.present, pack_bits(is_member), sums)
+    assert (sums == left[is_member].T @ right[is_member]).all()
+    product = one.times(1, other)
+    kernel.sum_products(one.negative, one.present, product.negative, product.present, pack_bits(is_member), sums)
+    assert (sums == left[is_member].T @ (left[:, [1]] * right)[is_member]).all()
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5))
 def test_statistics_are_those_of_the_table_of_sides_and_labels(seed: int, n_labels: int) -> None:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_labels, 60).astype(np.int32)
-    left, right = (rng.choice([-1.0, 1.0], (60, n), p=[0.3, 0.7]).astype(np.float32) for n in (2, 3))
-    found = LabelCounts(y).measure(left, right)
+    left, right = (rng.choice([-1.0, 1.0], (60, n), p=[0.3, 0.7]) for n in (2, 3))
+    counts = LabelCounts(y)
+    found = counts.measure(packed(left), packed(right))
+    np.testing.assert_allclose(counts.measure_alone(packed(left)), [chi_squared(each, y) for each in left.T], atol=1e-9)
     expected = [[chi_squared(left[:, i] * right[:, j], y) for j in range(3)] for i in range(2)]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
