@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from metasilvae.training.additive_models import (
 )
 from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT
 from metasilvae.training.boosting import BoostingTrainer
-from metasilvae.training.norm_boosting import NormBoostingTrainer
+from metasilvae.training.norm_boosting import PARTS, NormBoostingTrainer
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.results import judge
@@ -448,6 +449,28 @@ class TestRuns:
         before = NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(40))
         before.stop()
         assert finish(before).n_leaves == 1
+
+    def test_a_stop_in_the_last_part_of_a_round_keeps_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        make = functools.partial(NormBoostingTrainer, rings(), NormBall("l1", 0.1), options(6))
+        whole, trainer = make(), make()
+        records = list(whole.run())
+        n_moves, descend = 0, AdditiveModel.descend
+
+        def stop_in_the_third_round(*arguments: Any) -> None:
+            nonlocal n_moves
+            n_moves += 1
+            if n_moves == 3 * PARTS:
+                trainer.stop()
+            descend(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(AdditiveModel, "descend", stop_in_the_third_round)
+            assert len(list(trainer.run())) == 3
+        assert trainer.stop_reason is StopReason.INTERRUPTED
+        again = make()
+        again.resume(trainer.state)
+        assert len(list(again.run())) == len(records) - 3
+        assert format_model(again.model) == format_model(whole.model)
 
     @pytest.mark.parametrize(
         "damage",
