@@ -560,7 +560,8 @@ class BoostingTrainer(BaseBoostingTrainer):
             self._note(booster)
             self._n_reported += 1
             yield self._report("round", step, booster)
-        if not self._is_finished() or self._has_lost_patience:
+        # Passes that fit the leaves again do not look at the target; neither does a run that goes on between them.
+        if self._n_refitted or not self._is_finished() or self._has_lost_patience:
             yield from self._refit(pool)
         if self._has_lost_patience:
             self._end(StopReason.PATIENCE)

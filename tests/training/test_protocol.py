@@ -96,6 +96,10 @@ MAKERS: dict[str, Maker] = {
     "large tuned tree": large_maker(TUNED),
     "boosting": maker(boosting_options_for("fast", 7, seed=2, max_depth=3, min_samples_leaf=1)),
     "boosting, fitted again": maker(boosting_options_for("fast", 4, max_depth=3, min_samples_leaf=1, refits=2)),
+    # The first refit reaches the target, no round does.
+    "boosting, fitted again, target": maker(
+        boosting_options_for("fast", 4, max_depth=3, min_samples_leaf=1, refits=2, target=0.6)
+    ),
     "boosting, held out, fitted again": maker(
         boosting_options_for("fast", 9, validation=0.3, patience=2, max_depth=4, refits=2)
     ),
