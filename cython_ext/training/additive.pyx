@@ -289,7 +289,7 @@ def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const d
     margins, bounds : receive the margins, and what they are at least at every point that is allowed
     row_weights : weights of the samples in the loss
     natural_weight, certified_weight : of the two parts of the loss
-    tolerance : exponent, see metasilvae.training.boosting.find_derivatives
+    tolerance : exponent, see metasilvae.training.boosting_scores.find_derivatives
     unit : derivatives are counted in multiples of it
     gradient, base_gradient : derivatives are added to them; without any rows nothing is
     """
