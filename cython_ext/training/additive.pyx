@@ -28,6 +28,14 @@ cdef enum:
     MOST_HALVING = 12
 
 cdef double LARGEST_EXPONENT = 500.0
+# A search changes the price by this factor until the best one is enclosed.
+cdef double WIDENING = 4.0
+# A search takes smaller prices for 0: no bound is lower by more than the price, and this is about a unit of scores.
+cdef double SMALLEST_PRICE = 1e-6
+# From round to round a price changes by a factor of exp(PRICE_RATE), or 1.35, at most: about as fast as scores do.
+cdef double PRICE_RATE = 0.3
+# Such prices are multiplied, so that one of 0 would stay 0.
+cdef double SMALLEST_NEXT_PRICE = 1e-9
 
 
 cdef struct Costs:
@@ -41,6 +49,25 @@ cdef struct Costs:
     double limit
 
 
+# The values of a sample, their cells, and the cells that they may reach; the cells of each feature begin at cell_starts.
+cdef struct Sample:
+    Py_ssize_t n_features
+    const int64_t* cell_starts
+    const double* values
+    const uint8_t* home
+    const uint8_t* low
+    const uint8_t* high
+
+
+# base + sign * (ahead - behind) by the scores of two labels; `behind` may be missing (NULL).
+cdef struct Margin:
+    const double* ahead
+    const double* behind
+    double sign
+    double base
+
+
+# What the attacker makes of a margin at a price: the margin without any change, its bound, and the costs spent.
 cdef struct Attack:
     double margin
     double bound
@@ -83,23 +110,21 @@ def limit_reach(const double[:, ::1] X, const int64_t[::1] cell_starts, const do
                     high[row, f] -= 1
 
 
-cdef Attack _attack(const Costs* costs, Py_ssize_t n_features, const int64_t* cell_starts, const double* values,
-                    const uint8_t* home, const uint8_t* low, const uint8_t* high, const double* ahead,
-                    const double* behind, double sign, double base, double price, uint8_t* reached) noexcept nogil:
-    """The bound of a margin at a price, and the cells that the attacker then prefers.
-
-    The margin is sign * (ahead - behind) by the scores of two labels; `behind` may be missing (NULL).
-    """
+cdef Attack _attack(const Costs* costs, const Sample* sample, const Margin* margin, double price,
+                    uint8_t* reached) noexcept nogil:
+    """The bound of a margin at a price, and the cells that the attacker then prefers."""
     cdef Attack found
+    cdef const double* ahead = margin.ahead
+    cdef const double* behind = margin.behind
     cdef Py_ssize_t f, first
     cdef int32_t cell, own_cell, best_cell
-    cdef double own, loss, best, best_cost, cost
-    found.margin = base
+    cdef double own, loss, best, best_cost, cost, sign = margin.sign
+    found.margin = margin.base
     found.spent = 0.0
     found.bound = -price
-    for f in range(n_features):
-        first = cell_starts[f]
-        own_cell = home[f]
+    for f in range(sample.n_features):
+        first = sample.cell_starts[f]
+        own_cell = sample.home[f]
         own = ahead[first + own_cell]
         if behind != NULL:
             own -= behind[first + own_cell]
@@ -107,7 +132,7 @@ cdef Attack _attack(const Costs* costs, Py_ssize_t n_features, const int64_t* ce
         found.margin += own
         best_cell = own_cell
         best = best_cost = 0.0
-        for cell in range(low[f], high[f] + 1):
+        for cell in range(sample.low[f], sample.high[f] + 1):
             loss = ahead[first + cell]
             if behind != NULL:
                 loss -= behind[first + cell]
@@ -115,7 +140,7 @@ cdef Attack _attack(const Costs* costs, Py_ssize_t n_features, const int64_t* ce
             # Costs are not negative.
             if loss <= best:
                 continue
-            cost = _cost(costs, f, first, own_cell, cell, values[f])
+            cost = _cost(costs, f, first, own_cell, cell, sample.values[f])
             loss -= price * cost
             if loss > best:
                 best = loss
@@ -128,9 +153,110 @@ cdef Attack _attack(const Costs* costs, Py_ssize_t n_features, const int64_t* ce
     return found
 
 
+cdef Attack _find_price(const Costs* costs, const Sample* sample, const Margin* margin, double* price,
+                        uint8_t* reached) noexcept nogil:
+    """The best bound of a margin that a search from a price finds; `price` receives that of this bound.
+
+    The bound rises with the price as long as more than the limit is spent. `reached` is left as the last price tried
+    left it.
+    """
+    cdef double tried_price = price[0], lower = 0.0, upper = INFINITY
+    cdef Attack tried = _attack(costs, sample, margin, tried_price, reached)
+    cdef Attack best = tried
+    cdef int32_t step
+    for step in range(MOST_ENCLOSING):
+        if tried.bound > best.bound:
+            best = tried
+            price[0] = tried_price
+        if tried.spent > 1.0:
+            lower = tried_price
+            if upper < INFINITY:
+                break
+            tried_price = WIDENING * tried_price if tried_price > 0 else SMALLEST_PRICE
+        else:
+            upper = tried_price
+            if lower > 0 or tried_price == 0:
+                break
+            tried_price = tried_price / WIDENING if tried_price > SMALLEST_PRICE else 0.0
+        tried = _attack(costs, sample, margin, tried_price, reached)
+    if upper > lower and upper < INFINITY:
+        for step in range(MOST_HALVING):
+            tried_price = 0.5 * (lower + upper)
+            tried = _attack(costs, sample, margin, tried_price, reached)
+            if tried.bound > best.bound:
+                best = tried
+                price[0] = tried_price
+            if tried.spent > 1.0:
+                lower = tried_price
+            else:
+                upper = tried_price
+    return best
+
+
+cdef inline double _next_price(double price, double spent) noexcept nogil:
+    """A price that is nearer to the best one: higher if more than the limit is spent, else lower."""
+    return max(price * exp(PRICE_RATE * min(max(spent - 1.0, -1.0), 1.0)), SMALLEST_NEXT_PRICE)
+
+
 cdef inline double _share(double margin) noexcept nogil:
     """The logistic function of minus a margin: the first derivative of the logistic loss, without its sign."""
     return 1.0 / (1.0 + exp(min(max(margin, -LARGEST_EXPONENT), LARGEST_EXPONENT)))
+
+
+cdef void _add_gradient_of_two(const Sample* sample, double sign, double weight, double natural_weight,
+                               double certified_weight, double tolerance, double margin, double bound,
+                               const uint8_t* reached, int64_t[:, ::1] gradient,
+                               int64_t[::1] base_gradient) noexcept nogil:
+    """Add the derivatives of the loss of a sample by the only row of scores: log(1 + exp(-margin)) for each part."""
+    cdef double share = _share(bound)
+    cdef int64_t natural = <int64_t> rint(-sign * weight * natural_weight * _share(margin))
+    cdef int64_t certified = <int64_t> rint(
+        -sign * weight * certified_weight * share * pow(1.0 - share, tolerance))
+    cdef Py_ssize_t f
+    base_gradient[0] += natural + certified
+    for f in range(sample.n_features):
+        gradient[0, sample.cell_starts[f] + sample.home[f]] += natural
+        gradient[0, sample.cell_starts[f] + reached[f]] += certified
+
+
+cdef void _add_gradient_of_many(const Sample* sample, int32_t label, int32_t n_rivals, double weight,
+                                double part_weight, double tolerance, const double* margins, const uint8_t* cells,
+                                Py_ssize_t stride, double* shares, int64_t[:, ::1] gradient,
+                                int64_t[::1] base_gradient) noexcept nogil:
+    """Add the derivatives of one part of the loss of a sample: log(1 + sum of exp(-margin)) over the other labels.
+
+    Parameters
+    ----------
+    weight, part_weight, tolerance : of the sample, in units; of the part; the exponent of `measure_rows`
+    margins : to each other label
+    cells, stride : the cells in which each margin is lost; those for the next label come `stride` places later
+    shares : room for a number by label
+    """
+    cdef double worst = 0.0, total, of_label, factor
+    cdef int32_t rival
+    cdef int64_t slope
+    cdef Py_ssize_t f, cell
+    for rival in range(n_rivals):
+        if rival != label:
+            worst = min(worst, margins[rival])
+    # By exponents that are at most 0; that of the true label comes first.
+    of_label = total = exp(max(worst, -LARGEST_EXPONENT))
+    for rival in range(n_rivals):
+        shares[rival] = 0.0
+        if rival != label:
+            shares[rival] = exp(min(max(worst - margins[rival], -LARGEST_EXPONENT), 0.0))
+            total += shares[rival]
+    factor = part_weight * pow(of_label / total, tolerance)
+    for rival in range(n_rivals):
+        if rival == label:
+            continue
+        slope = <int64_t> rint(weight * shares[rival] / total * factor)
+        base_gradient[rival] += slope
+        base_gradient[label] -= slope
+        for f in range(sample.n_features):
+            cell = sample.cell_starts[f] + cells[rival * stride + f]
+            gradient[rival, cell] += slope
+            gradient[label, cell] -= slope
 
 
 def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const double[::1] last_value,
@@ -163,22 +289,21 @@ def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const d
     margins, bounds : receive the margins, and what they are at least at every point that is allowed
     row_weights : weights of the samples in the loss
     natural_weight, certified_weight : of the two parts of the loss
-    tolerance : exponent, see metasilvae.training.boosting.find_derivatives
+    tolerance : exponent, see metasilvae.training.boosting_scores.find_derivatives
     unit : derivatives are counted in multiples of it
     gradient, base_gradient : derivatives are added to them; without any rows nothing is
     """
     cdef Costs costs
-    cdef Attack found, tried
-    cdef Py_ssize_t item, row, f, n_features = X.shape[1], n_columns = scores.shape[0]
-    cdef int32_t label, rival, n_rivals = prices.shape[1], step, n_halved
-    cdef double sign, price, lower, upper, worst, total, share, weight, best_price
-    cdef int64_t natural, certified
+    cdef Sample sample
+    cdef Margin margin
+    cdef Attack found
+    cdef Py_ssize_t item, row, n_features = X.shape[1]
+    cdef int32_t label, rival, n_rivals = prices.shape[1]
+    cdef double weight
+    cdef bint is_of_two = scores.shape[0] == 1, has_gradient = gradient.shape[0] > 0
+    cdef uint8_t* cells
     cdef uint8_t* reached = <uint8_t*> malloc(n_features * n_rivals + 1)
     cdef double* shares = <double*> malloc((n_rivals + 1) * sizeof(double))
-    cdef const double* ahead
-    cdef const double* behind
-    cdef uint8_t* cells
-    cdef bint has_gradient = gradient.shape[0] > 0
     if reached == NULL or shares == NULL:
         free(reached)
         free(shares)
@@ -186,105 +311,46 @@ def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const d
     costs.last_value, costs.first_value = &last_value[0], &first_value[0]
     costs.factors, costs.fixed = &factors[0], &fixed[0]
     costs.power, costs.limit = power, limit
+    sample.n_features, sample.cell_starts = n_features, &cell_starts[0]
     with nogil:
         for item in range(start, stop):
             row = rows[item]
             label = labels[row]
+            sample.values, sample.home = &X[row, 0], &home[row, 0]
+            sample.low, sample.high = &low[row, 0], &high[row, 0]
             for rival in range(n_rivals):
                 cells = reached + rival * n_features
-                if n_columns == 1:
-                    sign = 1.0 if label == 1 else -1.0
-                    ahead = &scores[0, 0]
-                    behind = NULL
-                    total = sign * base[0]
+                if is_of_two:
+                    margin.sign = 1.0 if label == 1 else -1.0
+                    margin.ahead = &scores[0, 0]
+                    margin.behind = NULL
+                    margin.base = margin.sign * base[0]
                 elif rival == label:
                     margins[row, rival] = bounds[row, rival] = INFINITY
                     continue
                 else:
-                    sign = 1.0
-                    ahead = &scores[label, 0]
-                    behind = &scores[rival, 0]
-                    total = base[label] - base[rival]
-                price = prices[row, rival]
-                found = _attack(&costs, n_features, &cell_starts[0], &X[row, 0], &home[row, 0], &low[row, 0],
-                                &high[row, 0], ahead, behind, sign, total, price, cells)
-                best_price = price
+                    margin.sign = 1.0
+                    margin.ahead = &scores[label, 0]
+                    margin.behind = &scores[rival, 0]
+                    margin.base = base[label] - base[rival]
                 if is_thorough:
-                    # The bound rises with the price as long as more than the limit is spent.
-                    lower = 0.0
-                    upper = INFINITY
-                    tried = found
-                    for step in range(MOST_ENCLOSING):
-                        if tried.bound > found.bound:
-                            found = tried
-                            best_price = price
-                        if tried.spent > 1.0:
-                            lower = price
-                            if upper < INFINITY:
-                                break
-                            price = 4.0 * price if price > 0 else 1e-6
-                        else:
-                            upper = price
-                            if lower > 0 or price == 0:
-                                break
-                            price = 0.25 * price if price > 1e-6 else 0.0
-                        tried = _attack(&costs, n_features, &cell_starts[0], &X[row, 0], &home[row, 0], &low[row, 0],
-                                        &high[row, 0], ahead, behind, sign, total, price, cells)
-                    if upper > lower and upper < INFINITY:
-                        for n_halved in range(MOST_HALVING):
-                            price = 0.5 * (lower + upper)
-                            tried = _attack(&costs, n_features, &cell_starts[0], &X[row, 0], &home[row, 0],
-                                            &low[row, 0], &high[row, 0], ahead, behind, sign, total, price, cells)
-                            if tried.bound > found.bound:
-                                found = tried
-                                best_price = price
-                            if tried.spent > 1.0:
-                                lower = price
-                            else:
-                                upper = price
-                    prices[row, rival] = best_price
+                    found = _find_price(&costs, &sample, &margin, &prices[row, rival], cells)
                 else:
-                    prices[row, rival] = max(price * exp(0.3 * min(max(found.spent - 1.0, -1.0), 1.0)), 1e-9)
+                    found = _attack(&costs, &sample, &margin, prices[row, rival], cells)
+                    prices[row, rival] = _next_price(prices[row, rival], found.spent)
                 margins[row, rival] = found.margin
                 bounds[row, rival] = found.bound
             if not has_gradient:
                 continue
             weight = row_weights[row] / unit
-            if n_columns == 1:
-                sign = 1.0 if label == 1 else -1.0
-                share = _share(bounds[row, 0])
-                natural = <int64_t> rint(-sign * weight * natural_weight * _share(margins[row, 0]))
-                certified = <int64_t> rint(-sign * weight * certified_weight * share * pow(1.0 - share, tolerance))
-                base_gradient[0] += natural + certified
-                for f in range(n_features):
-                    gradient[0, cell_starts[f] + home[row, f]] += natural
-                    gradient[0, cell_starts[f] + reached[f]] += certified
-                continue
-            # Each part of the loss is log(1 + sum of exp(-margin)) over the other labels.
-            for step in range(2):
-                worst = 0.0
-                for rival in range(n_rivals):
-                    if rival != label:
-                        worst = min(worst, margins[row, rival] if step == 0 else bounds[row, rival])
-                total = exp(max(worst, -LARGEST_EXPONENT))
-                for rival in range(n_rivals):
-                    shares[rival] = 0.0
-                    if rival != label:
-                        shares[rival] = exp(min(max(
-                            worst - (margins[row, rival] if step == 0 else bounds[row, rival]), -LARGEST_EXPONENT), 0.0))
-                        total += shares[rival]
-                share = exp(max(worst, -LARGEST_EXPONENT)) / total
-                for rival in range(n_rivals):
-                    if rival == label:
-                        continue
-                    cells = reached + rival * n_features
-                    certified = <int64_t> rint(weight * shares[rival] / total * (
-                        natural_weight if step == 0 else certified_weight * pow(share, tolerance)))
-                    base_gradient[rival] += certified
-                    base_gradient[label] -= certified
-                    for f in range(n_features):
-                        natural = cell_starts[f] + (home[row, f] if step == 0 else cells[f])
-                        gradient[rival, natural] += certified
-                        gradient[label, natural] -= certified
+            if is_of_two:
+                _add_gradient_of_two(&sample, margin.sign, weight, natural_weight, certified_weight, tolerance,
+                                     margins[row, 0], bounds[row, 0], reached, gradient, base_gradient)
+            else:
+                # The natural part is lost where the sample is, whatever the other label.
+                _add_gradient_of_many(&sample, label, n_rivals, weight, natural_weight, 0.0, &margins[row, 0],
+                                      sample.home, 0, shares, gradient, base_gradient)
+                _add_gradient_of_many(&sample, label, n_rivals, weight, certified_weight, tolerance, &bounds[row, 0],
+                                      reached, n_features, shares, gradient, base_gradient)
     free(reached)
     free(shares)

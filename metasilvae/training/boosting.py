@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -163,8 +163,10 @@ class Booster:
         n_samples, whole = len(scores.y), losses[column]
         fraction = options.rows_per_tree(n_samples)
         codes, loss, is_positive = self._coded.learned, whole, self._is_positive(column)
+        limits = self._limits
         if fraction < 1:
-            rows, loss = draw_samples(whole, fraction, rng)
+            rows, loss, divisor = draw_samples(whole, fraction, rng)
+            limits = replace(limits, penalty=limits.penalty / divisor)
             codes, loss, is_positive = codes.take(rows), loss.take(rows), is_positive[rows]
         n_drawn = min(len(self._features), options.features_per_level(len(self._features)))
 
@@ -173,7 +175,7 @@ class Booster:
 
         divide = self._divide if len(losses) == 1 else one_part
         rows = np.arange(codes.n_samples, dtype=np.int32)
-        tree = grow_tree(codes, loss, is_positive, rows, draw_features, self._limits, divide, is_stopped)
+        tree = grow_tree(codes, loss, is_positive, rows, draw_features, limits, divide, is_stopped)
         if not is_stopped():
             tree = polish_tree(tree, self._coded.learned, whole, self._is_positive(column), self._limits.penalty)
         return tree.scaled(options.learning_rate)
@@ -560,7 +562,8 @@ class BoostingTrainer(BaseBoostingTrainer):
             self._note(booster)
             self._n_reported += 1
             yield self._report("round", step, booster)
-        if not self._is_finished() or self._has_lost_patience:
+        # Passes that fit the leaves again do not look at the target; neither does a run that goes on between them.
+        if self._n_refitted or not self._is_finished() or self._has_lost_patience:
             yield from self._refit(pool)
         if self._has_lost_patience:
             self._end(StopReason.PATIENCE)

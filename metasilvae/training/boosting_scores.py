@@ -20,6 +20,7 @@ from metasilvae.training.boosted_trees import UNIT, BoostedTree, Codes, Derivati
 LARGEST_EXPONENT = 500.0
 # Of a sample in the loss: derivatives are numbers of 32 bits, in units of 2**-24.
 LARGEST_WEIGHT = 16.0
+LARGEST_DERIVATIVE = np.iinfo(np.int32).max
 
 
 class Scores:
@@ -121,11 +122,12 @@ def _in_units(values: FloatArray) -> IntArray:
     return np.asarray(np.rint(values / UNIT), dtype=np.int32)
 
 
-def draw_samples(loss: Derivatives, fraction: float, rng: np.random.Generator) -> tuple[IntArray, Derivatives]:
+def draw_samples(loss: Derivatives, fraction: float, rng: np.random.Generator) -> tuple[IntArray, Derivatives, float]:
     """Draw a fraction of the samples, those with large derivatives more often.
 
     The derivatives of each drawn sample are divided by its probability, so that sums over the drawn samples are
-    those over all samples on average.
+    those over all samples on average. Where they become too large for 32 bits, all of them are divided by a power of
+    two; a tree is the same if what is added to its second derivatives is divided by it too.
 
     Returns
     -------
@@ -133,6 +135,8 @@ def draw_samples(loss: Derivatives, fraction: float, rng: np.random.Generator) -
         The drawn samples, increasing.
     loss : Derivatives
         Of all samples; those of the drawn ones are enlarged.
+    divisor : float
+        By which all of them are divided; 1 unless a sample stands for very many others.
     """
     parts = (loss.own_gradient, loss.own_hessian, loss.gradient, loss.hessian)
     sizes = np.sum([np.abs(part, dtype=np.float64) for part in parts], axis=0)
@@ -140,7 +144,14 @@ def draw_samples(loss: Derivatives, fraction: float, rng: np.random.Generator) -
     rows = np.flatnonzero(rng.random(len(sizes)) < chances).astype(np.int32)
     factors = np.ones(len(sizes))
     factors[rows] = 1 / chances[rows]
-    return rows, Derivatives(*(np.rint(part * factors).astype(np.int32) for part in parts))
+    enlarged = [np.rint(part * factors) for part in parts]
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in enlarged)
+    divisor = 1.0
+    while largest / divisor > LARGEST_DERIVATIVE:
+        divisor *= 2
+    if divisor > 1:
+        enlarged = [np.rint(part / divisor) for part in enlarged]
+    return rows, Derivatives(*(part.astype(np.int32) for part in enlarged)), divisor
 
 
 def find_chances(sizes: FloatArray, wanted: float) -> FloatArray:

@@ -104,10 +104,16 @@ class NormBooster:
     def n_columns(self) -> int:
         return len(self.model.base)
 
-    def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Do the next round; its random draws depend on the seed and on its number alone. A stop leaves it undone.
+    def grow_round(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Do the next round; its random draws depend on the seed and on its number alone.
 
         What is known about margins is that of the model before it, until `measure` is called.
+
+        Returns
+        -------
+        is_complete : bool
+            Whether the round was done; a stop between its parts leaves it undone. After its last part it is complete,
+            whatever was asked for meanwhile.
         """
         options, samples, model = self._options, self.learned, self.model
         before = model.copy(), samples.prices.copy()
@@ -121,7 +127,7 @@ class NormBooster:
         for part in np.array_split(order, min(max(n_parts, 1), samples.n_samples)):
             if is_stopped():
                 self.model, samples.prices = before
-                return
+                return False
             gradient, base_gradient = self._find_gradient(np.sort(part), tolerance)
             unit = UNIT / float(samples.row_weights[part].sum() or 1.0)
             penalty = options.score_penalty / samples.n_samples
@@ -133,6 +139,7 @@ class NormBooster:
                 is_moved[rng.permutation(n_features)[:n_drawn]] = True
             model.descend(gradient * unit, base_gradient * unit, penalty, rate, is_moved)
         self.n_done += 1
+        return True
 
     def measure(self) -> None:
         """Find margins and bounds of all samples, after the base is settled for those of training."""
@@ -211,8 +218,7 @@ def try_candidate(
     """Lower bound of the fitness on the samples to test on, an array of one number; NaN if it was stopped."""
     booster = NormBooster(learned, None, options, n_rounds, most_thresholds)
     for _ in range(n_rounds):
-        booster.grow_round(is_stopped)
-        if is_stopped():
+        if not booster.grow_round(is_stopped):
             return np.full(1, np.nan)
     booster.tested = AdditiveSamples(booster.table, tested.dataset, tested.boxes)
     booster.measure()
@@ -326,8 +332,7 @@ class NormBoostingTrainer(BaseBoostingTrainer):
         for step in range(booster.n_done, self._n_rounds):
             if self._is_finished():
                 return
-            booster.grow_round(self._is_over)
-            if self.stop_reason is not None:
+            if not booster.grow_round(self._is_over):
                 return
             booster.measure()
             self._keep(booster)

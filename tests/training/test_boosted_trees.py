@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from support.boosted_problems import coded, ends, grown, grown_on, random_loss
 from support.boosting_oracles import (
     LeafProblem,
+    SlowGrowth,
     best_by_search,
     best_split,
     best_values,
@@ -19,6 +21,7 @@ from support.boosting_oracles import (
 )
 from support.training_problems import random_problem
 
+from metasilvae._core.training import boosting_codes as codes_kernel
 from metasilvae._core.training import boosting_growth as kernel
 from metasilvae.errors import CheckpointError
 from metasilvae.training import boosted_trees
@@ -63,6 +66,11 @@ def test_all_ways_to_divide_the_rows_are_among_the_thresholds(seed: int) -> None
         assert ((events[:-1] <= own) & (own < events[1:])).all()
 
 
+def without_most_bends(loss: Derivatives) -> Derivatives:
+    """Nothing is left of most second derivatives, as when a model is sure of most samples."""
+    return dataclasses.replace(loss, own_hessian=loss.own_hessian // 15, hessian=loss.hessian // 15)
+
+
 def random_leaf(seed: int) -> tuple[LeafProblem, list[np.ndarray], Codes, Derivatives, np.ndarray]:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng)
@@ -70,12 +78,14 @@ def random_leaf(seed: int) -> tuple[LeafProblem, list[np.ndarray], Codes, Deriva
     n = problem.dataset.n_samples
     is_positive = rng.random(n) < rng.random()
     loss = random_loss(rng, is_positive)
+    if rng.random() < 0.4:
+        loss = without_most_bends(loss)
     falls, reaches = rng.random(n) < 0.8, rng.random(n) < 0.8
     leaf = LeafProblem(
         problem.dataset.X, *ends(problem), falls, reaches, is_positive, loss.own_gradient, loss.own_hessian,
         loss.gradient, loss.hessian,
     )  # fmt: skip
-    return leaf, thresholds, codes, loss, rng.choice([0.5, 3.0, 40.0], 1)
+    return leaf, thresholds, codes, loss, rng.choice([0.0, 0.5, 3.0, 40.0], 1)
 
 
 @given(seeds, st.integers(1, 3))
@@ -106,6 +116,108 @@ def test_the_best_split_of_a_leaf(seed: int, min_samples: int) -> None:
             assert found is not None
             assert found[0] == pytest.approx(gain, rel=1e-9)
             assert tuple(sums[feature, 0]) == found[1]
+
+
+@given(seeds)
+@settings(max_examples=150)
+def test_growth_over_several_levels(seed: int) -> None:
+    """The slow twin knows values and boxes, but no codes, no lists of samples and no histograms."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, int(rng.integers(20, 60)))
+    thresholds, codes = coded(problem, int(rng.integers(2, 12)))
+    n_samples, n_features = problem.dataset.n_samples, problem.dataset.n_features
+    is_positive, is_drawn = rng.random(n_samples) < 0.5, rng.random(n_samples) < 0.8
+    rows = np.flatnonzero(is_drawn).astype(np.int32)
+    loss = random_loss(rng, is_positive)
+    if rng.random() < 0.4:
+        loss = without_most_bends(loss)
+    if rng.random() < 0.6:
+        # Wide boxes leave little to gain by splits, unless their part of the loss is small.
+        loss = dataclasses.replace(loss, gradient=loss.gradient // 5, hessian=loss.hessian // 5)
+    penalty, min_samples = float(rng.choice([0.0, 0.5, 10.0])), int(rng.integers(1, 4))
+    share = float(rng.choice([0.0, 0.3, 1.0]))
+    most_pairs = int(rng.choice([rng.integers(n_samples, 3 * n_samples), 10**6]))
+    levels = [
+        np.sort(rng.permutation(n_features)[: int(rng.integers(1, n_features + 1))]).astype(np.int32)
+        for _ in range(int(rng.integers(1, 6)))
+    ]
+    n_refits = int(rng.integers(0, 4))
+    growth = kernel.Growth(
+        *codes.arrays, codes.n_thresholds, *vars(loss).values(), is_positive.view(np.uint8), rows, penalty,
+        min_samples, share, most_pairs,
+    )  # fmt: skip
+    for features in levels:
+        if not growth.n_open:
+            break
+        growth.begin_level(features)
+        for place in reversed(range(len(features))):
+            growth.find_splits(place, place + 1)
+        growth.end_level()
+    *nodes, values = growth.finish(n_refits)
+    samples = LeafProblem(
+        problem.dataset.X, *ends(problem), is_drawn, is_drawn, is_positive, *vars(loss).values()
+    )  # fmt: skip
+    slow = SlowGrowth(samples, thresholds, penalty, min_samples, share, most_pairs)
+    expected, expected_values = slow.grow([features.tolist() for features in levels], n_refits)
+    assert np.transpose(nodes).tolist() == expected
+    assert values.tolist() == expected_values
+
+
+def random_shape(rng: np.random.Generator, n_inner: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Feature, left and right of a tree whose children come after their parent, in any order of siblings."""
+    feature, left, right = np.full((3, 2 * n_inner + 1), -1, dtype=np.int32)
+    leaves = [0]
+    for number in range(n_inner):
+        node = leaves.pop(int(rng.integers(len(leaves))))
+        children = rng.permutation([2 * number + 1, 2 * number + 2]).tolist()
+        feature[node], (left[node], right[node]) = rng.integers(3), children
+        leaves += children
+    return feature, left, right
+
+
+@given(seeds, st.integers(0, 12))
+@settings(max_examples=60)
+def test_orders_of_nodes(seed: int, n_inner: int) -> None:
+    rng = np.random.default_rng(seed)
+    feature, left, right = random_shape(rng, n_inner)
+    n_nodes = len(feature)
+
+    def walk(node: int, depth: int = 0) -> list[tuple[int, int]]:
+        if feature[node] < 0:
+            return [(node, depth)]
+        return [(node, depth), *walk(left[node], depth + 1), *walk(right[node], depth + 1)]
+
+    preorder = walk(0)
+    order, places = np.empty((2, n_nodes), dtype=np.int32)
+    assert codes_kernel.order_nodes(feature, left, right, order, places) == max(depth for _, depth in preorder)
+    assert order.tolist() == [node for node, _ in preorder]
+    assert places[order].tolist() == list(range(n_nodes))
+
+    # Down to nodes that are pruned; what lies below them does not matter.
+    is_leaf = (feature < 0) | (rng.random(n_nodes) < 0.2)
+    expected, level = [], [0]
+    while level:
+        expected += level
+        level = [child for node in level if not is_leaf[node] for child in (left[node], right[node])]
+    n_found = codes_kernel.order_levels(left, right, is_leaf.view(np.uint8), order)
+    assert order[:n_found].tolist() == expected
+
+
+@given(seeds, st.integers(0, 12))
+@settings(max_examples=60)
+def test_numbers_of_leaves(seed: int, n_inner: int) -> None:
+    single = random_shape(np.random.default_rng(seed), n_inner)
+    tree = BoostedTree(single[0], single[0], single[1], single[2], np.zeros(2 * n_inner + 1))
+    feature, _, left, right, _ = tree.in_preorder()
+
+    def leaves_below(node: int) -> list[int]:
+        return [node] if feature[node] < 0 else leaves_below(left[node]) + leaves_below(right[node])
+
+    first, last = np.empty((2, len(feature)), dtype=np.int32)
+    codes_kernel.number_leaves(feature, right, first, last)
+    numbers = {leaf: number for number, leaf in enumerate(np.flatnonzero(feature < 0).tolist())}
+    for node in range(len(feature)):
+        assert list(range(first[node], last[node])) == [numbers[leaf] for leaf in leaves_below(node)]
 
 
 @given(seeds)

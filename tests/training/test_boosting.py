@@ -19,15 +19,18 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model, parse_model
 from metasilvae.model import LeafKind
 from metasilvae.perturbations.attack import load_attack
-from metasilvae.perturbations.boxes import Ball, BoxFile
+from metasilvae.perturbations.boxes import Ball, BoxFile, Perturbation
+from metasilvae.perturbations.norms import NormBall
 from metasilvae.training.boosted_trees import UNIT, Codes, choose_thresholds
 from metasilvae.training.boosting import Booster, BoostingTrainer, CodedRows
 from metasilvae.training.boosting_scores import Scores, find_derivatives
 from metasilvae.training.boosting_tuning import Rows, find_base
 from metasilvae.training.forest_votes import bound
+from metasilvae.training.norm_boosting import make_boosting_trainer
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.results import judge
+from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
 from metasilvae.verification.shards import Shard
@@ -156,6 +159,29 @@ def test_weight_moves_from_accuracy_to_robust_accuracy() -> None:
     ]
     assert found[0].accuracy > found[1].accuracy
     assert (found[0].robust_accuracy or 0) < (found[1].robust_accuracy or 0)
+
+
+@pytest.mark.parametrize("n_labels", [2, 3])
+@pytest.mark.parametrize("learning_rate", [0.5, 1.0])
+@pytest.mark.parametrize("perturbation", [Ball(0.02), NormBall("l1", 0.02)], ids=["box", "norm"])
+def test_scores_stay_numbers_without_a_penalty(perturbation: Perturbation, learning_rate: float, n_labels: int) -> None:
+    """After many rounds most derivatives are rounded to 0, so that nothing but 0 may be there to divide by."""
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 100, (80, 2)) / 100
+    y = (X[:, 0] * n_labels).astype(np.int32)
+    y[:8] = rng.integers(0, n_labels, 8)
+    dataset = Dataset(X, y, tuple("abc"[:n_labels]))
+    fits = {"refits": 2, "refit_penalty": 0.0} if isinstance(perturbation, Ball) else {}
+    options = boosting_options_for(
+        "fast", 120, score_penalty=0.0, learning_rate=learning_rate, robust_weight=0.5, max_depth=3, **fits
+    )
+    trainer = make_boosting_trainer(dataset, perturbation, options)
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        records = list(trainer.run())
+    model = trainer.model
+    assert np.isfinite(model.leaf_values).all()
+    assert format_model(parse_model(format_model(model).encode(), "x")) == format_model(model)
+    assert evaluate(model, dataset)[0].accuracy == records[-1].accuracy > 0.8
 
 
 def test_trees_grown_on_samples_are_the_same_for_any_number_of_threads_and_nearly_as_good() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from metasilvae.training.additive_models import (
 )
 from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT
 from metasilvae.training.boosting import BoostingTrainer
-from metasilvae.training.norm_boosting import NormBoostingTrainer
+from metasilvae.training.norm_boosting import PARTS, NormBoostingTrainer
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.results import judge
@@ -196,6 +197,26 @@ class TestDerivatives:
             bases = [problem.base + sign * step * (np.arange(len(problem.base)) == column) for sign in (1, -1)]
             slope = (loss(problem.scores, bases[0]) - loss(problem.scores, bases[1])) / (2 * step)
             assert of_base[column] == pytest.approx(slope, abs=1e-4)
+
+    @given(seeds, norms, st.integers(2, 3))
+    @settings(max_examples=40)
+    def test_weights_of_rows_count_as_copies(self, seed: int, norm: str, n_labels: int) -> None:
+        problem = Problem(seed, norm, n_labels)
+        dataset, n_samples = problem.dataset, problem.dataset.n_samples
+        copies = np.random.default_rng(seed).integers(1, 5, n_samples)
+        repeated = dataset.subset(np.repeat(np.arange(n_samples), copies))
+        sums, fractions = [], []
+        # With weights, what counts is their ratio to the mean.
+        for each, factor in ((weigh(dataset, {}, copies), copies.mean()), (repeated, 1.0)):
+            boxes = problem.ball.boxes(each)
+            assert boxes.limit is not None
+            boxes = dataclasses.replace(boxes, limit=dataclasses.replace(boxes.limit, costs=problem.costs))
+            samples = AdditiveSamples(problem.table, each, boxes)
+            found = measure(samples, problem.scores, problem.base, False, (0.4, 0.6, 0.5))
+            sums.append(np.concatenate([part.ravel() for part in found]) * factor)
+            fractions.append(samples.fractions)
+        assert sums[0] == pytest.approx(sums[1], abs=1e-5)
+        assert fractions[0] == pytest.approx(fractions[1])
 
     def test_steps_descend(self) -> None:
         problem = Problem(3, "l1")
@@ -399,17 +420,6 @@ class TestTraining:
         )
         assert format_model(one) != format_model(other)
 
-    def test_weights_of_rows_count_as_copies(self) -> None:
-        dataset = rings(60)
-        weighted = weigh(dataset, {"b": 3.0})
-        trainer = NormBoostingTrainer(weighted, NormBall("l1", 0.15), options(20))
-        finish(trainer)
-        plain = NormBoostingTrainer(dataset, NormBall("l1", 0.15), options(20))
-        recall = [
-            predict(finish(each), dataset.X).are_correct(dataset.y)[dataset.y == 1].mean() for each in (trainer, plain)
-        ]
-        assert recall[0] >= recall[1]
-
     @pytest.mark.parametrize("n_labels", [2, 3])
     def test_threads_make_no_difference(self, n_labels: int) -> None:
         dataset = rings(n_labels=n_labels)
@@ -448,6 +458,28 @@ class TestRuns:
         before = NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(40))
         before.stop()
         assert finish(before).n_leaves == 1
+
+    def test_a_stop_in_the_last_part_of_a_round_keeps_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        make = functools.partial(NormBoostingTrainer, rings(), NormBall("l1", 0.1), options(6))
+        whole, trainer = make(), make()
+        records = list(whole.run())
+        n_moves, descend = 0, AdditiveModel.descend
+
+        def stop_in_the_third_round(*arguments: Any) -> None:
+            nonlocal n_moves
+            n_moves += 1
+            if n_moves == 3 * PARTS:
+                trainer.stop()
+            descend(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(AdditiveModel, "descend", stop_in_the_third_round)
+            assert len(list(trainer.run())) == 3
+        assert trainer.stop_reason is StopReason.INTERRUPTED
+        again = make()
+        again.resume(trainer.state)
+        assert len(list(again.run())) == len(records) - 3
+        assert format_model(again.model) == format_model(whole.model)
 
     @pytest.mark.parametrize(
         "damage",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints import SHORT, coarse, stored, strip
+from support.stops import Questions
 
 from metasilvae.dataset import Dataset
 from metasilvae.errors import CheckpointError, DataError, RequestError
@@ -38,6 +39,8 @@ from metasilvae.verification.objective import Fitness
 pytestmark = pytest.mark.usefixtures("_short_tuning")
 EPSILON = Ball(0.6)
 NORM = NormBall("l2", 0.6)
+# Places of a run at which it is stopped within a step.
+N_PLACES = 10
 Maker = Callable[..., Trainer]
 
 
@@ -93,6 +96,10 @@ MAKERS: dict[str, Maker] = {
     "large tuned tree": large_maker(TUNED),
     "boosting": maker(boosting_options_for("fast", 7, seed=2, max_depth=3, min_samples_leaf=1)),
     "boosting, fitted again": maker(boosting_options_for("fast", 4, max_depth=3, min_samples_leaf=1, refits=2)),
+    # The first refit reaches the target, no round does.
+    "boosting, fitted again, target": maker(
+        boosting_options_for("fast", 4, max_depth=3, min_samples_leaf=1, refits=2, target=0.6)
+    ),
     "boosting, held out, fitted again": maker(
         boosting_options_for("fast", 9, validation=0.3, patience=2, max_depth=4, refits=2)
     ),
@@ -212,6 +219,24 @@ def test_a_stop_during_the_run_and_what_comes_of_its_state(make: Maker, jobs: in
         rest = run(again)
         assert rest == records[len(records) - len(rest) :]
         assert format_model(again.model) == format_model(whole.model)
+
+
+@every_trainer
+def test_a_stop_within_a_step_and_what_comes_of_its_state(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions, whole = Questions(monkeypatch), make()
+    questions.follow(whole)
+    n_questions = questions.count
+    for place in sorted({*places(n_questions), *range(0, n_questions, 1 + n_questions // N_PLACES)}):
+        trainer = make()
+        questions.follow(trainer, stop_at=place)
+        assert trainer.stop_reason in (StopReason.INTERRUPTED, whole.stop_reason)
+        assert trainer.model.n_leaves > 0
+        again = make()
+        again.resume(stored(trainer.state))
+        questions.follow(again)
+        assert format_model(again.model) == format_model(whole.model)
+        assert again.held_out_fitness == whole.held_out_fitness
+        assert again.stop_reason is whole.stop_reason
 
 
 @every_trainer
