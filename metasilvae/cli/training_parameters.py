@@ -93,7 +93,7 @@ def _preset_option(names: str, field: str, kind: Any, text: str = "") -> Callabl
     value = getattr(DEFAULTS, field)
     shown = f"{value:g}" if isinstance(value, float) else value
     if field in TUNED:
-        shown = f"tuned; {shown} with --no-tune"
+        shown = f"tuned; else {shown}"
     metavar = "N" if isinstance(kind, click.IntRange) else "P" if "probability" in names else "X"
     if isinstance(kind, click.Choice):
         metavar, text = "NAME", f"{text}{list_choices(kind.choices)}."
@@ -161,12 +161,12 @@ training_options = shared_options(
             metavar="WEIGHTS",
             help="Weights of classes: balanced, or LABEL=W,LABEL=W; 1 for others.",
         ),
-        _preset_option("--robust-weight", "robust_weight", _FRACTION, "Accuracy weight moved to robust accuracy."),
+        _preset_option("--robust-weight", "robust_weight", _FRACTION, "Weight moved to robust accuracy."),
         _preset_option(
             "--training-epsilon-factor",
             "training_epsilon_factor",
             click.FloatRange(min=0),
-            "Train with epsilon multiplied by this factor.",
+            "Train with epsilon times this factor.",
         ),
     ),
     option_group(
@@ -276,12 +276,7 @@ training_options = shared_options(
         ),
         option("--time-limit", type=PositiveNumber(), metavar="SECONDS", help="Stop after this time."),
         option("--target", type=float, metavar="PHI", help="Stop when phi in training reaches this."),
-        _preset_option(
-            "--patience",
-            "patience",
-            _COUNT,
-            "Stop after N generations without improvement, in boosting N rounds with --validation; 0: never.",
-        ),
+        _preset_option("--patience", "patience", _COUNT, "Stop after N generations or rounds without gain."),
         _preset_option("--polish", "polish", _COUNT, "Passes of local search over the best trees."),
         _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity: "),
         _preset_option("--tournament-size", "tournament_size", _SIZE, "Trees per tournament."),
