@@ -13,7 +13,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True,
 # For each section of the help, its commands by name: module of this package, function in it, summary.
 COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Train": {
-        "train": ("train", "train", "Train a robust decision tree or forest."),
+        "train": ("train", "train", "Train a robust tree, forest or boosted model."),
         "pareto": ("pareto", "pareto", "List, plot and pick the Pareto-optimal trees of a training run."),
     },
     "Verify and analyse": {

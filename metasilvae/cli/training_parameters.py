@@ -92,6 +92,8 @@ def _preset_option(names: str, field: str, kind: Any, text: str = "") -> Callabl
     """An option that changes a field of the preset if it is given; the help shows its value in the default preset."""
     value = getattr(DEFAULTS, field)
     shown = f"{value:g}" if isinstance(value, float) else value
+    if field in TUNED:
+        shown = f"tuned; else {shown}"
     metavar = "N" if isinstance(kind, click.IntRange) else "P" if "probability" in names else "X"
     if isinstance(kind, click.Choice):
         metavar, text = "NAME", f"{text}{list_choices(kind.choices)}."
@@ -159,19 +161,19 @@ training_options = shared_options(
             metavar="WEIGHTS",
             help="Weights of classes: balanced, or LABEL=W,LABEL=W; 1 for others.",
         ),
-        _preset_option("--robust-weight", "robust_weight", _FRACTION, "Accuracy weight moved to robust accuracy."),
+        _preset_option("--robust-weight", "robust_weight", _FRACTION, "Weight moved to robust accuracy."),
         _preset_option(
             "--training-epsilon-factor",
             "training_epsilon_factor",
             click.FloatRange(min=0),
-            "Train with epsilon multiplied by this factor.",
+            "Train with epsilon times this factor.",
         ),
     ),
     option_group(
         REGULARIZATION,
-        option("--max-depth", type=_COUNT, help="Maximum depth.  [default: no limit]"),
+        option("--max-depth", type=_COUNT, help="Maximum depth.  [default: no limit; boosted: tuned]"),
         option("--max-leaves", type=_SIZE, help="Maximum number of leaves.  [default: no limit]"),
-        _preset_option("--min-samples-leaf", "min_samples_leaf", _SIZE, "Minimum samples per leaf."),
+        _preset_option("--min-samples-leaf", "min_samples_leaf", _SIZE, "Minimum samples per leaf; boosted: 1."),
         _preset_option(
             "--leaf-penalty", "leaf_penalty", click.FloatRange(min=0), "Complexity penalty per leaf, in rows."
         ),
@@ -196,7 +198,7 @@ training_options = shared_options(
             type=_SIZE,
             help="Forest of N trees, best an odd number.",
         ),
-        option("--boost", type=_SIZE, help="Boosted model of at most N rounds; faster than a forest."),
+        option("--boost", type=_SIZE, help="Boosted model of at most N rounds."),
         option(
             "--forest-method",
             type=click.Choice(METHODS),
@@ -274,7 +276,7 @@ training_options = shared_options(
         ),
         option("--time-limit", type=PositiveNumber(), metavar="SECONDS", help="Stop after this time."),
         option("--target", type=float, metavar="PHI", help="Stop when phi in training reaches this."),
-        _preset_option("--patience", "patience", _COUNT, "Stop after N generations without gain; 0: never."),
+        _preset_option("--patience", "patience", _COUNT, "Stop after N generations or rounds without gain."),
         _preset_option("--polish", "polish", _COUNT, "Passes of local search over the best trees."),
         _preset_option("--criterion", "impurity", click.Choice(IMPURITIES), "Impurity: "),
         _preset_option("--tournament-size", "tournament_size", _SIZE, "Trees per tournament."),

@@ -207,7 +207,7 @@ def _write_large_forests(reader: Reader) -> list[str]:
     lines = _paragraph(words.LARGE_FORESTS, forests=", ".join(figures))
     missing = [name for name in names if reader.forest(name) is None]
     if missing:
-        lines += [f"Our forests for {' and '.join(missing)} take long and run only if they are named:", ""]
+        lines += _paragraph(words.MISSING_FORESTS, sets=" and ".join(missing))
         lines += [f"    python scripts/paper.py --only boosting --sets {','.join(missing)}", ""]
     return lines
 

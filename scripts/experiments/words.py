@@ -5,7 +5,8 @@ This page repeats the experiments of F. Ranzato and M. Zanella, *Genetic Adversa
 2021 ([arXiv](https://arxiv.org/abs/2012.11352)), with metasilvae instead of their programs, and compares the results
 with the published ones. `make paper` generates this page (`scripts/paper.py`; here {mode} mode, seeds from {seed} on);
 an interrupted run resumes where it stopped. All our numbers come from [{figures}/results.json]({figures}/results.json).
-No row of a test split takes part in any choice.
+No row of a test split takes part in any choice. The results are of the commits listed under [Provenance](#provenance);
+results of the present version are in the [README](../README.md#results).
 """
 
 DATA = """
@@ -28,9 +29,9 @@ row says nothing. For all of sensorless, which runs only if it is named (`--sets
 
 WEIGHTS = """
 The objective is phi = w accuracy + (1 - w) stability, with w from 0 to 1. The table shows accuracy / stability in per
-cent on the test split, which chooses nothing; {seeds}. At w = 0 a single leaf is best, because it is always stable.
-Stability mostly remains at w = 1, because the standard candidate moves part of the accuracy weight to robust accuracy;
-it falls where tuning disables that. The bands are quartiles.
+cent on the test split, which takes part in no choice; {seeds}. At w = 0 a single leaf is best, because it is always
+stable. Stability mostly remains at w = 1, because the default robust weight moves part of the accuracy weight to robust
+accuracy; it falls where tuning sets this weight to 0. The bands are quartiles.
 """
 
 CONVERGENCE = """
@@ -59,6 +60,11 @@ LARGE_FORESTS = """
 The paper's forests of 50 trees have (accuracy / stability): {forests}.
 """
 
+MISSING_FORESTS = """
+Our forests for {sets} take long and are not part of a full run. This command trains them, without the grid of random
+forests:
+"""
+
 EFFICIENCY = """
 Efficiency is accuracy or stability, in per cent of the test rows, divided by the number of leaves. Verification is
 exact; its time is processor time of one core per test row, including the predictions. The paper's times are from
@@ -66,9 +72,10 @@ another machine and are omitted.
 """
 
 BOOSTING = """
-The table shows accuracy / robust accuracy in per cent. Robust boosting: M. Andriushchenko and M. Hein, *Provably Robust
-Boosted Decision Stumps and Trees against Adversarial Attacks*, NeurIPS 2019, [arXiv](https://arxiv.org/abs/1906.03526),
-as quoted in the GECCO paper. This script did not measure it, its test rows may differ, and its robust accuracy is a
-lower bound. [comparison.md](comparison.md#programs-on-the-same-rows) has figures of its authors' program. It trains for
-robust accuracy, our tree and forest for phi; [benchmarks.md](benchmarks.md#boosting) has boosted models of ours.
+Robust boosting trains for robust accuracy, our tree and forest for phi;
+[benchmarks.md](benchmarks.md#boosted-models-for-robust-accuracy) has boosted models of ours. The table shows accuracy /
+robust accuracy in per cent. Robust boosting: M. Andriushchenko and M. Hein, *Provably Robust Boosted Decision Stumps
+and Trees against Adversarial Attacks*, NeurIPS 2019, [arXiv](https://arxiv.org/abs/1906.03526), as quoted in the GECCO
+paper. This script did not measure it, its test rows may differ, and its robust accuracy is a lower bound.
+[comparison.md](comparison.md#programs-on-the-same-rows) has figures of its authors' program.
 """

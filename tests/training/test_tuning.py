@@ -427,7 +427,7 @@ def test_the_quick_choice_is_told_with_its_last_step(epsilon: float, weight: flo
     assert [record.phase for record in records][:4] == ["initial tree", "tuning", "tuning", "initial population"]
     assert told == [records[2]]
     assert told[0].tuning == trainer.tuning
-    words = f"robust weight {weight:g}, blends {blends[0]:g} and {blends[1]:g}; phi"
+    words = f"robust weight {weight:g}, reach-set weights {blends[0]:g} and {blends[1]:g}; phi"
     assert words in describe_tuning(trainer.tuning)
     # Nothing is chosen where rows are few.
     assert make_trainer(fragile.subset(np.arange(1000)), Ball(epsilon), options_for("fast", seed=1)).tuning is None
@@ -444,7 +444,7 @@ def test_criteria_are_told_where_no_weight_can_be_dropped() -> None:
     assert tuple(blends) == chosen_options(trainer).blends
     assert trainer.tuning["finalists"] == []
     assert [record.tuning for record in records if record.phase == "tuning"] == [trainer.tuning]
-    assert describe_tuning(trainer.tuning) == f"blends {blends[0]:g} and {blends[1]:g}; by 3200 rows"
+    assert describe_tuning(trainer.tuning) == f"reach-set weights {blends[0]:g} and {blends[1]:g}; by 3200 rows"
 
 
 def test_the_quick_choice_takes_part_in_the_run() -> None:

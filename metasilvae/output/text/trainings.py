@@ -150,7 +150,7 @@ def _describe_candidate(candidate: dict[str, Any]) -> str:
     if candidate.get("first_tree") == SEARCHED_FOR:
         words.append("first tree searched for")
     if "blends" in candidate:
-        words.append("blends " + " and ".join(f"{blend:g}" for blend in candidate["blends"]))
+        words.append("reach-set weights " + " and ".join(f"{blend:g}" for blend in candidate["blends"]))
     return ", ".join(words)
 
 
