@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ from metasilvae.training.forest_votes import bound
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.protocol import Observer, StopReason, Trainer
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.metrics import Evaluation, evaluate
+from metasilvae.verification.metrics import Evaluation, evaluate_under
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Outcome, Stability
@@ -110,21 +111,41 @@ class TrainedModel(TrainingResult):
         return {"phi": self.phi(evaluation), **{name: getattr(evaluation, name) for name in METRICS[1:]}}
 
 
-def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Evaluation:
-    """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long."""
+def judge(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    jobs: int | None,
+    stop: threading.Event | None = None,
+) -> Evaluation:
+    """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long.
+
+    Once `stop` is set, what takes long stays undecided: the metrics of any model are lower bounds then.
+    """
     if not model.is_forest:
-        return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
-    outcome = _prove(model, dataset, perturbation, jobs)
+        return evaluate_under(perturbation, model, dataset, jobs=jobs, stop=stop)
+    outcome = _prove(model, dataset, perturbation, jobs, stop)
     results = None if dataset.weights is None else outcome
     return Evaluation(model, dataset, outcome.counts.correct, perturbation, outcome.counts, results=results)
 
 
-def _prove(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Outcome:
+def _prove(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    jobs: int | None,
+    stop: threading.Event | None = None,
+) -> Outcome:
     """What a little work proves about a forest: its votes in boxes, and a few steps of search in other norms."""
     query = make_query(model, dataset, perturbation)
+    if stop is not None and stop.is_set():
+        predictions, is_correct = query.classify(jobs)
+        return Outcome(
+            predictions, is_correct, np.full(len(is_correct), Stability.UNKNOWN, dtype=np.uint8), seconds=0.0
+        )
     if query.boxes.limit is None:
         return bound(model, dataset, perturbation, jobs)
-    return verify(query, jobs, budget=Budget(steps=PROOF_STEPS))
+    return verify(query, jobs, budget=Budget(steps=PROOF_STEPS), stop=stop)
 
 
 def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
@@ -155,13 +176,12 @@ def score_result(
     perturbation: Perturbation,
     test: Dataset | None,
     jobs: int | None,
-    source: str,
+    stop: threading.Event | None = None,
 ) -> TrainedModel:
-    """Evaluate a result on its training rows and on test rows; `source` names the model in messages."""
-    model = replace(found.model, source=source)
-    training = judge(model, dataset, perturbation, jobs)
-    on_test = None if test is None else judge(model, test, perturbation, jobs)
-    return TrainedModel(**{**vars(found), "model": model}, training=training, test=on_test)
+    """Evaluate a result on its training rows and on test rows; see `judge` for `stop`."""
+    training = judge(found.model, dataset, perturbation, jobs, stop)
+    on_test = None if test is None else judge(found.model, test, perturbation, jobs, stop)
+    return TrainedModel(**vars(found), training=training, test=on_test)
 
 
 def settle_tie(model: Model, dataset: Dataset) -> Model:
