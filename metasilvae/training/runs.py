@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from metasilvae.dataset import Dataset
@@ -342,6 +343,7 @@ class _Run:
         self.perturbation = asked(self.dataset) if callable(asked) else asked
         for rows in (self.dataset, *([] if self.test is None else [self.test])):
             self.perturbation.boxes(rows)  # refuses what does not fit before the training, not after it
+        self._refuse_missing()
         for sentence in describe_identifiers(self.dataset):
             warnings.warn(f"{self.dataset.source}: {sentence}", MetasilvaeWarning, stacklevel=2)
         self.start = read_model(request.start) if isinstance(request.start, str) else request.start
@@ -355,6 +357,27 @@ class _Run:
             digest = fingerprint_run(self.description)
             self.collector = TreeCollector(self.dataset, self.perturbation, request.options.tree_options, run=digest)
         self.name = request.output or IN_MEMORY
+
+    def _refuse_missing(self) -> None:
+        """Refuse missing values that the model could not take once it is trained, or once it is written."""
+        request, test = self.request, self.test
+        is_learned = self.dataset.has_missing
+        for rows in (self.dataset, *([] if test is None else [test])):
+            may_drop = self.perturbation.boxes(rows).droppable is not None
+            is_learned = is_learned or may_drop
+            if not rows.has_missing and not may_drop:
+                continue
+            if request.plain and (request.output is not None or request.pareto is not None):
+                where = _describe_first_missing(rows) if rows.has_missing else f"{rows.source}: values may be dropped"
+                raise RequestError(
+                    f"{where}, and a file without its last line does not hold the directions of missing values; leave "
+                    "out 'plain', or fill the missing values in"
+                )
+            if not is_learned:
+                raise DataError(
+                    f"{_describe_first_missing(rows)}, and no value of {self.dataset.source} is, so that the model "
+                    "cannot learn where to send missing values; fill them in, or leave these rows out"
+                )
 
     def describe(self, model: Model, seed: int, tuning: dict[str, Any] | None = None) -> Model:
         """The model with its description; the trees of a shard have that of the whole run."""
@@ -601,6 +624,11 @@ def _load_test(data: Dataset | str, dataset: Dataset, reading: dict[str, Any]) -
             f"{test.source}: none of its labels occurs in {dataset.source}; check that they belong together"
         )
     return test
+
+
+def _describe_first_missing(dataset: Dataset) -> str:
+    row, feature = np.argwhere(np.isnan(dataset.X))[0]
+    return f"{dataset.source}: row {dataset.number_of(int(row))}: {dataset.feature_name(int(feature))} is missing"
 
 
 def _join(runs: Sequence[TrainingResult], name: str) -> Model:
