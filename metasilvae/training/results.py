@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ class TrainingResult:
     Attributes
     ----------
     options : TrainingOptions
-        Options of the trees, with the seed of the run.
+        Options of the trees, with the seed of the run and the values that tuning has chosen.
     held_out_fitness : float or None
         Fitness on the held-out rows, if there are any.
     held_out_rows : int
@@ -96,11 +97,12 @@ class TrainedModel(TrainingResult):
     training: Evaluation = field(kw_only=True)
     test: Evaluation | None = field(kw_only=True)
 
-    @property
-    def training_merit(self) -> float:
-        """Fitness on the training rows minus the leaf penalty; a forest has many leaves and no leaf penalty."""
-        price = 0.0 if self.model.is_forest else self.options.price_of_leaf(self.training.dataset.weighted_rows)
-        return self.phi(self.training) - price * self.model.n_leaves
+    def merit(self, leaf_penalty: float) -> float:
+        """Fitness on the training rows minus a leaf penalty; a forest has many leaves and no leaf penalty."""
+        options = replace(self.options, leaf_penalty=0.0 if self.model.is_forest else leaf_penalty)
+        return (
+            self.phi(self.training) - options.price_of_leaf(self.training.dataset.weighted_rows) * self.model.n_leaves
+        )
 
     def phi(self, evaluation: Evaluation) -> float:
         """Fitness by the metrics of an evaluation under a perturbation."""
@@ -202,11 +204,18 @@ def settle_tie(model: Model, dataset: Dataset) -> Model:
 
 
 def choose_best(runs: Sequence[TrainedModel]) -> TrainedModel:
-    """The best run by held-out rows if there are any, otherwise by the training rows; test rows are not used."""
+    """The best run by held-out rows if there are any, otherwise by the training rows; test rows are not used.
+
+    On training rows larger trees look better, so that leaves are paid for. Each run may have tuned a leaf penalty of
+    its own. These are estimates of the same number, and runs are compared by one of them, their median: a run that has
+    chosen a small penalty must not win because of that.
+    """
+    penalties = [run.options.leaf_penalty for run in runs if not run.model.is_forest]
+    common = statistics.median_low(penalties) if penalties else 0.0
 
     def merit(run: TrainedModel) -> tuple[float, float, int]:
         held_out = -math.inf if run.held_out_fitness is None else run.held_out_fitness
-        return held_out, run.training_merit, -run.model.n_leaves
+        return held_out, run.merit(common), -run.model.n_leaves
 
     return max(runs, key=merit)
 

@@ -328,6 +328,7 @@ class TunedTrainer(BaseTrainer):
     def _choose(self) -> None:
         self.candidate = self._tuning.candidate
         self._chosen = self._tuning.describe(self._group)
+        self.options = replace(self.options, **self.candidate)
 
     @property
     def tuning(self) -> dict[str, Any] | None:
@@ -336,9 +337,10 @@ class TunedTrainer(BaseTrainer):
 
     def _make_main(self, candidate: dict[str, Any]) -> TreeTrainer:
         blends = self._tuning.list_blends(self._group)
-        changes: dict[str, Any] = {"tune": False, "pretune": False, "blends": blends, **candidate}
+        changes: dict[str, Any] = {"tune": False, "pretune": False}
         if candidate.get("leaf_penalty", 0.0) >= self.learned.n_samples:
             changes |= SINGLE_LEAF
+        self.options = replace(self.options, blends=blends)
         options = replace(self.options, **changes)
         main = TreeTrainer(
             self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock,
