@@ -30,7 +30,7 @@ from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 
 # With more samples than this a part of them is searched; as many others decide about the leaf penalty.
-MANY_SAMPLES = 200_000
+VERY_MANY_SAMPLES = 200_000
 SAMPLE_SIZE = 50_000
 # Multiples of the leaf penalty that are tried.
 PENALTY_FACTORS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -214,6 +214,6 @@ def make_single_tree_trainer(
     A search that does not begin with greedily grown trees, or whose size is given, uses all samples.
     """
     n_samples = dataset.n_samples * (1 - options.validation)
-    if n_samples > MANY_SAMPLES and options.greedy and not options.seed_leaves and start is None:
+    if n_samples > VERY_MANY_SAMPLES and options.greedy and not options.seed_leaves and start is None:
         return LargeTreeTrainer(dataset, perturbation, options, jobs)
     return make_tree_trainer(dataset, perturbation, options, jobs, start)
