@@ -249,7 +249,7 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
         (["--epsilon", "1", "--seeds", "1,1"], "'1,1': names seed 1 twice; the same seed gives the same model"),
         (["--epsilon", "1", "--seeds", "1..5,3"], "names seed 3 twice"),
         (["--tune", "--robust-weight", "0.1"], "--tune and --robust-weight exclude each other"),
-        (["--tune", "--population-generator", "blank"], "--tune and --population-generator blank exclude"),
+        (["--tune", "--population-generator", "blank"], "--tune and --population-generator exclude"),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "exclude each other"),
         (["--fitness", "linear", "0", "1"], "expected 'linear E CORRECT WRONG"),
         (["--fitness", "linear", *"012345678x"], "'x' is not a number"),

@@ -599,8 +599,7 @@ def test_results_of_seeds_are_compared_by_one_leaf_penalty(iris: Dataset) -> Non
 
 
 def test_a_stored_result_has_the_options_that_were_chosen(iris: Dataset, tmp_path: Path) -> None:
-    options = options_for("default", seed=3, leaf_penalty=17.0, tune=None)
-    options = replace(options, tune=True, **SHORT)
+    options = replace(options_for("default", seed=3, leaf_penalty=17.0, **SHORT), tune=True)
     trainer = TunedTrainer(iris, Ball(0.3), options)
     result = result_of(trainer)
     assert result.options.leaf_penalty != options.leaf_penalty

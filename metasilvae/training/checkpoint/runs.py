@@ -37,7 +37,6 @@ AUTOMATIC = "auto"
 # Options that only presets set.
 PRESET_ONLY = {
     "blends",
-    "loss-blends",
     "seed-leaves",
     "split-by-score",
     "max-burst",
