@@ -47,6 +47,10 @@ class MetasilvaeWarning(UserWarning):
     """Something unexpected that does not stop the work; reported once."""
 
 
+class RequestWarning(MetasilvaeWarning):
+    """An argument that has no effect; the command line names its option."""
+
+
 def at_line(source: str, line: int, found: str) -> str:
     """Prefix a message with its place in a file, in the form that editors recognize."""
     return f"{source}:{line}: {found}"

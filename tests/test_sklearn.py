@@ -396,3 +396,27 @@ class TestSelection:
         assert tree.feature_names_in_.tolist() == list("abcd")
         with pytest.raises(ValueError, match="feature names should match"):
             tree.certify(frame[list("dcba")])
+
+
+@pytest.mark.parametrize("change", [{"leaf_penalty": -1.0}, {"options": {"no_such": 1}}, {"perturbation": "wrong"}])
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(change: dict[str, object]) -> None:
+    X = np.random.default_rng(0).random((80, 2))
+    y = (X[:, 0] > 0.5).astype(int)
+    estimator = MetaSilvaeClassifier(epsilon=0.01, preset="fast").fit(X, y)
+    before, predicted = dict(vars(estimator)), estimator.predict(X)
+    estimator.set_params(**change)
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        estimator.fit(np.column_stack([X, X]), np.where(y == 1, "no", "yes"))
+    assert (estimator.predict(X) == predicted).all()
+    assert {**vars(estimator), **dict.fromkeys(change)} == {**before, **dict.fromkeys(change)}
+    fresh = MetaSilvaeClassifier(epsilon=0.01, preset="fast", **change)
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        fresh.fit(X, y)
+    assert not [name for name in vars(fresh) if name.endswith("_")]
+
+
+def test_messages_about_two_options_name_parameters() -> None:
+    X = np.random.default_rng(0).random((40, 2))
+    estimator = MetaSilvaeClassifier(epsilon=0.01, tune=True, leaf_penalty=2.0)
+    with pytest.raises(ValueError, match="exclude each other"):
+        estimator.fit(X, X[:, 0] > 0.5)

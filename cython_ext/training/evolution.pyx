@@ -49,6 +49,7 @@ IS_MISSING = IS_MISSING_THRESHOLD
 MOST_VALUE = LARGEST_VALUE
 # The largest sum of weights: counts are numbers of 32 bits.
 MOST_WEIGHT = 2**30
+MOST_BLENDS = MAX_BLENDS
 # Of a limit of the total change: the bits of the budget, or one more.
 BUDGET_BITS = 40
 # Ends of boxes are found for parts of so many values, because several arrays of this length are needed at a time.

@@ -234,10 +234,11 @@ def run_training(
     # The rules of an attack are applied when the data are known.
     withstood = partial(fit_attack, epsilon) if isinstance(epsilon, AttackRules) else as_perturbation(epsilon)
     request = TrainingRequest(
-        data, withstood, _options_of(options, choices), named(output), seeds, start, test, named(log),
-        named(pareto), named(checkpoint), every, named(resume), manifest, scheduler,
-        Shard.parse(shard) if isinstance(shard, str) else shard, jobs, reading or {}, plain,
-        class_weight=class_weight, sample_weight=sample_weight,
+        data, withstood, _options_of(options, choices),
+        output=named(output), log=named(log), pareto=named(pareto), checkpoint=named(checkpoint), resume=named(resume),
+        shard=Shard.parse(shard) if isinstance(shard, str) else shard, reading=reading or {},
+        seeds=seeds, start=start, test=test, every=every, manifest=manifest, scheduler=scheduler, jobs=jobs,
+        plain=plain, class_weight=class_weight, sample_weight=sample_weight,
     )  # fmt: skip
     return _run_training(request, monitor)
 

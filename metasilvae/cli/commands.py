@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from metasilvae.cli.interrupts import Terminated, raising_terminated
-from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError
+from metasilvae.errors import MetasilvaeError, MetasilvaeWarning, RequestError, RequestWarning
 from metasilvae.io.inputs import protect_inputs
 from metasilvae.io.storage import STANDARD_STREAM, is_standard_output
 from metasilvae.output.text.terminal import Verbosity, get_verbosity, set_verbosity, tell, tell_details, tell_error
@@ -227,7 +227,10 @@ class WarningPrinter:
     def __call__(self, message: Warning | str, *args: object, **kwargs: object) -> None:
         if str(message) not in self.seen:
             self.seen.add(str(message))
-            tell(f"warning: {message}")
+            told = str(message)
+            if isinstance(message, RequestWarning):
+                told = _name_options(told, click.get_current_context(silent=True))
+            tell(f"warning: {told}")
 
 
 class CommandGroup(_WithVerbosity, click.Group):

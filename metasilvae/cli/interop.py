@@ -11,13 +11,12 @@ from metasilvae.cli.commands import Command, option
 from metasilvae.cli.inputs import load_data_for, load_feature_names
 from metasilvae.cli.parameters import check_files, model_data_options, output_option, plain_option, voting_option
 from metasilvae.errors import RequestError
-from metasilvae.formats.silva_models import write_model
+from metasilvae.formats.silva_models import as_plain, write_model
 from metasilvae.interop.exports import EXPORTERS, PREDICTOR_EXPORTERS
 from metasilvae.interop.imports import READERS, ImportOptions, check_import, import_file
 from metasilvae.interop.imports.comparison import MAX_ROWS
 from metasilvae.interop.models import load_model
 from metasilvae.io.storage import STANDARD_STREAM, write_output
-from metasilvae.model import NO_DESCRIPTION
 from metasilvae.output.text.models import describe_import
 from metasilvae.output.text.terminal import RowBar, print_summary
 from metasilvae.voting import choose_voting
@@ -161,7 +160,7 @@ def export(
     loaded = load_model(model)
     feature_names = load_feature_names(loaded, data, data_options)
     if plain:
-        loaded, feature_names = replace(loaded, description=NO_DESCRIPTION), None
+        loaded, feature_names = as_plain(loaded), None
     elif voting is not None and target == SILVA:
         description = replace(loaded.description, voting=choose_voting(loaded, voting))
         loaded = replace(loaded, description=description)

@@ -236,7 +236,7 @@ def assemble(output: str, trees: tuple[str, ...], force: bool, plain: bool) -> N
     models = [load_model(tree) for tree in trees]
     if plain:
         models = [replace(model, description=NO_DESCRIPTION) for model in models]
-    write_model(join_trees(models, output), output)
+    write_model(join_trees(models, output), output, plain=plain)
 
 
 @click.command(cls=Command)

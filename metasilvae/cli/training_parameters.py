@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from metasilvae._core.parsing.number_text import parse_number
+from metasilvae.api import choose_options
 from metasilvae.cli.commands import (
     COMPATIBILITY,
     ENSEMBLES,
@@ -51,13 +52,8 @@ from metasilvae.training.options import (
     MUTATIONS,
     PRESETS,
     SELECTIONS,
-    TUNED,
     BoostingOptions,
-    Options,
     TrainingOptions,
-    boosting_options_for,
-    forest_options_for,
-    options_for,
 )
 from metasilvae.training.runs import TrainingRequest
 from metasilvae.training.weights import ClassWeight, parse_class_weight
@@ -65,20 +61,6 @@ from metasilvae.verification.objective import LINEAR_WORDS, WEIGHT_NAMES, Fitnes
 
 DEFAULTS = TrainingOptions()
 BOOSTING = BoostingOptions(DEFAULTS)
-# Options that only some kinds of models have, with what they ask for.
-_OF_ENSEMBLES = {
-    "forest_method": "forests; give the number of trees with --trees",
-    "row_sample": "ensembles; give --trees or --boost",
-    "feature_sample": "boosting; give the number of rounds with --boost",
-    "learning_rate": "boosting; give the number of rounds with --boost",
-    "thresholds": "boosting; give the number of rounds with --boost",
-    "score_penalty": "boosting; give the number of rounds with --boost",
-    "tolerance": "boosting; give the number of rounds with --boost",
-    "refits": "boosting; give the number of rounds with --boost",
-    "refit_penalty": "boosting; give the number of rounds with --boost",
-    "first_tree": "boosting; give the number of rounds with --boost",
-    "image_shifts": "boosting; give the number of rounds with --boost",
-}
 # The C program's name for a mutation.
 MUTATION_ALIASES = {"Z": "grow-or-prune"}
 MOST_SEEDS = 100_000
@@ -392,20 +374,9 @@ def read_request(
     crossover_kind: str,
     mutation: str | None,
     allowed_features: tuple[str, ...] | None,
-    tune: bool | None,
     trees: int | None,
     boost: int | None,
     forest_method: str | None,
-    row_sample: float | None,
-    feature_sample: float | None,
-    learning_rate: float | None,
-    thresholds: int | None,
-    score_penalty: float | None,
-    tolerance: float | None,
-    refits: int | None,
-    refit_penalty: float | None,
-    first_tree: str | None,
-    image_shifts: str | None,
     **changes: Any,
 ) -> TrainingRequest:
     """Turn the values of `training_options` into a request; contradictions are wrong usage.
@@ -419,49 +390,23 @@ def read_request(
     """
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other; give one of them")
-    if trees is not None and boost is not None:
-        raise click.UsageError("--trees asks for a forest and --boost for a boosted model; give one of them")
     kind = "forest" if trees is not None else "tree" if boost is None else "model"
     chosen, goal = _read_goal(kind, ThreatModel(epsilon, perturbation, attack, norm), weights, fitness)
     generator, *path = population_generator or (None,)
-    fixed = [f"--{name.replace('_', '-')}" for name in sorted(TUNED) if changes[name] is not None]
-    if generator not in (None, "greedy"):
-        fixed.append(f"--population-generator {generator}")
-    if tune and fixed:
-        raise click.UsageError(f"--tune and {fixed[0]} exclude each other; leave one of them out")
-    boosting: dict[str, Any] = {
-        "feature_sample": feature_sample, "learning_rate": learning_rate, "thresholds": thresholds,
-        "score_penalty": score_penalty, "tolerance": tolerance, "refits": refits, "refit_penalty": refit_penalty,
-        "first_tree": first_tree, "image_shifts": image_shifts,
-    }  # fmt: skip
-    given = {"forest_method": forest_method, "row_sample": row_sample, **boosting}
-    usable = {"forest_method", "row_sample"} if trees is not None else {"row_sample", *boosting} if boost else set()
-    for name, value in given.items():
-        if value is not None and name not in usable:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for {_OF_ENSEMBLES[name]}")
     if trees is not None and generator == "from-forest":
         raise click.UsageError("--trees grows a new forest; leave --trees or --population-generator from-forest out")
-    make_options: Callable[..., Options] = options_for
-    if trees is not None:
-        make_options = partial(forest_options_for, n_trees=trees, method=forest_method, row_sample=row_sample)
-    elif boost is not None:
-        make_options = partial(boosting_options_for, n_rounds=boost, row_sample=row_sample, **boosting)
-    options = make_options(
+    options = choose_options(
         preset,
+        seed=seed,
+        trees=trees,
+        boost=boost,
         fitness=goal,
         mutation=MUTATION_ALIASES.get(mutation, mutation) if mutation else None,
         greedy=None if generator is None else generator == "greedy",
         allowed_features=None if allowed_features is None else _read_allowed(allowed_features),
-        tune=False if fixed else tune,
-        seed=seed,
+        method=forest_method,
         **changes,
     )
-    if changes["split"] not in (None, "auto") and not options.tree_options.tune:
-        warnings.warn(
-            f"--split {changes['split']} has no effect: it is for tuning, which the other options turn off",
-            MetasilvaeWarning,
-            stacklevel=2,
-        )
     # An attack is known after the columns of the data.
     withstood = partial(fit_perturbation, chosen) if isinstance(chosen, AttackRules | NormChoice) else chosen
     start = path[0] if path else None

@@ -398,7 +398,7 @@ def write_model(model: Model, path: str, *, plain: bool = False) -> None:
     it; the model that is read back refuses missing values.
     """
     if plain:
-        model = replace(model.without_directions, description=NO_DESCRIPTION)
+        model = as_plain(model)
     text = format_model(model).encode()
     if not storage.is_file_output(path):
         _check_same(model, parse_model(text, path), path)
@@ -406,6 +406,16 @@ def write_model(model: Model, path: str, *, plain: bool = False) -> None:
         return
     storage.write_output(path, text)
     _check_same(model, read_model(path), path)
+
+
+def as_plain(model: Model) -> Model:
+    """The model without what a plain file leaves out; warns of directions that are lost."""
+    if model.has_directions:
+        message = (
+            f"{model.source}: has directions of missing values, which a plain file leaves out; it refuses such rows"
+        )
+        warnings.warn(message, MetasilvaeWarning, stacklevel=3)
+    return replace(model.without_directions, description=NO_DESCRIPTION)
 
 
 def _check_same(model: Model, again: Model, name: str) -> None:

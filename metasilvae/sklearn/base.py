@@ -107,6 +107,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         self : object
             The fitted estimator.
         """
+        before = dict(self.__dict__)
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:
+            # The former model does not belong to classes and columns of samples that it was not trained on.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         categorical = self._find_categorical(X)
         if categorical is None:
             values, targets = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
@@ -144,7 +155,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         of_features = find_importances(self.model_, dataset.X, jobs)
         self.feature_importances_ = add_by_column(of_features, self.model_.encoding)
         self.robust_score_ = float(judge(self.model_, dataset, perturbation, jobs).robust_accuracy or 0.0)
-        return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the class of each sample; of tied classes the first one.
@@ -478,7 +488,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):
         for parameter, option in OPTIONS.items():
             public = PUBLIC_NAMES.get(option, option).replace("_", "-")
             if hasattr(self, parameter):
-                message = re.sub(rf"^{public} is ", f"{parameter} is ", message)
+                message = re.sub(rf"^{public} is ", f"{parameter} is ", message).replace(
+                    f"'{public}'", f"'{parameter}'"
+                )
         return message
 
     def _find_start(self, dataset: Dataset) -> Model | None:

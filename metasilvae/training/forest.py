@@ -27,16 +27,15 @@ from metasilvae.training.forest_tuning import (
     tune_tree,
 )
 from metasilvae.training.forest_votes import GrowingForest
-from metasilvae.training.large import MANY_SAMPLES
+from metasilvae.training.large import VERY_MANY_SAMPLES
 from metasilvae.training.options import SINGLE, ForestOptions
 from metasilvae.training.population import list_interactions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
+from metasilvae.training.trials import TUNING_FRACTION
 from metasilvae.training.tuning import SINGLE_LEAF, USUAL
 
 # Calls a function with the data set, the perturbation and the given arguments on some worker.
 Submit = Callable[..., "futures.Future[Any]"]
-# Fraction of the time limit that tuning may take.
-TUNING_FRACTION = 0.3
 
 
 class ForestTrainer(BaseTrainer):
@@ -261,7 +260,7 @@ class ForestTrainer(BaseTrainer):
             changes["leaf_penalty"] = self._tuned[1]
             if self._tuned[1] >= len(self._rows):
                 changes |= SINGLE_LEAF
-            elif candidate["method"] == SINGLE and len(self._rows) > MANY_SAMPLES:
+            elif candidate["method"] == SINGLE and len(self._rows) > VERY_MANY_SAMPLES:
                 # Such a tree is searched for on a part of the samples, and tuned for that.
                 changes["tune"] = True
         self.forest_options = self.forest_options.with_candidate({**candidate, **changes})

@@ -22,7 +22,7 @@ from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.perturbations.norms import SHARED_NORMS
 from metasilvae.training.checkpoint.files import take
 from metasilvae.training.evolution import TreeTrainer, make_objective
-from metasilvae.training.options import TrainingOptions
+from metasilvae.training.options import TUNED, TrainingOptions
 from metasilvae.training.population import count_again
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, Trainer
 from metasilvae.training.samples import as_individual, as_model, make_samples
@@ -30,7 +30,7 @@ from metasilvae.training.tuning import make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 
 # With more samples than this a part of them is searched; as many others decide about the leaf penalty.
-MANY_SAMPLES = 200_000
+VERY_MANY_SAMPLES = 200_000
 SAMPLE_SIZE = 50_000
 # Multiples of the leaf penalty that are tried.
 PENALTY_FACTORS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -134,26 +134,25 @@ class LargeTreeTrainer(BaseTrainer):
         for progress in self._search.run():
             yield replace(progress, phase="sample", step=step)
             step += 1
+        # What tuning, or the quick choice before a run without it, has found.
+        chosen = {name: getattr(self._search.options, name) for name in sorted(TUNED)}
+        self.options = replace(self.options, **chosen)
         if self._search.stop_reason in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
             self._end(self._search.stop_reason)
         if self._is_over():
             return
         self._start = self._search.model
-        # What tuning, or the quick choice before a run without it, has found.
-        chosen = {
-            "robust_weight": self._search.options.robust_weight,
-            **(getattr(self._search, "candidate", None) or {}),
-        }
         reason = self._search.stop_reason
         self._tuning = self._search.tuning
         # From here on its samples and trees are not needed any more.
         self._search_state, self._search = self._search.state, None
-        options = replace(self.options, tune=False, pretune=False, generations=0, polish=self._n_passes, **chosen)
+        options = replace(self.options, tune=False, pretune=False, generations=0, polish=self._n_passes)
         # By chance a split gains about as many samples as the root of their number.
         growth = math.sqrt(self.learned.n_samples / self._part.n_samples)
         penalty = growth * self._choose_penalty(options)
         if self._is_over():
             return
+        self.options = replace(self.options, leaf_penalty=penalty)
         self._full = TreeTrainer(
             self.dataset, self.perturbation, replace(options, leaf_penalty=penalty), self._jobs, self._start,
             clock=self._clock, deepening=self._deepening,
@@ -215,6 +214,6 @@ def make_single_tree_trainer(
     A search that does not begin with greedily grown trees, or whose size is given, uses all samples.
     """
     n_samples = dataset.n_samples * (1 - options.validation)
-    if n_samples > MANY_SAMPLES and options.greedy and not options.seed_leaves and start is None:
+    if n_samples > VERY_MANY_SAMPLES and options.greedy and not options.seed_leaves and start is None:
         return LargeTreeTrainer(dataset, perturbation, options, jobs)
     return make_tree_trainer(dataset, perturbation, options, jobs, start)

@@ -279,7 +279,7 @@ def take_trees(
     small = [tree for tree in trees if tree.n_leaves <= options.max_leaves]
     if not small:
         raise RequestError(
-            f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise --max-leaves or "
+            f"{forest.source}: each of its trees has more than {options.max_leaves} leaves; raise 'max-leaves' or "
             "start from smaller trees"
         )
     makers = [partial(as_individual, tree, samples, objective) for tree in small]

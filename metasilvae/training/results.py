@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +20,7 @@ from metasilvae.training.options import TrainingOptions
 from metasilvae.training.protocol import Observer, StopReason, Trainer
 from metasilvae.training.ties import prefer_constant, settle_ties
 from metasilvae.verification.budget import Budget
-from metasilvae.verification.metrics import Evaluation, evaluate
+from metasilvae.verification.metrics import Evaluation, evaluate_under
 from metasilvae.verification.objective import Fitness
 from metasilvae.verification.query import make_query
 from metasilvae.verification.verdicts import Outcome, Stability
@@ -36,7 +38,7 @@ class TrainingResult:
     Attributes
     ----------
     options : TrainingOptions
-        Options of the trees, with the seed of the run.
+        Options of the trees, with the seed of the run and the values that tuning has chosen.
     held_out_fitness : float or None
         Fitness on the held-out rows, if there are any.
     held_out_rows : int
@@ -97,11 +99,12 @@ class TrainedModel(TrainingResult):
     training: Evaluation = field(kw_only=True)
     test: Evaluation | None = field(kw_only=True)
 
-    @property
-    def training_merit(self) -> float:
-        """Fitness on the training rows minus the leaf penalty; a forest has many leaves and no leaf penalty."""
-        price = 0.0 if self.model.is_forest else self.options.price_of_leaf(self.training.dataset.weighted_rows)
-        return self.phi(self.training) - price * self.model.n_leaves
+    def merit(self, leaf_penalty: float) -> float:
+        """Fitness on the training rows minus a leaf penalty; a forest has many leaves and no leaf penalty."""
+        options = replace(self.options, leaf_penalty=0.0 if self.model.is_forest else leaf_penalty)
+        return (
+            self.phi(self.training) - options.price_of_leaf(self.training.dataset.weighted_rows) * self.model.n_leaves
+        )
 
     def phi(self, evaluation: Evaluation) -> float:
         """Fitness by the metrics of an evaluation under a perturbation."""
@@ -112,21 +115,41 @@ class TrainedModel(TrainingResult):
         return {"phi": self.phi(evaluation), **{name: getattr(evaluation, name) for name in METRICS[1:]}}
 
 
-def judge(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Evaluation:
-    """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long."""
+def judge(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    jobs: int | None,
+    stop: threading.Event | None = None,
+) -> Evaluation:
+    """Exact metrics of a tree; lower bounds of those of a forest, because deciding every row may take long.
+
+    Once `stop` is set, what takes long stays undecided: the metrics of any model are lower bounds then.
+    """
     if not model.is_forest:
-        return evaluate(model, dataset, [perturbation], jobs=jobs)[0]
-    outcome = _prove(model, dataset, perturbation, jobs)
+        return evaluate_under(perturbation, model, dataset, jobs=jobs, stop=stop)
+    outcome = _prove(model, dataset, perturbation, jobs, stop)
     results = None if dataset.weights is None else outcome
     return Evaluation(model, dataset, outcome.counts.correct, perturbation, outcome.counts, results=results)
 
 
-def _prove(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Outcome:
+def _prove(
+    model: Model,
+    dataset: Dataset,
+    perturbation: Perturbation,
+    jobs: int | None,
+    stop: threading.Event | None = None,
+) -> Outcome:
     """What a little work proves about a forest: its votes in boxes, and a few steps of search in other norms."""
     query = make_query(model, dataset, perturbation)
+    if stop is not None and stop.is_set():
+        predictions, is_correct = query.classify(jobs)
+        return Outcome(
+            predictions, is_correct, np.full(len(is_correct), Stability.UNKNOWN, dtype=np.uint8), seconds=0.0
+        )
     if query.boxes.limit is None:
         return bound(model, dataset, perturbation, jobs)
-    return verify(query, jobs, budget=Budget(steps=PROOF_STEPS))
+    return verify(query, jobs, budget=Budget(steps=PROOF_STEPS), stop=stop)
 
 
 def decide(evaluation: Evaluation, jobs: int | None, **control: Any) -> Evaluation:
@@ -157,21 +180,27 @@ def score_result(
     perturbation: Perturbation,
     test: Dataset | None,
     jobs: int | None,
-    source: str,
+    stop: threading.Event | None = None,
 ) -> TrainedModel:
-    """Evaluate a result on its training rows and on test rows; `source` names the model in messages."""
-    model = replace(found.model, source=source)
-    training = judge(model, dataset, perturbation, jobs)
-    on_test = None if test is None else judge(model, test, perturbation, jobs)
-    return TrainedModel(**{**vars(found), "model": model}, training=training, test=on_test)
+    """Evaluate a result on its training rows and on test rows; see `judge` for `stop`."""
+    training = judge(found.model, dataset, perturbation, jobs, stop)
+    on_test = None if test is None else judge(found.model, test, perturbation, jobs, stop)
+    return TrainedModel(**vars(found), training=training, test=on_test)
 
 
 def choose_best(runs: Sequence[TrainedModel]) -> TrainedModel:
-    """The best run by held-out rows if there are any, otherwise by the training rows; test rows are not used."""
+    """The best run by held-out rows if there are any, otherwise by the training rows; test rows are not used.
+
+    On training rows larger trees look better, so that leaves are paid for. Each run may have tuned a leaf penalty of
+    its own. These are estimates of the same number, and runs are compared by one of them, their median: a run that has
+    chosen a small penalty must not win because of that.
+    """
+    penalties = [run.options.leaf_penalty for run in runs if not run.model.is_forest]
+    common = statistics.median_low(penalties) if penalties else 0.0
 
     def merit(run: TrainedModel) -> tuple[float, float, int]:
         held_out = -math.inf if run.held_out_fitness is None else run.held_out_fitness
-        return held_out, run.training_merit, -run.model.n_leaves
+        return held_out, run.merit(common), -run.model.n_leaves
 
     return max(runs, key=merit)
 

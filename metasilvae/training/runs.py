@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from metasilvae.dataset import Dataset
@@ -319,12 +320,9 @@ def run_training(request: TrainingRequest, monitor: TrainingMonitor | None = Non
                 results = run.train()
             if run.checkpoint is not None and results:
                 run.checkpoint.write()
-            parts = run.dataset, run.perturbation, run.test, request.jobs, run.name
-            described = [
-                replace(result, model=run.describe(result.model, result.seed, result.tuning)) for result in results
-            ]
-            models = [score_result(result, *parts) for result in described]
-        return run.write(models, started)
+            # A signal that comes from here on must not cost the model.
+            models, kept = run.write(results, started)
+        return run.end(models, kept)
 
 
 class _Run:
@@ -345,6 +343,7 @@ class _Run:
         self.perturbation = asked(self.dataset) if callable(asked) else asked
         for rows in (self.dataset, *([] if self.test is None else [self.test])):
             self.perturbation.boxes(rows)  # refuses what does not fit before the training, not after it
+        self._refuse_missing()
         for sentence in describe_identifiers(self.dataset):
             warnings.warn(f"{self.dataset.source}: {sentence}", MetasilvaeWarning, stacklevel=2)
         self.start = read_model(request.start) if isinstance(request.start, str) else request.start
@@ -358,6 +357,27 @@ class _Run:
             digest = fingerprint_run(self.description)
             self.collector = TreeCollector(self.dataset, self.perturbation, request.options.tree_options, run=digest)
         self.name = request.output or IN_MEMORY
+
+    def _refuse_missing(self) -> None:
+        """Refuse missing values that the model could not take once it is trained, or once it is written."""
+        request, test = self.request, self.test
+        is_learned = self.dataset.has_missing
+        for rows in (self.dataset, *([] if test is None else [test])):
+            may_drop = self.perturbation.boxes(rows).droppable is not None
+            is_learned = is_learned or may_drop
+            if not rows.has_missing and not may_drop:
+                continue
+            if request.plain and (request.output is not None or request.pareto is not None):
+                where = _describe_first_missing(rows) if rows.has_missing else f"{rows.source}: values may be dropped"
+                raise RequestError(
+                    f"{where}, and a file without its last line does not hold the directions of missing values; leave "
+                    "out 'plain', or fill the missing values in"
+                )
+            if not is_learned:
+                raise DataError(
+                    f"{_describe_first_missing(rows)}, and no value of {self.dataset.source} is, so that the model "
+                    "cannot learn where to send missing values; fill them in, or leave these rows out"
+                )
 
     def describe(self, model: Model, seed: int, tuning: dict[str, Any] | None = None) -> Model:
         """The model with its description; the trees of a shard have that of the whole run."""
@@ -464,33 +484,86 @@ class _Run:
 
     # Writing
 
-    def write(self, runs: list[TrainedModel], started: datetime) -> TrainingOutcome:
-        """Choose among the models, write, and check what was written."""
-        request, checkpoint = self.request, self.checkpoint
+    def write(
+        self, results: Sequence[TrainingResult], started: datetime
+    ) -> tuple[list[TrainedModel], list[TrainedModel]]:
+        """Write what was trained; returns all models with their metrics, and those that were kept.
+
+        Where there is nothing to choose, the model is written before it is scored, which may take long.
+        """
         # Which model is the best one is only known after all shards.
-        kept = runs if request.shard is not None or not runs else [choose_best(runs)]
-        if runs:
-            try:
-                if request.output is not None:
-                    self._write_model(request.output, runs, kept, started)
-            finally:
-                if request.pareto is not None and self.collector is not None:
-                    write_archive(request.pareto, self.collector, self.archived, plain=request.plain)
+        is_chosen = self.request.shard is None and len(results) > 1
+        described = [
+            replace(result, model=replace(self.describe(result.model, result.seed, result.tuning), source=self.name))
+            for result in results
+        ]
+        if described:
+            # A run that was complete in its checkpoint had nothing to stop so far.
+            self.monitor.attach(None)
+        if described and not is_chosen:
+            self._write_models(described)
+        with self._scoring() as stop:
+            parts = self.dataset, self.perturbation, self.test, self.request.jobs, stop
+            runs = [score_result(result, *parts) for result in described]
+            kept = [choose_best(runs)] if is_chosen else runs
+            if is_chosen:
+                self._write_models(kept)
+            if kept and self.request.output is not None:
+                self._check_model(self.request.output, kept, stop)
+                self._write_manifest(self.request.output, runs, kept, started)
+        return runs, kept
+
+    def end(self, runs: list[TrainedModel], kept: list[TrainedModel]) -> TrainingOutcome:
+        """What was trained, with the metrics for the report."""
         if len(kept) == 1 and kept[0].model.is_forest and not self.monitor.is_stopped:
             best = kept[0]
             test = None if best.test is None else self._decide(best.test)
             kept = [replace(best, training=self._decide(best.training), test=test)]
         self._warn_of_leaves(kept)
-        resumable = None if checkpoint is None else checkpoint.path
+        request = self.request
+        resumable = None if self.checkpoint is None else self.checkpoint.path
         n_seeds = len(request.all_seeds)
         return TrainingOutcome(runs, kept, n_seeds, request.output, resumable, self.archived, self.monitor.is_stopped)
 
-    def _write_model(
+    @contextlib.contextmanager
+    def _scoring(self) -> Iterator[threading.Event]:
+        """An event that ends the scoring of models; rows that are undecided then count as not stable.
+
+        After a training that was stopped, a clock sets it: models can only be compared by some of their rows.
+        """
+        stop = threading.Event()
+        if self.monitor.is_stopped:
+            with _setting_after(REPORT_SECONDS, stop):
+                yield stop
+            return
+        self.monitor.attach(stop.set)
+        yield stop
+
+    def _write_models(self, kept: Sequence[TrainingResult]) -> None:
+        """Write the model, or the trees of a shard, and the archive of the run."""
+        request = self.request
+        try:
+            if request.output is not None:
+                _write_or_rescue(_join(kept, request.output), request.output, request.plain)
+        finally:
+            if request.pareto is not None and self.collector is not None:
+                write_archive(request.pareto, self.collector, self.archived, plain=request.plain)
+
+    def _check_model(self, output: str, kept: Sequence[TrainedModel], stop: threading.Event) -> None:
+        """What was written must have the metrics of what was trained, as far as no stop has cut them short."""
+        is_file = is_file_output(output)
+        again = read_model(output) if is_file else parse_model(format_model(_join(kept, output)).encode(), output)
+        for position, run in enumerate(kept):
+            assert run.training.perturbation is not None
+            part = again if len(kept) == 1 else again.tree(position)
+            found = judge(part, run.training.dataset, run.training.perturbation, self.request.jobs, stop)
+            if found.counts != run.training.counts and not stop.is_set():
+                raise OutputError(f"{output}: the written model has other metrics than the trained one; do not use it")
+
+    def _write_manifest(
         self, output: str, runs: Sequence[TrainedModel], kept: Sequence[TrainedModel], started: datetime
     ) -> None:
         request = self.request
-        _write_or_rescue(_join(kept, output), output, request.plain)
-        _check_written(kept, output, request.jobs)
         manifest, former = request.manifest_file, name_manifest(output)
         if manifest is not None:
             n_starts = 1 if self.checkpoint is None else self.checkpoint.n_starts
@@ -504,14 +577,9 @@ class _Run:
 
     def _decide(self, evaluation: Evaluation) -> Evaluation:
         """Exact metrics of a forest for the report, unless they take too long or the run is stopped."""
-        with self.monitor.follow_rows(evaluation.dataset.n_samples, REPORT_SECONDS) as (stop, on_rows):
-            timer = threading.Timer(REPORT_SECONDS, stop.set)
-            timer.daemon = True
-            timer.start()
-            try:
-                return decide(evaluation, self.request.jobs, stop=stop, on_rows=on_rows)
-            finally:
-                timer.cancel()
+        n_rows = evaluation.dataset.n_samples
+        with self.monitor.follow_rows(n_rows, REPORT_SECONDS) as (stop, on_rows), _setting_after(REPORT_SECONDS, stop):
+            return decide(evaluation, self.request.jobs, stop=stop, on_rows=on_rows)
 
     def _warn_of_leaves(self, kept: Sequence[TrainedModel]) -> None:
         for each in kept:
@@ -523,6 +591,18 @@ class _Run:
                 cause, advice = hints[each.stop_reason]
                 message = f"{self.name}: is a single leaf: {cause} before a tree was grown; give it {advice}"
                 warnings.warn(message, MetasilvaeWarning, stacklevel=2)
+
+
+@contextlib.contextmanager
+def _setting_after(seconds: float, stop: threading.Event) -> Iterator[None]:
+    """Set an event after some time, unless the work is done before."""
+    timer = threading.Timer(seconds, stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _load(data: Dataset | str, reading: dict[str, Any]) -> Dataset:
@@ -546,7 +626,12 @@ def _load_test(data: Dataset | str, dataset: Dataset, reading: dict[str, Any]) -
     return test
 
 
-def _join(runs: Sequence[TrainedModel], name: str) -> Model:
+def _describe_first_missing(dataset: Dataset) -> str:
+    row, feature = np.argwhere(np.isnan(dataset.X))[0]
+    return f"{dataset.source}: row {dataset.number_of(int(row))}: {dataset.feature_name(int(feature))} is missing"
+
+
+def _join(runs: Sequence[TrainingResult], name: str) -> Model:
     return runs[0].model if len(runs) == 1 else join_trees([run.model for run in runs], name)
 
 
@@ -562,15 +647,3 @@ def _write_or_rescue(model: Model, output: str, plain: bool) -> None:
         except (OSError, OutputError):
             raise error from None
         raise OutputError(f"{error}; the model was saved as {path}") from None
-
-
-def _check_written(kept: Sequence[TrainedModel], output: str, jobs: int | None) -> None:
-    """What was written must have the metrics of what was trained."""
-    is_file = is_file_output(output)
-    again = read_model(output) if is_file else parse_model(format_model(_join(kept, output)).encode(), output)
-    for position, run in enumerate(kept):
-        assert run.training.perturbation is not None
-        part = again if len(kept) == 1 else again.tree(position)
-        found = judge(part, run.training.dataset, run.training.perturbation, jobs)
-        if found.counts != run.training.counts:
-            raise OutputError(f"{output}: the written model has other metrics than the trained one; do not use it")

@@ -13,16 +13,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metasilvae._core.training import evolution as kernel
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.splitting import MANY_SAMPLES
+from metasilvae.datasets.splitting import MANY_SAMPLES, CrossValidation
 from metasilvae.perturbations.boxes import Enlarged, Perturbation
 from metasilvae.training.evolution import make_objective
+from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import list_interactions, plan_sizes, plan_starts
 from metasilvae.training.protocol import TrainerGroup
@@ -31,6 +32,8 @@ from metasilvae.training.ties import settle_ties
 from metasilvae.verification.metrics import evaluate
 
 Scores = NDArray[np.float64]
+# Fraction of the time limit that tuning may take.
+TUNING_FRACTION = 0.3
 # Values that candidates combine.
 FACTORS = (1.0, 1.15)
 ROBUST_WEIGHTS = (0.0, 0.2)
@@ -64,6 +67,71 @@ PART = 0.5
 TRIAL_SPLITS = 128
 # Passes of local search over the best tree of each candidate; with many samples, of each robust weight.
 TRIAL_PASSES = 1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Candidates to try on one split, by their numbers; they have the same training-epsilon factor."""
+
+    split: int
+    candidates: tuple[int, ...]
+
+
+class CandidateRace(Protocol):
+    """Candidates, their scores so far, and which trials come next; that depends on the scores alone.
+
+    Attributes
+    ----------
+    scores : float64 array, shape (n_candidates, n_splits)
+        Fitness on the samples left out; NaN where a candidate was not tried.
+    """
+
+    scores: Scores
+
+    @property
+    def n_most_trials(self) -> int:
+        """Number of trials, at most."""
+
+    def plan(self) -> list[Trial]:
+        """The trials that come next, all independent of each other; none if the race is over."""
+
+    def record(self, trial: Trial, scores: list[float]) -> None:
+        """Note the scores of the candidates of a trial."""
+
+
+class Selection(Protocol):
+    """A choice of options for one tree before it is trained: tuning, or the quick choice.
+
+    What is computed while the group is stopped is not to be used.
+    """
+
+    @property
+    def validation(self) -> CrossValidation:
+        """The splits of the samples."""
+
+    @property
+    def race(self) -> CandidateRace:
+        """The candidates on these splits."""
+
+    @property
+    def interactions(self) -> tuple[Interaction, ...]:
+        """Features that trees begin with."""
+
+    @property
+    def candidate(self) -> dict[str, Any]:
+        """The values to train with, by fields of the options, once the race is over."""
+
+    def prepare(self, group: TrainerGroup) -> None:
+        """Work before the first trial."""
+
+    def try_candidates(self, trial: Trial, group: TrainerGroup) -> list[float]:
+        """The scores of a trial."""
+
+    def list_blends(self, group: TrainerGroup) -> tuple[float, ...]:
+        """Criteria of growth to train with."""
+
+    def describe(self, group: TrainerGroup) -> dict[str, Any] | None:
+        """What was chosen and by which scores, as JSON has it; None if nothing was."""
 
 
 class QuickTrees:
@@ -104,8 +172,7 @@ class QuickTrees:
         self._perturbation = perturbation
         self._has_many = has_many
         self._interact = interact
-        changes: dict[str, Any] = {"blends": blends, "loss_blends": ()}
-        self._options = replace(options, training_epsilon_factor=factor, **changes)
+        self._options = replace(options, training_epsilon_factor=factor, blends=blends)
         self._objectives: list[Any] = []
         self._is_stopped = False
 
@@ -254,14 +321,6 @@ def list_robust_weights(options: TrainingOptions) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Candidates to try on one split, by their numbers; they have the same training-epsilon factor."""
-
-    split: int
-    candidates: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Choice:
     """Positions of the chosen values of the three options."""
 
@@ -326,7 +385,7 @@ class Race:
         missing = self._list_missing(range(len(self.candidates)), range(self._n_first))
         return missing or self._list_missing(self._list_finalists(), range(n_splits))
 
-    def record(self, trial: Trial, scores: Sequence[float]) -> None:
+    def record(self, trial: Trial, scores: list[float]) -> None:
         self.scores[list(trial.candidates), trial.split] = scores
 
     @property

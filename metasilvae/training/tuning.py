@@ -35,6 +35,7 @@ from metasilvae.training.trials import (
     TRIAL_BLENDS,
     QuickTrees,
     Race,
+    Selection,
     Trial,
     choose_blends,
     list_factors,
@@ -46,11 +47,11 @@ USUAL: dict[str, float] = {"training_epsilon_factor": 1.0, "robust_weight": 0.2,
 # Values of many samples that tuning looks at.
 MOST_VALUES = 2e6
 # Options of a run whose tree will be a single leaf.
-SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), "loss_blends": (), "seed_leaves": 2}
+SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), "seed_leaves": 2}
 # Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
 INITIAL_TREE: dict[str, Any] = {
     "tune": False, "pretune": False, "validation": 0.0, "training_epsilon_factor": 1.0, "robust_weight": 0.0,
-    "leaf_penalty": 0.0, "blends": (0.3, 0.1, 0.0), "loss_blends": (), "generations": 0,
+    "leaf_penalty": 0.0, "blends": (0.3, 0.1, 0.0), "generations": 0,
 }  # fmt: skip
 # With more distinct values of few samples than this, folds are not repeated, and trees are grown by fewer criteria.
 # They are counted in so many features.
@@ -191,7 +192,8 @@ class TunedTrainer(BaseTrainer):
     ) -> None:
         super().__init__(dataset, perturbation, options, jobs)
         self.candidate: dict[str, Any] | None = None
-        self._tuning = (TreeTuning if options.tune else QuickChoice)(self.learned, perturbation, options)
+        make = TreeTuning if options.tune else QuickChoice
+        self._tuning: Selection = make(self.learned, perturbation, options)
         self._chosen: dict[str, Any] | None = None
         self._validation, self._race = self._tuning.validation, self._tuning.race
         self._n_trials = 0
@@ -328,6 +330,7 @@ class TunedTrainer(BaseTrainer):
     def _choose(self) -> None:
         self.candidate = self._tuning.candidate
         self._chosen = self._tuning.describe(self._group)
+        self.options = replace(self.options, **self.candidate)
 
     @property
     def tuning(self) -> dict[str, Any] | None:
@@ -336,9 +339,10 @@ class TunedTrainer(BaseTrainer):
 
     def _make_main(self, candidate: dict[str, Any]) -> TreeTrainer:
         blends = self._tuning.list_blends(self._group)
-        changes: dict[str, Any] = {"tune": False, "pretune": False, "blends": blends, **candidate}
+        changes: dict[str, Any] = {"tune": False, "pretune": False}
         if candidate.get("leaf_penalty", 0.0) >= self.learned.n_samples:
             changes |= SINGLE_LEAF
+        self.options = replace(self.options, blends=blends)
         options = replace(self.options, **changes)
         main = TreeTrainer(
             self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock,

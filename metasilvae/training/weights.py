@@ -25,6 +25,8 @@ ClassWeight = str | Mapping[str, float]
 _LARGEST_TERM = 10**6
 _MOST_DISTINCT = 1000
 _TOLERANCE = 1e-12
+# Sums of weights from here to there, and what they are divided by, are far from the ends of floating-point numbers.
+_LEAST, _MOST = Fraction(10) ** -290, Fraction(10) ** 290
 
 
 def parse_class_weight(text: str) -> ClassWeight:
@@ -136,8 +138,30 @@ def _scale(
         whole = [int(weight * unit) for weight in exact]
         counts = np.bincount(place, minlength=len(whole)).tolist()
         if sum(weight * count for weight, count in zip(whole, counts, strict=True)) <= MOST_WEIGHT:
-            return RowWeights(np.array(whole, dtype=np.int32)[place], float(unit), description)
-    weights = np.array([float(weight) for weight in classes])[y] * rows
+            return _with_unit(np.array(whole, dtype=np.int32)[place], unit, description)
+    # Without the power of two in the largest weights, nothing can overflow, and all else is the same to the last bit.
+    factors, shift_of_classes = _shift_down(np.array([float(weight) for weight in classes]))
+    rows, shift_of_rows = _shift_down(rows)
+    weights = factors[y] * rows
     # Rounding up to 1 may add 1 for each row.
-    unit_of_sum = (MOST_WEIGHT - len(y)) / weights.sum()
-    return RowWeights(np.maximum(np.rint(weights * unit_of_sum), 1).astype(np.int32), float(unit_of_sum), description)
+    unit_of_sum = (MOST_WEIGHT - len(y)) / float(weights.sum())
+    numbers = np.maximum(np.rint(weights * unit_of_sum), 1).astype(np.int32)
+    return _with_unit(numbers, Fraction(unit_of_sum) / Fraction(2) ** (shift_of_classes + shift_of_rows), description)
+
+
+def _shift_down(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Positive numbers divided by a power of two, the largest of them from 0.5 to 1, and its exponent."""
+    shift = math.frexp(float(numbers.max()))[1]
+    return np.ldexp(numbers, -shift), shift
+
+
+def _with_unit(numbers: NDArray[np.int32], unit: Fraction, description: str) -> RowWeights:
+    """Weights whose sum, and whose unit, floating-point numbers can hold."""
+    total = Fraction(int(numbers.sum(dtype=np.int64))) / unit
+    if not all(_LEAST <= each <= _MOST for each in (unit, total)):
+        power = len(str(math.floor(total))) - 1 if total >= 1 else -len(str(math.floor(1 / total)))
+        raise DataError(
+            f"weights of rows add up to about 1e{power}, expected a sum from 1e-290 to 1e290; divide them all by the "
+            "same number"
+        )
+    return RowWeights(numbers, float(unit), description)

@@ -155,14 +155,32 @@ def evaluate(
     for perturbation in perturbations:
         if stop is not None and stop.is_set():
             break
-        query = make_query(model, dataset, perturbation, voting=voting)
-        outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
-        counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
-        kept = replace(outcome, witness_leaves=None, row_seconds=None)
         evaluations.append(
-            Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting, kept)
+            evaluate_under(
+                perturbation, model, dataset, voting=voting, jobs=jobs, budget=budget, stop=stop, on_rows=on_rows
+            )
         )
     return evaluations
+
+
+def evaluate_under(
+    perturbation: Perturbation,
+    model: Model,
+    dataset: Dataset,
+    *,
+    voting: str | None = None,
+    jobs: int | None = None,
+    budget: Budget | None = None,
+    stop: threading.Event | None = None,
+    on_rows: Callable[[int], object] = lambda count: None,
+) -> Evaluation:
+    """Evaluate under one perturbation, see `evaluate`; there is a result after a stop too."""
+    dataset = align(model, dataset)
+    query = make_query(model, dataset, perturbation, voting=voting)
+    outcome = verify(query, jobs, budget=budget, stop=stop, on_rows=on_rows)
+    counts, is_interrupted = outcome.counts, INTERRUPTED in outcome.reasons.values()
+    kept = replace(outcome, witness_leaves=None, row_seconds=None)
+    return Evaluation(model, dataset, counts.correct, perturbation, counts, is_interrupted, voting, kept)
 
 
 def classify(model: Model, dataset: Dataset, *, voting: str | None = None, jobs: int | None = None) -> PredictionTable:

@@ -350,6 +350,48 @@ def test_plain_leaves_the_line_out(folder: Path, tmp_path: Path) -> None:
     assert "leave out --plain" in run("export", model, "--to", "silva", "--plain", "--voting", "max", code=2).stderr
 
 
+HOLED = "a,b,kind\n1,2,x\n2,,y\n" + "1,2,x\n2,3,y\n" * 8
+LIKE_HOLED = ("--label-column", "last", "--epsilon", "0.1", "--preset", "fast")
+
+
+def test_plain_files_hold_no_directions_of_missing_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("holed.csv").write_text(HOLED)
+    run("train", "holed.csv", "forest.silva", *LIKE_HOLED, "--trees", "2")
+    told = "forest.silva: has directions of missing values, which a plain file leaves out; it refuses such rows"
+    for words in (
+        ("simplify", "forest.silva", "-o", "plain.silva", "--plain"),
+        ("disassemble", "forest.silva", "trees", "--plain"),
+        ("export", "forest.silva", "--to", "silva", "--plain", "-o", "plain.silva"),
+    ):
+        assert run(*words).stderr == f"warning: {told}\n"
+    run("assemble", "plain.silva", "forest.silva", "forest.silva", "--plain", "--force")
+    assert all("#" not in path.read_text() for path in (Path("plain.silva"), *Path("trees").iterdir()))
+
+
+@pytest.mark.parametrize("kind", [[], ["--trees", "2"], ["--boost", "2"], ["--seeds", "1..2"]])
+def test_missing_values_that_a_model_could_not_take_are_refused_before_the_training(
+    kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("holed.csv").write_text(HOLED)
+    Path("whole.csv").write_text(HOLED.replace("2,,y", "2,3,y"))
+    monkeypatch.setattr("metasilvae.training.runs.make_trainer", lambda *_: pytest.fail("trains"))
+    words = ["train", "holed.csv", "m.silva", *LIKE_HOLED, *kind]
+    for more in (["--plain"], ["--plain", "--test", "whole.csv"]):
+        found = run(*words, *more, code=2)
+        assert found.stderr == (
+            "error: holed.csv: row 1: b is missing, and a file without its last line does not hold the directions of "
+            "missing values; leave out --plain, or fill the missing values in. See metasilvae train -h\n"
+        )
+    found = run("train", "whole.csv", "m.silva", *LIKE_HOLED, *kind, "--test", "holed.csv", code=1)
+    assert found.stderr == (
+        "error: holed.csv: row 1: b is missing, and no value of whole.csv is, so that the model cannot learn where to "
+        "send missing values; fill them in, or leave these rows out\n"
+    )
+    assert not Path("m.silva").exists()
+
+
 def test_names_can_be_added_to_a_model(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "named.silva"
     run("export", folder / "plain.silva", "--to", "silva", "--data", folder / "test.csv", "-o", output)

@@ -9,15 +9,16 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.command import run, write
 
-from metasilvae.cli.interrupts import Interrupts
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import read_model
 from metasilvae.output.text.trainings import ProgressBar
 from metasilvae.perturbations.boxes import Ball
+from metasilvae.training import runs
 from metasilvae.training.pareto import measure
 
 IRIS, TEST = "builtin:iris/train", "builtin:iris/test"
@@ -131,13 +132,13 @@ def test_an_interrupt_writes_the_archive_so_far(
 
 
 def test_an_archive_outlives_an_output_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave = Interrupts.__exit__
+    usual = runs.write_model
 
-    def fill_the_disk(self: Interrupts, *arguments: object) -> None:
-        leave(self, *arguments)
-        (tmp_path / "best.silva").mkdir()
+    def fill_the_disk(*arguments: Any, **settings: Any) -> None:
+        (tmp_path / "best.silva").mkdir(exist_ok=True)
+        usual(*arguments, **settings)
 
-    monkeypatch.setattr(Interrupts, "__exit__", fill_the_disk)
+    monkeypatch.setattr(runs, "write_model", fill_the_disk)
     result = run("train", IRIS, tmp_path / "best.silva", *SHORT, "--pareto", tmp_path / "trees", code=1)
     assert "best.silva: is a folder" in result.stderr
     assert read_index(tmp_path / "trees")["trees"]

@@ -249,7 +249,7 @@ def test_no_epsilon_is_pointed_out(tmp_path: Path) -> None:
         (["--epsilon", "1", "--seeds", "1,1"], "'1,1': names seed 1 twice; the same seed gives the same model"),
         (["--epsilon", "1", "--seeds", "1..5,3"], "names seed 3 twice"),
         (["--tune", "--robust-weight", "0.1"], "--tune and --robust-weight exclude each other"),
-        (["--tune", "--population-generator", "blank"], "--tune and --population-generator blank exclude"),
+        (["--tune", "--population-generator", "blank"], "--tune and --population-generator exclude"),
         (["--epsilon", "1", "--perturbation", "l_inf", "1"], "exclude each other"),
         (["--fitness", "linear", "0", "1"], "expected 'linear E CORRECT WRONG"),
         (["--fitness", "linear", *"012345678x"], "'x' is not a number"),
@@ -424,6 +424,96 @@ def test_a_signal_before_there_is_anything_to_keep() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """Models and archives under a folder; manifests hold times."""
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in path.rglob("*")
+        if each.is_file() and not each.name.endswith(".manifest.json")
+    }
+
+
+KINDS_OF_RUNS = {
+    "tree": SHORT,
+    "tree with an archive": [*SHORT, "--pareto", "archive"],
+    "forest": ["--trees", "3", "--preset", "fast"],
+    "forest in a norm": ["--trees", "3", "--preset", "fast", "--norm", "l2"],
+    "shard": ["--trees", "4", "--preset", "fast", "--shard", "1/2"],
+    "seeds": [*SHORT, "--seeds", "1..3"],
+}
+
+
+@pytest.mark.usefixtures("_usual_signals")
+@pytest.mark.parametrize("words", KINDS_OF_RUNS.values(), ids=KINDS_OF_RUNS.keys())
+@pytest.mark.parametrize("step", ["write_model", "score_result", "judge", "describe_models"])
+def test_a_signal_after_the_training_costs_nothing(
+    step: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, n_calls = getattr(runs, step), []
+
+    def interrupted(*arguments: object, **settings: object) -> object:
+        if not n_calls:
+            signal.raise_signal(signal.SIGINT)
+        n_calls.append(1)
+        return usual(*arguments, **settings)
+
+    for name in ("usual", "interrupted"):
+        (tmp_path / name).mkdir()
+    command = ["train", IRIS, "m.silva", "--epsilon", "0.3", *words]
+    monkeypatch.chdir(tmp_path / "usual")
+    run(*command)
+    monkeypatch.chdir(tmp_path / "interrupted")
+    monkeypatch.setattr(runs, step, interrupted)
+    found = run(*command, code=130)
+    assert n_calls
+    assert "written to m.silva" in found.stderr
+    assert Path("m.silva.manifest.json").exists()
+    if "--seeds" not in words or step in ("judge", "write_model", "describe_models"):
+        assert files_of(tmp_path / "interrupted") == files_of(tmp_path / "usual")
+
+
+@pytest.mark.usefixtures("_usual_signals")
+@pytest.mark.parametrize("words", [SHORT, KINDS_OF_RUNS["shard"]], ids=["tree", "shard"])
+def test_a_second_signal_while_models_are_scored_does_not_cost_them(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> object:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    command = ["train", IRIS, "m.silva", "--epsilon", "0.3", *words]
+    monkeypatch.chdir(tmp_path)
+    run(*command)
+    usual = Path("m.silva").read_bytes()
+    Path("m.silva").unlink()
+    monkeypatch.setattr(runs, "score_result", interrupted)
+    run(*command, code=130)
+    assert Path("m.silva").read_bytes() == usual
+
+
+@pytest.mark.usefixtures("_usual_signals")
+def test_a_signal_ends_the_scoring_of_several_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were scored before it are compared as usual, and lower bounds of the others count."""
+    usual, stops = runs.score_result, []
+
+    def interrupted(*arguments: object) -> object:
+        stops.append(arguments[-1].is_set())
+        if len(stops) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return usual(*arguments)
+
+    monkeypatch.setattr(runs, "score_result", interrupted)
+    monkeypatch.chdir(tmp_path)
+    words = ["--trees", "3", "--preset", "fast", "--norm", "l2", "--seeds", "1..3", "--table", "seeds.json"]
+    run("train", IRIS, "m.silva", "--epsilon", "0.3", *words, code=130)
+    assert stops == [False, False, True]
+    records = json.loads(Path("seeds.json").read_text())
+    assert [record["stability"] == 0 for record in records] == [False, True, True]
+    manifest = json.loads(Path("m.silva.manifest.json").read_text())
+    assert manifest["model"]["seeds"] == [1]
 
 
 @pytest.mark.parametrize("kind", [[], ["--trees", "2"], ["--boost", "2"]], ids=["tree", "forest", "boost"])

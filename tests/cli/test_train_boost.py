@@ -122,7 +122,7 @@ def test_options_reach_the_trees() -> None:
         (["--boost", "3", "--preset", "paper"], "is for single trees and forests; leave out --preset or --boost"),
         (["--boost", "3", "--shard", "1/2"], "depends on those before it"),
         (["--boost", "3", "--pareto", "x"], "leave out --pareto or --boost"),
-        (["--boost", "3", "--tune", "--max-depth", "2"], "--tune chooses --max-depth"),
+        (["--boost", "3", "--tune", "--max-depth", "2"], "--tune and --max-depth exclude each other"),
         (["--trees", "3", "--refits", "1"], "--refits is for boosting"),
         (["--trees", "3", "--refit-penalty", "1"], "--refit-penalty is for boosting"),
         (["--boost", "3", "--image-shifts", "28"], "'28' is no size of images; give height and width, such as 28x28"),

@@ -79,7 +79,7 @@ def test_mangled_bytes_are_refused(checkpoint_file: tuple[str, bytes], data: st.
 
 
 def sign(body: bytes) -> bytes:
-    return b"metasilvae checkpoint 6\n%s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
+    return b"metasilvae checkpoint 7\n%s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
 
 
 @settings(max_examples=100)
@@ -168,8 +168,8 @@ def test_odd_values_in_an_archive_do_no_harm(data: st.DataObject) -> None:
     [
         (b"", "is not a checkpoint"),
         (b"metasilvae archive 1\n", "is not a checkpoint"),
-        (b"metasilvae checkpoint 9\nx\n{}", "in format '9', expected 6"),
-        (b"metasilvae checkpoint 6\n", "damaged or cut short"),
+        (b"metasilvae checkpoint 9\nx\n{}", "in format '9', expected 7"),
+        (b"metasilvae checkpoint 7\n", "damaged or cut short"),
         (sign(b"{"), "not JSON"),
         (sign(b"[" * 100_000), "damaged"),
         (sign(b"[]"), "damaged"),
@@ -202,4 +202,4 @@ def test_a_head_that_is_nested_too_deeply() -> None:
     body = b'{"arrays":[],"content":{"a":' + b"[" * 800 + b"]" * 800 + b"}}\n"
     digest = hashlib.sha256(body).hexdigest().encode()
     with pytest.raises(CheckpointError, match="damaged or cut short"):
-        unpack(b"metasilvae checkpoint 6\n" + digest + b"\n" + body)
+        unpack(b"metasilvae checkpoint 7\n" + digest + b"\n" + body)

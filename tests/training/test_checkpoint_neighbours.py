@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 from pathlib import Path
@@ -78,7 +79,9 @@ def test_a_log_that_is_missing_begins_where_the_run_goes_on() -> None:
 
 @pytest.mark.usefixtures("killed")
 def test_a_log_on_standard_output_is_not_missed() -> None:
-    assert "is not there" not in train(*TREE, "--resume", "run.ck", "--log", "-").stderr
+    found = train(*TREE, "--resume", "run.ck", "--log", "-")
+    assert "is missing; the log begins" not in found.stderr
+    assert [json.loads(line)["step"] for line in found.stdout.splitlines()][:2] == [3, 4]
 
 
 # Files of runs that were killed

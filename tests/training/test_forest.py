@@ -632,7 +632,7 @@ def test_a_single_tree_of_very_many_rows_is_searched_for_on_a_part(monkeypatch: 
     X = rng.random((300, 3))
     many = Dataset(X, (X[:, 0] > 0.5).astype(np.int32), ("a", "b"))
     for module in (forest, large):
-        monkeypatch.setattr(module, "MANY_SAMPLES", 200)
+        monkeypatch.setattr(module, "VERY_MANY_SAMPLES", 200)
     monkeypatch.setattr(large.LargeTreeTrainer.__init__, "__defaults__", (1, 100))
     monkeypatch.setattr(forest_tuning, "choose_method", lambda candidates, scores, n_errors: len(candidates) - 1)
     for preset in ("default", "fast"):

@@ -50,7 +50,7 @@ def test_only_very_many_samples_are_searched_in_part(monkeypatch: pytest.MonkeyP
     dataset = noisy(300, 0.1)
     make = make_single_tree_trainer
     assert not isinstance(make(dataset, Ball(0.01), options_for("fast")), LargeTreeTrainer)
-    monkeypatch.setattr(large, "MANY_SAMPLES", 200)
+    monkeypatch.setattr(large, "VERY_MANY_SAMPLES", 200)
     monkeypatch.setattr(LargeTreeTrainer.__init__, "__defaults__", (1, 100))
     assert isinstance(make(dataset, Ball(0.01), options_for("fast")), LargeTreeTrainer)
     # Not where rows are held out so that few are left, nor for other algorithms.

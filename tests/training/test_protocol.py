@@ -292,6 +292,29 @@ def test_a_resumed_run_gives_the_same_bytes(make: Maker) -> None:
 
 
 @every_trainer
+def test_options_hold_what_tuning_has_chosen(make: Maker) -> None:
+    trainer = make()
+    asked = trainer.options
+    finish(trainer)
+    if trainer.tuning is None:
+        # Pruning of a tree on very many samples chooses a penalty too.
+        assert isinstance(trainer, LargeTreeTrainer) or trainer.options == asked
+        return
+    chosen = {name: value for name, value in trainer.tuning["chosen"].items() if hasattr(asked, name)}
+    if "blends" in chosen:
+        chosen["blends"] = tuple(chosen["blends"])
+    if isinstance(trainer, LargeTreeTrainer):
+        assert trainer.options.leaf_penalty >= chosen.pop("leaf_penalty")
+    # A forest may have chosen its method alone.
+    assert chosen or isinstance(trainer, ForestTrainer)
+    assert {name: getattr(trainer.options, name) for name in chosen} == chosen
+    again = make()
+    again.resume(stored(trainer.state))
+    finish(again)
+    assert again.options == trainer.options
+
+
+@every_trainer
 def test_the_number_of_jobs_makes_no_difference(make: Maker) -> None:
     one, two = make(1), make(2)
     assert run(one) == run(two)

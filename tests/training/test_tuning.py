@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from metasilvae.api import train
 from metasilvae.dataset import Dataset
 from metasilvae.datasets.splitting import is_ordered, plan_cross_validation, split_into_blocks
+from metasilvae.errors import CheckpointError
 from metasilvae.formats.datasets import read_dataset
 from metasilvae.formats.silva_models import format_model
 from metasilvae.output.text.trainings import describe_tuning
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training import tuning
+from metasilvae.training.checkpoint.runs import Checkpoint, read_checkpoint
 from metasilvae.training.evolution import TreeTrainer
-from metasilvae.training.options import TrainingOptions, options_for
+from metasilvae.training.options import BLENDS, TrainingOptions, options_for
 from metasilvae.training.protocol import StopReason, Trainer, TrainerGroup, finish
+from metasilvae.training.provenance import describe_run
+from metasilvae.training.results import TrainedModel, TrainingResult, choose_best, judge, score_result
 from metasilvae.training.runs import make_trainer
 from metasilvae.training.trials import (
     LEAF_ERRORS_IF_FEW,
@@ -367,7 +374,8 @@ def test_with_many_rows_bytes_do_not_depend_on_jobs_either() -> None:
         assert len(records) <= trainer.n_steps
         assert trainer._main is not None
         blends = trainer._main.options.blends
-        assert set(TRIAL_BLENDS) <= set(blends) < set(trainer.options.blends)
+        assert set(TRIAL_BLENDS) <= set(blends) < set(BLENDS)
+        assert trainer.options.blends == blends
     assert len(texts) == 1
     # Criteria that are given stay.
     given = TunedTrainer(dataset, ball, options_for("default", blends=(1.0, 0.5), **SHORT))
@@ -564,3 +572,49 @@ def test_very_few_samples(X: list[list[float]], y: list[int]) -> None:
     for _ in trainer.run():
         pass
     assert trainer.model.leaf_values.sum() == len(y)
+
+
+def result_of(trainer: Trainer) -> TrainingResult:
+    finish(trainer)
+    return TrainingResult.of(trainer)
+
+
+def test_results_of_seeds_are_compared_by_one_leaf_penalty(iris: Dataset) -> None:
+    """A run that chose a small penalty does not win because of that."""
+    run = score_result(result_of(TreeTrainer(iris, Ball(0.3), options_for("fast"))), iris, Ball(0.3), None, 1)
+    trees = [train(iris, 0.3, preset="fast", leaf_penalty=penalty, jobs=1) for penalty in (0.0, 20.0)]
+    large, small = (replace(run, model=tree, training=judge(tree, iris, Ball(0.3), 1)) for tree in trees)
+    assert large.model.n_leaves > small.model.n_leaves
+
+    def with_penalty(run: TrainedModel, penalty: float) -> TrainedModel:
+        return replace(run, options=replace(run.options, leaf_penalty=penalty))
+
+    assert large.merit(0.0) > small.merit(0.0)
+    assert large.merit(50.0) < small.merit(50.0)
+    # By its own penalty each of them would be best.
+    light = [with_penalty(small, 50.0), with_penalty(large, 0.0), with_penalty(large, 0.0)]
+    assert choose_best(light).model is large.model
+    heavy = [with_penalty(large, 0.0), with_penalty(small, 50.0), with_penalty(small, 50.0)]
+    assert choose_best(heavy).model is small.model
+
+
+def test_a_stored_result_has_the_options_that_were_chosen(iris: Dataset, tmp_path: Path) -> None:
+    options = replace(options_for("default", seed=3, leaf_penalty=17.0, **SHORT), tune=True)
+    trainer = TunedTrainer(iris, Ball(0.3), options)
+    result = result_of(trainer)
+    assert result.options.leaf_penalty != options.leaf_penalty
+    description = describe_run(iris, Ball(0.3), options, [3])
+    stored = Checkpoint(str(tmp_path / "run.ck"), description)
+    stored.close(3, result, trainer)
+    stored.write()
+    again = Checkpoint(str(tmp_path / "other.ck"), description)
+    again.resume(read_checkpoint(str(tmp_path / "run.ck")))
+    found = again.result(3, options, iris)
+    assert found is not None
+    assert found.options == result.options
+    document = read_checkpoint(str(tmp_path / "run.ck"))
+    for name, value in (("leaf_penalty", "2"), ("blends", ["a"]), ("blends", []), ("robust_weight", 7.0)):
+        document["results"][0]["options"][name] = value
+        again.resume(document)
+        with pytest.raises(CheckpointError, match="damaged"):
+            again.result(3, options, iris)

@@ -79,6 +79,36 @@ def test_weights_are_whole_numbers_within_the_limit(numbers: list[float], seed: 
     assert (np.abs(found.numbers - wanted * found.unit) <= np.maximum(0.5, 1 - wanted * found.unit) + 1e-6).all()
 
 
+@pytest.mark.parametrize("power", [-250, -100, 100, 280])
+def test_only_the_ratios_of_weights_matter_for_their_whole_numbers(power: int) -> None:
+    dataset = imbalanced()
+    numbers = np.random.default_rng(5).random(dataset.n_samples) + 0.01
+    usual, shifted = (weigh(dataset, None, each).weights for each in (numbers, np.ldexp(numbers, power)))
+    assert usual is not None
+    assert shifted is not None
+    assert shifted.numbers.tolist() == usual.numbers.tolist()
+    assert shifted.unit == np.ldexp(usual.unit, -power)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1e300, 1e308, 1.7e308])
+@pytest.mark.parametrize("are_equal", [True, False])
+def test_weights_at_the_ends_of_numbers_are_refused(size: float, are_equal: bool) -> None:
+    dataset = imbalanced()
+    factors = np.ones(dataset.n_samples) if are_equal else np.random.default_rng(1).random(dataset.n_samples)
+    with pytest.raises(DataError, match=r"weights of rows add up to about 1e-?(29|3\d)\d, expected a sum from 1e-290"):
+        weigh(dataset, None, np.maximum(factors * size, 5e-324))
+
+
+def test_weights_of_very_different_size() -> None:
+    dataset = imbalanced()
+    numbers = np.full(dataset.n_samples, 1e-300)
+    numbers[7] = 3.3e250
+    weights = weigh(dataset, None, numbers).weights
+    assert weights is not None
+    assert weights.numbers[7] > 0.99 * weights.total
+    assert weights.total / weights.unit == pytest.approx(3.3e250)
+
+
 def test_rows_of_weight_zero_are_left_out() -> None:
     dataset = imbalanced()
     sample_weight = np.ones(dataset.n_samples)

@@ -8,6 +8,7 @@ MUTATIONS: dict[str, int]
 IMPURITIES: dict[str, int]
 IS_MISSING: float
 MOST_VALUE: float
+MOST_BLENDS: int
 MOST_WEIGHT: int
 
 def make_budget(power: int, epsilon: float) -> tuple[float, int]: ...

@@ -2,7 +2,7 @@
 
 ::
 
-    metasilvae checkpoint 2
+    metasilvae checkpoint 7
     SHA-256 of all that follows this line, in hexadecimal digits
     {"arrays": [["<i4", 12], ...], "content": {...}}
     the arrays, one after another, without gaps
@@ -30,7 +30,7 @@ from metasilvae.training.samples import build_tree
 
 T = TypeVar("T")
 WORDS = b"metasilvae checkpoint "
-FORMAT = 6
+FORMAT = 7
 ARRAY_TYPES = ("<i4", "<i8", "<u8", "<f8")
 _PLACE = "array"
 _LARGEST_WHOLE = 2**53

@@ -10,7 +10,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ AUTOMATIC = "auto"
 # Options that only presets set.
 PRESET_ONLY = {
     "blends",
-    "loss-blends",
     "seed-leaves",
     "split-by-score",
     "max-burst",
@@ -46,6 +45,8 @@ PRESET_ONLY = {
     "searches-if-few",
 }
 LONGEST_VALUE = 60
+# Fields of the options of a tree that no tuning changes.
+SETTLED = ("fitness", "seed", "target", "time_limit")
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class Checkpoint:
         except ValueError:
             raise damaged("a run has ended for an unknown reason") from None
         return TrainingResult(
-            options,
+            _read_options(document, options),
             join_trees(trees) if take(document, "is_forest", bool) else trees[0],
             None if held_out is None else take(document, "held_out_fitness", float, float("-inf")),
             take(document, "held_out_rows", int),
@@ -365,11 +366,31 @@ def _show_seeds(seeds: list[int]) -> str:
     return f"{seeds[0]}..{seeds[-1]}" if is_range else _show(seeds)
 
 
+def _pack_options(options: TrainingOptions) -> dict[str, Any]:
+    """The options that tuning may have changed."""
+    return {each.name: getattr(options, each.name) for each in fields(options) if each.name not in SETTLED}
+
+
+def _read_options(document: dict[str, Any], options: TrainingOptions) -> TrainingOptions:
+    """The options that were asked for, with the stored values."""
+    stored = take(document, "options", dict)
+    found: dict[str, Any] = {}
+    for name, value in _pack_options(options).items():
+        found[name] = tuple(take(stored, name, list)) if isinstance(value, tuple) else take(stored, name, type(value))
+    try:
+        if not all(type(blend) in (int, float) for blend in found["blends"]):
+            raise damaged("criteria of growth are no numbers")
+        return replace(options, **found)
+    except (OverflowError, RequestError):
+        raise damaged("the options of a result are not what they should be") from None
+
+
 def _pack_result(seed: int, result: TrainingResult) -> dict[str, Any]:
     model = result.model
     assert result.stop_reason is not None
     return {
         "seed": seed,
+        "options": _pack_options(result.options),
         "trees": pack_models([model.tree(position) for position in range(model.n_trees)]),
         "is_forest": model.is_forest,
         "held_out_fitness": result.held_out_fitness,
