@@ -469,20 +469,25 @@ cdef class Individual:
 
     def nodes(self):
         """Feature (-1 in a leaf), threshold, left, right and class counts of every node, in pre-order."""
-        cdef int32_t node, label, m = self.tree.n_labels
-        feature = np.empty(self.tree.n_nodes, dtype=np.int32)
-        threshold = np.zeros(self.tree.n_nodes)
-        left = np.full(self.tree.n_nodes, -1, dtype=np.int32)
-        right = np.full(self.tree.n_nodes, -1, dtype=np.int32)
-        counts = np.empty((self.tree.n_nodes, m), dtype=np.int64)
-        for node in range(self.tree.n_nodes):
-            feature[node] = self.tree.nodes[node].feature
-            if self.tree.nodes[node].feature >= 0:
-                threshold[node] = self.tree.nodes[node].threshold
-                left[node] = self.tree.nodes[node].left
-                right[node] = self.tree.nodes[node].right
+        cdef int32_t node, label, n_nodes = self.tree.n_nodes, m = self.tree.n_labels
+        cdef const TrainNode* source
+        feature = np.empty(n_nodes, dtype=np.int32)
+        threshold = np.zeros(n_nodes)
+        left = np.full(n_nodes, -1, dtype=np.int32)
+        right = np.full(n_nodes, -1, dtype=np.int32)
+        counts = np.empty((n_nodes, m), dtype=np.int64)
+        cdef int32_t[::1] feature_view = feature, left_view = left, right_view = right
+        cdef double[::1] threshold_view = threshold
+        cdef int64_t[:, ::1] counts_view = counts
+        for node in range(n_nodes):
+            source = &self.tree.nodes[node]
+            feature_view[node] = source.feature
+            if source.feature >= 0:
+                threshold_view[node] = source.threshold
+                left_view[node] = source.left
+                right_view[node] = source.right
             for label in range(m):
-                counts[node, label] = self.tree.counts[node * m + label]
+                counts_view[node, label] = self.tree.counts[<size_t> node * m + label]
         return feature, threshold, left, right, counts
 
     # Single operations, for tests and for growing the initial population.

@@ -27,6 +27,7 @@ cdef struct FrontierLeaf:
     # A leaf of a tree that is being grown, with its samples and its best split.
     int32_t node
     int32_t depth
+    int32_t place           # its left child takes its place, its right child the next free one; of equal gains the first wins
     int32_t n_entries
     int32_t* entries
     Split split
@@ -88,15 +89,20 @@ cdef struct Growth:
     TrainNode* template
     size_t template_capacity
     int32_t n_nodes
+    # The leaves with a split that lowers the impurity, as a heap: none comes before the one at (position - 1) // 2. Others
+    # stay leaves and are not kept.
     FrontierLeaf* frontier
     size_t frontier_capacity
     int32_t n_frontier
+    FrontierLeaf[2] children    # not yet in the frontier; entries is NULL for those that are
 
 
 cdef inline void free_growth(Growth* growth) noexcept nogil:
     cdef int32_t position
     for position in range(growth.n_frontier):
         free(growth.frontier[position].entries)
+    for position in range(2):
+        free(growth.children[position].entries)
     free(growth.frontier)
     free(growth.template)
     memset(growth, 0, sizeof(Growth))
@@ -110,26 +116,102 @@ cdef inline int32_t* _new_list(int32_t n_entries) except NULL nogil:
     return entries
 
 
+cdef inline bint _comes_before(const FrontierLeaf* leaf, const FrontierLeaf* other) noexcept nogil:
+    """Whether a leaf is split before another one."""
+    return leaf.split.gain > other.split.gain or (leaf.split.gain == other.split.gain and leaf.place < other.place)
+
+
+cdef inline int _enter_frontier(Growth* growth, const FrontierLeaf* leaf) except -1 nogil:
+    cdef int32_t position = growth.n_frontier, above
+    reserve(<void**> &growth.frontier, &growth.frontier_capacity, position + 1, sizeof(FrontierLeaf))
+    growth.n_frontier += 1
+    while position > 0:
+        above = (position - 1) // 2
+        if not _comes_before(leaf, &growth.frontier[above]):
+            break
+        growth.frontier[position] = growth.frontier[above]
+        position = above
+    growth.frontier[position] = leaf[0]
+    return 0
+
+
+cdef inline FrontierLeaf _leave_frontier(Growth* growth) noexcept nogil:
+    """Take the leaf that is split next out of a frontier that is not empty; its list belongs to the caller."""
+    cdef FrontierLeaf first = growth.frontier[0], last
+    cdef int32_t position = 0, below
+    growth.n_frontier -= 1
+    last = growth.frontier[growth.n_frontier]
+    while True:
+        below = 2 * position + 1
+        if below >= growth.n_frontier:
+            break
+        if below + 1 < growth.n_frontier and _comes_before(&growth.frontier[below + 1], &growth.frontier[below]):
+            below += 1
+        if not _comes_before(&growth.frontier[below], &last):
+            break
+        growth.frontier[position] = growth.frontier[below]
+        position = below
+    growth.frontier[position] = last
+    return first
+
+
+cdef inline int _examine_child(const Samples* samples, const Tree* tree, Growth* growth, int32_t child,
+                               const int32_t* features, int32_t n_features, const Criterion* criterion,
+                               const Weights* weights, const TreeLimits* limits, Scratch* scratch) except -1 nogil:
+    """Find the best split of a new leaf; without one that lowers the impurity, its list is freed at once."""
+    cdef FrontierLeaf* leaf = &growth.children[child]
+    _examine(samples, tree, growth.template, leaf, features, n_features, criterion, weights, limits, scratch)
+    if leaf.split.feature >= 0 and leaf.split.gain > 0:
+        _enter_frontier(growth, leaf)
+    else:
+        free(leaf.entries)
+    leaf.entries = NULL
+    return 0
+
+
 cdef inline int begin_growth(const Samples* samples, const Tree* tree, Growth* growth, const int32_t* features,
                              int32_t n_features, const Criterion* criterion, const Weights* weights,
                              const TreeLimits* limits, Scratch* scratch) except -1 nogil:
     """Begin with the leaf that was collected; `growth` is all zero."""
-    cdef int32_t* entries
+    cdef FrontierLeaf* root = &growth.children[0]
     reserve(<void**> &growth.template, &growth.template_capacity, 1, sizeof(TrainNode))
-    reserve(<void**> &growth.frontier, &growth.frontier_capacity, 1, sizeof(FrontierLeaf))
     memset(&growth.template[0], 0, sizeof(TrainNode))
     growth.template[0].feature = -1
     growth.template[0].parent = -1
     growth.n_nodes = 1
-    entries = _new_list(scratch.n_entries)
-    growth.frontier[0].node = 0
-    growth.frontier[0].depth = scratch.n_path
-    growth.frontier[0].n_entries = scratch.n_entries
-    growth.frontier[0].entries = entries
-    growth.n_frontier = 1
-    memcpy(entries, scratch.entries, scratch.n_entries * sizeof(int32_t))
-    return _examine(samples, tree, growth.template, &growth.frontier[0], features, n_features, criterion, weights,
-                    limits, scratch)
+    root.entries = _new_list(scratch.n_entries)
+    root.node, root.depth, root.place, root.n_entries = 0, scratch.n_path, 0, scratch.n_entries
+    memcpy(root.entries, scratch.entries, scratch.n_entries * sizeof(int32_t))
+    return _examine_child(samples, tree, growth, 0, features, n_features, criterion, weights, limits, scratch)
+
+
+cdef inline int _divide(const Samples* samples, Growth* growth, const FrontierLeaf* leaf,
+                        Scratch* scratch) except -1 nogil:
+    """Make the lists of the children of a leaf whose node has its test."""
+    cdef int32_t position, entry, code, n_left = 0, n_right = 0
+    cdef Sides sides
+    cdef FrontierLeaf* left = &growth.children[0]
+    cdef FrontierLeaf* right = &growth.children[1]
+    find_sides(samples, growth.template, leaf.node, scratch.walked_tree.nodes if scratch.n_path > 0 else NULL,
+               scratch.path[scratch.n_path] if scratch.n_path > 0 else -1, leaf.entries, leaf.n_entries, scratch, &sides)
+    for position in range(leaf.n_entries):
+        code = sides.codes[leaf.entries[position] >> 1]
+        n_left += code <= sides.cut.reach_left
+        n_right += code > sides.cut.reach_right
+    left.entries = _new_list(n_left)
+    right.entries = _new_list(n_right)
+    left.n_entries, right.n_entries = n_left, n_right
+    n_left, n_right = 0, 0
+    for position in range(leaf.n_entries):
+        entry = leaf.entries[position]
+        code = sides.codes[entry >> 1]
+        if code <= sides.cut.reach_left:
+            left.entries[n_left] = entry if code <= sides.cut.left else entry & ~1
+            n_left += 1
+        if code > sides.cut.reach_right:
+            right.entries[n_right] = entry if code > sides.cut.left else entry & ~1
+            n_right += 1
+    return 0
 
 
 cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* growth, int32_t n_splits,
@@ -139,75 +221,41 @@ cdef inline int extend_growth(const Samples* samples, const Tree* tree, Growth* 
 
     scratch.outside must be as `collect` left it for the leaf that growth began with.
     """
-    cdef int32_t position, best, entry, code, feature, n_nodes, n_left, n_right
-    cdef Sides sides
+    cdef int32_t child, feature, n_nodes
     cdef Region region
     cdef FrontierLeaf leaf
-    cdef FrontierLeaf* left
-    cdef FrontierLeaf* right
-    cdef int32_t* left_entries
-    cdef int32_t* right_entries
     cdef TrainNode* template
-    while growth.n_nodes // 2 < n_splits and not limits.stop:
-        best = -1
-        for position in range(growth.n_frontier):
-            if growth.frontier[position].split.feature >= 0 and growth.frontier[position].split.gain > 0 and (
-                    best < 0 or growth.frontier[position].split.gain > growth.frontier[best].split.gain):
-                best = position
-        if best < 0:
-            break
+    while growth.n_nodes // 2 < n_splits and growth.n_frontier > 0 and not limits.stop:
         n_nodes = growth.n_nodes
         reserve(<void**> &growth.template, &growth.template_capacity, n_nodes + 2, sizeof(TrainNode))
-        reserve(<void**> &growth.frontier, &growth.frontier_capacity, growth.n_frontier + 1, sizeof(FrontierLeaf))
         template = growth.template
-        leaf = growth.frontier[best]
-        feature = leaf.split.feature
-        template[leaf.node].threshold = leaf.split.threshold
-        template[leaf.node].cut = rank_cut(samples, feature, leaf.split.threshold)
-        if is_copy(samples, feature):
-            scratch.template, scratch.template_node = template, leaf.node
-            region = present_region(samples, feature, scratch)
-            scratch.template = NULL
+        leaf = _leave_frontier(growth)
+        try:
+            feature = leaf.split.feature
+            template[leaf.node].threshold = leaf.split.threshold
+            template[leaf.node].cut = rank_cut(samples, feature, leaf.split.threshold)
+            if is_copy(samples, feature):
+                scratch.template, scratch.template_node = template, leaf.node
+                region = present_region(samples, feature, scratch)
+                scratch.template = NULL
+                template[leaf.node].feature = feature
+                find_cut(samples, &region, &template[leaf.node])
             template[leaf.node].feature = feature
-            find_cut(samples, &region, &template[leaf.node])
-        template[leaf.node].feature = feature
-        find_sides(samples, template, leaf.node, scratch.walked_tree.nodes if scratch.n_path > 0 else NULL,
-                   scratch.path[scratch.n_path] if scratch.n_path > 0 else -1, leaf.entries, leaf.n_entries, scratch,
-                   &sides)
-        n_left, n_right = 0, 0
-        for position in range(leaf.n_entries):
-            code = sides.codes[leaf.entries[position] >> 1]
-            n_left += code <= sides.cut.reach_left
-            n_right += code > sides.cut.reach_right
-        left_entries = _new_list(n_left)
-        growth.frontier[growth.n_frontier].entries = left_entries
-        growth.frontier[growth.n_frontier].split.feature = -1
-        growth.n_frontier += 1
-        right_entries = _new_list(n_right)
-        n_left, n_right = 0, 0
-        for position in range(leaf.n_entries):
-            entry = leaf.entries[position]
-            code = sides.codes[entry >> 1]
-            if code <= sides.cut.reach_left:
-                left_entries[n_left] = entry if code <= sides.cut.left else entry & ~1
-                n_left += 1
-            if code > sides.cut.reach_right:
-                right_entries[n_right] = entry if code > sides.cut.left else entry & ~1
-                n_right += 1
-        free(leaf.entries)
-        left = &growth.frontier[best]
-        right = &growth.frontier[growth.n_frontier - 1]
-        left.node, left.depth, left.n_entries, left.entries = n_nodes, leaf.depth + 1, n_left, left_entries
-        right.node, right.depth, right.n_entries, right.entries = n_nodes + 1, leaf.depth + 1, n_right, right_entries
+            _divide(samples, growth, &leaf, scratch)
+        finally:
+            free(leaf.entries)
+        growth.children[0].place = leaf.place
+        growth.children[1].place = n_nodes // 2 + 1
         template[leaf.node].left = n_nodes
         template[leaf.node].right = n_nodes + 1
-        for position in range(2):
-            memset(&template[n_nodes + position], 0, sizeof(TrainNode))
-            template[n_nodes + position].feature = -1
-            template[n_nodes + position].parent = leaf.node
+        for child in range(2):
+            growth.children[child].node, growth.children[child].depth = n_nodes + child, leaf.depth + 1
+            memset(&template[n_nodes + child], 0, sizeof(TrainNode))
+            template[n_nodes + child].feature = -1
+            template[n_nodes + child].parent = leaf.node
         growth.n_nodes += 2
-        _examine(samples, tree, template, left, features, n_features, criterion, weights, limits, scratch)
-        _examine(samples, tree, template, right, features, n_features, criterion, weights, limits, scratch)
+        for child in range(2):
+            _examine_child(samples, tree, growth, child, features, n_features, criterion, weights, limits, scratch)
     return 0
 
 

@@ -52,6 +52,7 @@ from metasilvae.training.options import (
     MUTATIONS,
     PRESETS,
     SELECTIONS,
+    TUNED,
     BoostingOptions,
     TrainingOptions,
 )

@@ -21,13 +21,11 @@ from metasilvae.training.boosted_trees import VALUE_UNIT, FloatArray
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress
-from metasilvae.training.trials import compare
+from metasilvae.training.trials import TUNING_FRACTION, compare
 
 Candidate = dict[str, Any]
 # Whether work that is under way should end.
 Stopped = Callable[[], bool]
-# Fraction of the time limit that tuning may take.
-TUNING_FRACTION = 0.3
 # A difference counts if it exceeds so many standard errors.
 ERRORS = 1.0
 # A curve whose best round is in the last part of its rounds still rises.

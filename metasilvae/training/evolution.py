@@ -126,6 +126,8 @@ class TreeTrainer(BaseTrainer):
     """
 
     norms = SHARED_NORMS
+    # What tuning has chosen: this trainer does not tune.
+    candidate: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -175,14 +177,12 @@ class TreeTrainer(BaseTrainer):
             return make_samples(self.learned, boxes)
         is_same = like.options.training_epsilon_factor == self.options.training_epsilon_factor
         if is_same and boxes.low_center is boxes.high_center:
-            return like._samples
-        return make_samples(self.learned, boxes, like._samples)
+            return like.samples
+        return make_samples(self.learned, boxes, like.samples)
 
     def _make_growers(self, like: TreeTrainer | None) -> Growers:
         """A grower for each criterion. Growth is the same whatever the regularization, and can be taken over."""
-        known = {} if like is None else dict(like._growers)
-        if like is not None:
-            like._growers.clear()
+        known = {} if like is None else like.hand_over_growers()
         usable = {criterion: grower for criterion, grower in known.items() if grower.samples is self._samples}
         objective = make_objective(
             replace(self.options, robust_weight=0.0, leaf_penalty=0.0), self.learned, self._samples
@@ -191,6 +191,17 @@ class TreeTrainer(BaseTrainer):
             criterion: usable.get(criterion) or Grower(self._samples, objective, *criterion)
             for criterion in self.options.growth_criteria
         }
+
+    @property
+    def samples(self) -> kernel.TrainingSet:
+        """The training samples as ranks, with the boxes to train for."""
+        return self._samples
+
+    def hand_over_growers(self) -> Growers:
+        """The growth of its trees for another trainer to continue; this one keeps none."""
+        growers = dict(self._growers)
+        self._growers.clear()
+        return growers
 
     @property
     def n_steps(self) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.training import interactions as kernel
 from metasilvae.dataset import Dataset
+from metasilvae.training.samples import draw_places
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -254,8 +255,7 @@ def find_interactions(dataset: Dataset) -> tuple[Interaction, ...]:
     """
     X, y = dataset.X, dataset.y
     if len(y) > MOST_ROWS:
-        # Drawn, not every n-th one: classes may alternate from row to row.
-        rows = np.sort(np.random.default_rng(0).permutation(len(y))[:MOST_ROWS])
+        rows = draw_places(len(y), MOST_ROWS)
         X, y = X[rows], y[rows]
     if len(y) < FEWEST_ROWS or (y == y[0]).all():
         return ()

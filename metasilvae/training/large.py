@@ -26,7 +26,7 @@ from metasilvae.training.options import TUNED, TrainingOptions
 from metasilvae.training.population import count_again
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, Trainer
 from metasilvae.training.samples import as_individual, as_model, make_samples
-from metasilvae.training.tuning import make_tree_trainer
+from metasilvae.training.tuning import TunedTrainer, make_tree_trainer
 from metasilvae.verification.metrics import evaluate
 
 # With more samples than this a part of them is searched; as many others decide about the leaf penalty.
@@ -64,7 +64,7 @@ class LargeTreeTrainer(BaseTrainer):
         order = np.random.default_rng([options.seed, 3]).permutation(self.learned.n_samples)
         self._part = self.learned.subset(np.sort(order[:sample_size]))
         self._others = self.learned.subset(np.sort(order[sample_size : 2 * sample_size]))
-        self._search: Trainer | None = make_tree_trainer(
+        self._search: TreeTrainer | TunedTrainer | None = make_tree_trainer(
             self._part, perturbation, replace(options, validation=0.0), self._jobs
         )
         self._n_search_steps = self._search.n_steps
@@ -157,7 +157,7 @@ class LargeTreeTrainer(BaseTrainer):
             self.dataset, self.perturbation, replace(options, leaf_penalty=penalty), self._jobs, self._start,
             clock=self._clock, deepening=self._deepening,
         )  # fmt: skip
-        self._full._observers = self._observers
+        self.share_observers(self._full)
         if self.stop_reason is not None:
             self._full.stop()
         if self._full_state is not None:

@@ -378,6 +378,10 @@ class BaseTrainer(ABC):
     def observe(self, observer: Observer) -> None:
         self._observers.append(observer)
 
+    def share_observers(self, part: BaseTrainer) -> None:
+        """Show the trees of a trainer that is a part of this run to all observers of this one, also to later ones."""
+        part._observers = self._observers
+
     @property
     @abstractmethod
     def n_steps(self) -> int: ...

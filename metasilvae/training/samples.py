@@ -27,6 +27,14 @@ POWERS = {"l0": 0, "l1": 1, "l2": 2}
 HALF_OF_SQUARES = 0.7071
 
 
+def draw_places(n: int, most: int) -> NDArray[np.intp]:
+    """All of n places, or `most` of them that are drawn, always the same ones; increasing.
+
+    Drawn, not at equal distances: classes, or kinds of columns, may alternate.
+    """
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
 def find_doubled(dataset: Dataset, boxes: Boxes) -> NDArray[np.int32]:
     """Columns whose values are or may become missing."""
     is_doubled = dataset.columns_with_missing

@@ -27,7 +27,7 @@ from metasilvae.training.interactions import Interaction
 from metasilvae.training.options import TrainingOptions
 from metasilvae.training.population import list_interactions, plan_sizes, plan_starts
 from metasilvae.training.protocol import TrainerGroup
-from metasilvae.training.samples import as_model, make_samples
+from metasilvae.training.samples import as_model, draw_places, make_samples
 from metasilvae.training.ties import settle_ties
 from metasilvae.verification.metrics import evaluate
 
@@ -43,7 +43,7 @@ MORE_PENALTIES = (16.0,)
 # A larger factor is not tried if it closes gaps between values of a feature that the perturbation respects, and this
 # fraction of the rows lies at such gaps.
 MOST_CLOSED = 0.1
-# Rows that are looked at for this, about.
+# Rows that are looked at for this, at most.
 GAP_ROWS = 4000
 # How many steps of the leaf penalty around the best one are tried on all splits.
 NEIGHBOURS = 1
@@ -302,7 +302,7 @@ def list_factors(dataset: Dataset, perturbation: Perturbation) -> list[float]:
         with np.errstate(over="ignore"):
             largest = boxes.limit.epsilon / boxes.limit.costs
         radius_down, radius_up = np.minimum(radius_down, largest), np.minimum(radius_up, largest)
-    X = dataset.X[:: max(1, dataset.n_samples // GAP_ROWS)]
+    X = dataset.X[draw_places(dataset.n_samples, GAP_ROWS)]
     allowed = np.array(FACTORS)
     with np.errstate(over="ignore"):
         widths = radius_down + radius_up

@@ -29,6 +29,7 @@ from metasilvae.training.options import BLENDS, TrainingOptions
 from metasilvae.training.population import FIRST_SPLITS, INTERACTION_CRITERIA, list_interactions, plan_sizes
 from metasilvae.training.protocol import BaseTrainer, Progress, StopReason, TrainerGroup, hold_out, read_progress
 from metasilvae.training.quick_choice import QuickChoice
+from metasilvae.training.samples import draw_places
 from metasilvae.training.trials import (
     NOISE_PENALTY,
     PART,
@@ -61,8 +62,7 @@ COUNTED_FEATURES = 64
 
 def count_values(dataset: Dataset) -> float:
     """Number of distinct values, summed over the features; estimated if they are many."""
-    step = -(-dataset.n_features // COUNTED_FEATURES)
-    counted = dataset.X[:, ::step]
+    counted = dataset.X[:, draw_places(dataset.n_features, COUNTED_FEATURES)]
     return float(sum(len(np.unique(column)) for column in counted.T) * dataset.n_features / counted.shape[1])
 
 
@@ -209,7 +209,7 @@ class TunedTrainer(BaseTrainer):
         )  # fmt: skip
         self._group.add(self._initial)
         if self.held_out is None:
-            self._initial._observers = self._observers
+            self.share_observers(self._initial)
         self._initial_state: dict[str, Any] | None = None
         # Progress of the initial tree.
         self._latest: Progress | None = None
@@ -286,8 +286,8 @@ class TunedTrainer(BaseTrainer):
             yield from self._train(self._main)
 
     def _train_initial_tree(self) -> Iterator[Progress]:
-        for progress in self._initial.run():
-            self._latest = replace(progress, phase="initial tree", step=self._initial._n_reported - 1)
+        for step, progress in enumerate(self._initial.run(), start=self._initial.state["steps"]):
+            self._latest = replace(progress, phase="initial tree", step=step)
             yield self._latest
         self._initial_state = self._initial.state
         if self._initial.stop_reason in (StopReason.TARGET, StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
@@ -348,7 +348,7 @@ class TunedTrainer(BaseTrainer):
             self.dataset, self.perturbation, options, self._jobs, like=self._initial, clock=self._clock,
             interactions=() if options.seed_leaves else self._tuning.interactions,
         )  # fmt: skip
-        main._observers = self._observers
+        self.share_observers(main)
         self._group.add(main)
         if self._main_state is not None:
             main.resume(self._main_state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -91,6 +93,68 @@ def test_growth_can_be_continued_and_taken_in_parts(seed: int) -> None:
         taken = growth.take(2 if n_splits == 1 else n_splits, workspace)
         assert list_tests(taken) == list_tests(tree)
         assert taken.counts == full_counts(taken, problem)
+
+
+def list_gains(tree: Individual, objective, workspace: Workspace) -> dict[str, tuple[int, float]]:
+    """Node and gain of the best split of each leaf that has one, by the way to the leaf."""
+    feature, _, left, right, _ = tree.nodes()
+    found, pending = {}, [(0, "")]
+    while pending:
+        node, way = pending.pop()
+        if feature[node] >= 0:
+            pending += [(int(left[node]), way + "l"), (int(right[node]), way + "r")]
+        elif (split := tree.best_split(node, objective, workspace, by_score=False)) is not None and split[3] > 0:
+            found[way] = node, split[3]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_growth_splits_the_leaf_with_the_largest_gain_and_of_equal_ones_the_first(seed: int) -> None:
+    # Few values, and four groups with the same rows: many gains are equal.
+    rng = np.random.default_rng(seed)
+    group, rows = np.repeat(np.arange(4.0), 12), np.tile(rng.integers(0, 4, (12, 2)).astype(np.float64), (4, 1))
+    y = (np.tile(rng.integers(0, 2, 12), 4) ^ (group > 1)).astype(np.int32)
+    dataset = Dataset(np.column_stack([group, rows]), y, ("a", "b"))
+    nothing, endless = np.zeros(3), np.full(3, np.inf)
+    problem = Problem(dataset, FeatureRadii((nothing, nothing, -endless, endless)))
+    objective, workspace = problem.objective(), Workspace(problem.samples)
+    growth = GreedyGrowth(problem.samples, objective, workspace)
+    growth.extend(30, workspace)
+    places = {"": 0}
+    for n_splits in range(growth.n_splits + 1):
+        tree = growth.take(n_splits, workspace)
+        gains = list_gains(tree, objective, workspace)
+        if n_splits == growth.n_splits:
+            assert not gains
+            break
+        way = min(gains, key=lambda each: (-gains[each][1], places[each]))
+        places |= {way + "l": places[way], way + "r": n_splits + 1}
+        tree.grow(gains[way][0], objective, workspace, by_score=False)
+        assert list_tests(tree) == list_tests(growth.take(n_splits + 1, workspace))
+
+
+def seconds_of(work: Callable[..., object], *arguments: object) -> float:
+    start = time.process_time()
+    work(*arguments)
+    return time.process_time() - start
+
+
+def test_time_to_grow_is_nearly_proportional_to_the_leaves() -> None:
+    seconds = []
+    for n in (8000, 32000):
+        rng = np.random.default_rng(0)
+        dataset = Dataset(rng.permutation(n)[:, None].astype(float), rng.integers(0, 2, n).astype(np.int32), ("a", "b"))
+        nothing, endless = np.zeros(1), np.full(1, np.inf)
+        problem = Problem(dataset, FeatureRadii((nothing, nothing, -endless, endless)))
+        samples, objective = problem.samples, problem.objective()
+        workspace = Workspace(samples)
+        growths = [GreedyGrowth(samples, objective, workspace) for _ in range(3)]
+        seconds.append(min(seconds_of(each.extend, n, workspace) for each in growths))
+        assert growths[0].n_splits > n // 3
+    assert seconds[1] < 9 * seconds[0]
+    # All parts of its nodes are as soon there as a part of them.
+    tree = growths[0].take(n, workspace)
+    assert min(seconds_of(tree.nodes) for _ in range(5)) < seconds[0]
 
 
 def large_problem(rng: np.random.Generator, n: int, d: int = 12, is_grid: bool = False) -> Problem:

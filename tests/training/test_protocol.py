@@ -368,6 +368,16 @@ def test_observers_are_called_in_the_same_order(name: str) -> None:
     assert seen[0] == seen[1]
 
 
+def test_the_observers_of_a_run_see_the_trees_of_its_parts() -> None:
+    whole, part = MAKERS["tree"](), MAKERS["tree"]()
+    assert isinstance(whole, BaseTrainer)
+    whole.share_observers(part)
+    notes = Notes("a", [])
+    whole.observe(notes)
+    finish(part)
+    assert notes.n_calls > 0
+
+
 @pytest.mark.parametrize("name", ["tree", "tuned tree"])
 def test_observers_are_resumed_with_the_run(name: str) -> None:
     trainer = MAKERS[name]()

@@ -215,6 +215,19 @@ def test_a_larger_epsilon_does_not_close_the_gaps_of_a_grid() -> None:
     assert list_factors(Dataset(rng.normal(size=(300, 2)), grid.y, grid.labels), Ball(0.45)) == [1.0, 1.15]
 
 
+def test_what_alternates_hides_nothing_from_tuning() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 10, (16000, 2)).astype(np.float64)
+    # Every second row is of a sensor that is off, every second column is constant.
+    X[::2] = 0.0
+    rows = Dataset(X, rng.integers(0, 2, 16000).astype(np.int32), ("a", "b"))
+    assert list_factors(rows, Ball(0.45)) == list_factors(rows.subset(rng.permutation(16000)), Ball(0.45)) == [1.0]
+    X = rng.random((50, 256))
+    X[:, ::2] = 0.0
+    columns = Dataset(X, np.zeros(50, dtype=np.int32), ("a", "b"))
+    assert tuning.count_values(columns) == pytest.approx(128 * 51, rel=0.3)
+
+
 def run_race(race: Race, score: object) -> int:
     """Run a race with a function of candidate and split; returns the number of trials."""
     n_trials = 0
