@@ -256,6 +256,8 @@ class TunedTrainer(BaseTrainer):
         self._initial.resume(state)
         if document.get("latest") is not None:
             self._latest = read_progress(take(document, "latest", dict))
+        elif self._initial.state["steps"]:
+            raise damaged("the latest step is missing")
         scores = take_array(document, "scores", "<f8")
         if scores.size != self._race.scores.size:
             raise damaged("the tuning has another size")
