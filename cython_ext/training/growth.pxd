@@ -11,7 +11,7 @@ from training.criteria cimport Criterion, Split, Weights, score_of
 from training.missing cimport Region, find_cut, is_copy, present_region
 from training.norm cimport Sides, find_sides
 from training.scratch cimport Scratch
-from training.subtree_replacement cimport collect, replace
+from training.subtree_replacement cimport Former, collect, note_former, replace, undo_replace
 from training.sweep cimport find_split
 from training.threshold_move cimport find_threshold_move
 from training.tree cimport MIXED, NONE, Samples, TrainNode, Tree, add_node, known_prediction, rank_cut, weight_of
@@ -357,17 +357,26 @@ cdef inline int prune(const Samples* samples, Tree* tree, int32_t node, Scratch*
 cdef inline int move_threshold(const Samples* samples, Tree* tree, int32_t node, const int32_t* features,
                                int32_t n_features, const Weights* weights, const TreeLimits* limits,
                                Scratch* scratch) except -1 nogil:
-    """Give an inner node the best test for its present subtrees; 0 if no test is better than the present one."""
+    """Give an inner node the best test for its present subtrees; 0 if no test is better than the present one.
+
+    Leaves that change their predictions or lose their samples may make the tree worse than the sweep has promised. If
+    that lowers the fitness, the tree stays as it was.
+    """
     cdef Split found
-    cdef int32_t n_nodes = tree.n_nodes
+    cdef Former former
+    cdef double before = fitness_of(tree, weights, limits)
     collect(samples, tree, node, scratch)
     find_threshold_move(samples, tree, node, scratch, features, n_features, weights, limits.min_leaf, &found)
     if found.feature < 0 or found.score <= score_of(weights, tree.n_correct, tree.n_stable, tree.n_robust):
         return 0
+    former = note_former(tree, node, scratch)
     tree.nodes[node].feature = found.feature
     tree.nodes[node].threshold = found.threshold
     tree.nodes[node].cut = rank_cut(samples, found.feature, found.threshold)
-    replace(samples, tree, node, tree.nodes, node, n_nodes, limits.min_leaf, limits.max_depth, scratch)
+    replace(samples, tree, node, tree.nodes, node, former.n_nodes, limits.min_leaf, limits.max_depth, scratch)
+    if fitness_of(tree, weights, limits) < before:
+        undo_replace(tree, &former, scratch)
+        return 0
     return 1
 
 

@@ -58,6 +58,10 @@ cdef struct Scratch:
     # By sample, prediction of the leaf of the left or right subtree that it falls into.
     int32_t* own_left
     int32_t* own_right
+    # By position in the list: predictions before a change that may be taken back. A sweep is over then, and needs
+    # left_merged and right_merged no more.
+    int32_t* former_own
+    int32_t* former_joint
     # For the sweeps: a key for each listed sample, and the runs of equal keys in the order of a feature.
     int32_t* key_of
     int32_t* key_category
@@ -156,6 +160,7 @@ cdef inline Scratch* new_scratch(int32_t n_samples, int32_t n_labels) noexcept n
     ints = scratch.int_block
     scratch.entries, scratch.outside = ints, ints + n
     scratch.left_merged, scratch.right_merged = ints + 2 * n, ints + 3 * n
+    scratch.former_own, scratch.former_joint = scratch.left_merged, scratch.right_merged
     scratch.own_left, scratch.own_right = ints + 4 * n, ints + 5 * n
     scratch.key_of, scratch.key_category = ints + 6 * n, ints + 7 * n
     scratch.key_label, scratch.key_own = ints + 8 * n, ints + 9 * n

@@ -4,7 +4,7 @@
 #
 # A list entry is 2 * sample + 1 for a sample that falls into the node, 2 * sample for one whose box merely reaches it.
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from common.buffer cimport reserve
@@ -185,14 +185,18 @@ cdef inline void _add_to_counts(const Samples* samples, Tree* tree, const Scratc
         tree.n_robust += weight * (correct and stable)
 
 
+cdef inline void _exchange_nodes(Tree* tree, Scratch* scratch) noexcept nogil:
+    tree.nodes, scratch.spare_nodes = scratch.spare_nodes, tree.nodes
+    tree.counts, scratch.spare_counts = scratch.spare_counts, tree.counts
+    tree.capacity, scratch.spare_capacity = scratch.spare_capacity, tree.capacity
+
+
 cdef inline int renumber(Tree* tree, Scratch* scratch) except -1 nogil:
     """Drop nodes that are no longer part of the tree and put the others into pre-order."""
     cdef int32_t top = 1, n_nodes = 0, node, m = tree.n_labels, n_leaves = 0
     cdef size_t capacity = scratch.spare_capacity
     cdef size_t counts_capacity = scratch.spare_capacity * <size_t> m
     cdef PendingNode pending
-    cdef TrainNode* nodes
-    cdef int32_t* counts
     reserve(<void**> &scratch.spare_nodes, &capacity, tree.n_nodes, sizeof(TrainNode))
     reserve(<void**> &scratch.spare_counts, &counts_capacity, <size_t> capacity * m, sizeof(int32_t))
     scratch.spare_capacity = <int32_t> capacity
@@ -218,18 +222,54 @@ cdef inline int renumber(Tree* tree, Scratch* scratch) except -1 nogil:
         else:
             n_leaves += 1
         n_nodes += 1
-    nodes = tree.nodes
-    counts = tree.counts
-    tree.nodes = scratch.spare_nodes
-    tree.counts = scratch.spare_counts
-    scratch.spare_nodes = nodes
-    scratch.spare_counts = counts
-    node = tree.capacity
-    tree.capacity = scratch.spare_capacity
-    scratch.spare_capacity = node
+    _exchange_nodes(tree, scratch)
     tree.n_nodes = n_nodes
     tree.n_leaves = n_leaves
     return 0
+
+
+cdef struct Former:
+    # What a tree was like before `replace`, as far as `undo_replace` does not find it elsewhere.
+    int32_t node
+    TrainNode split         # at this node
+    int32_t n_nodes
+    int32_t n_leaves
+    int32_t n_ties
+    int64_t n_correct
+    int64_t n_stable
+    int64_t n_robust
+
+
+cdef inline Former note_former(const Tree* tree, int32_t node, const Scratch* scratch) noexcept nogil:
+    """Note a tree before the subtree at `node`, which was collected, is replaced by a template in the same tree."""
+    cdef int32_t position, sample
+    for position in range(scratch.n_entries):
+        sample = scratch.entries[position] >> 1
+        scratch.former_own[position] = tree.own[sample]
+        scratch.former_joint[position] = tree.joint[sample]
+    return Former(node, tree.nodes[node], tree.n_nodes, tree.n_leaves, tree.n_ties, tree.n_correct, tree.n_stable,
+                  tree.n_robust)
+
+
+cdef inline void undo_replace(Tree* tree, const Former* former, Scratch* scratch) noexcept nogil:
+    """Take back what `replace` did last; nothing else may have been done since.
+
+    It appends nodes and links one of them, and `renumber` leaves this array in scratch.spare_nodes.
+    """
+    cdef int32_t position, sample, parent = former.split.parent
+    _exchange_nodes(tree, scratch)
+    if parent >= 0:
+        if tree.nodes[parent].left >= former.n_nodes:
+            tree.nodes[parent].left = former.node
+        else:
+            tree.nodes[parent].right = former.node
+    tree.nodes[former.node] = former.split
+    tree.n_nodes, tree.n_leaves, tree.n_ties = former.n_nodes, former.n_leaves, former.n_ties
+    tree.n_correct, tree.n_stable, tree.n_robust = former.n_correct, former.n_stable, former.n_robust
+    for position in range(scratch.n_entries):
+        sample = scratch.entries[position] >> 1
+        tree.own[sample] = scratch.former_own[position]
+        tree.joint[sample] = scratch.former_joint[position]
 
 
 cdef inline int replace(const Samples* samples, Tree* tree, int32_t node, const TrainNode* template, int32_t root,

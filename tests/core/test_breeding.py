@@ -52,6 +52,29 @@ def test_counts_stay_exact_over_long_sequences_of_operations(seed: int) -> None:
     check_invariants(tree, problem)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_moved_test_never_lowers_the_fitness(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, n_samples=(60, 200, 400)[seed % 3])
+    samples, workspace = problem.samples, Workspace(problem.samples)
+    objective = problem.objective(min_leaf=3, leaf_penalty=1 / problem.dataset.n_samples)
+    tree = Individual(samples).become_leaf(workspace)
+    tree.grow(0, objective, workspace, by_score=False, reach=0.2, n_splits=25)
+    for _ in range(2):
+        node = 0
+        while node < tree.n_nodes:
+            if tree.nodes()[0][node] >= 0:
+                before, parts = tree.fitness(objective), [each.tobytes() for each in (*tree.nodes(), *tree.tests())]
+                if tree.move_threshold(node, objective, workspace):
+                    assert tree.fitness(objective) >= before
+                else:
+                    assert [each.tobytes() for each in (*tree.nodes(), *tree.tests())] == parts
+                assert tree.counts == full_counts(tree, problem)
+            node += 1
+        tree.improve_locally(objective, workspace)
+        check_invariants(tree, problem)
+
+
 def all_thresholds(problem: Problem, feature: int) -> list[float]:
     """One threshold for each interval between neighbouring events, and the events themselves."""
     x = problem.dataset.X[:, feature]

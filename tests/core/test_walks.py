@@ -244,6 +244,80 @@ def test_sweeps_over_many_samples_promise_the_true_score(n: int, is_grid: bool) 
     assert tree.counts == full_counts(tree, problem)
 
 
+def list_predictions(tree: Individual) -> list[list[bool]]:
+    """The labels that each leaf predicts."""
+    counts = tree.nodes()[4][tree.nodes()[0] < 0]
+    return (counts == counts.max(axis=1, keepdims=True)).tolist()
+
+
+def wide_problem(
+    rng: np.random.Generator, n: int, d: int, limit: tuple[int, float] | None
+) -> tuple[TrainingSet, Callable[[Sequence[int]], Objective]]:
+    """Many rows and features, with values of many, of few, or mostly of one kind; and a norm, if given."""
+    kinds = (
+        rng.random((n, d)),
+        rng.integers(0, 6, (n, d)) / 6,
+        np.where(rng.random((n, d)) < 0.7, 0, rng.random((n, d))),
+    )
+    X = np.ascontiguousarray(kinds[rng.integers(3)], dtype=np.float64)
+    m = int(rng.integers(2, 5))
+    y = ((X[:, 0] > 0.4) + (X[:, 1] > 0.6) * (m > 2) + (rng.random(n) < 0.2)) % m
+    radius, endless = np.full(d, 0.05 if limit is None else 0.15), np.full(d, np.inf)
+    norm = None if limit is None else (*limit, np.ones(d))
+    samples = TrainingSet(X, y.astype(np.int32), m, radius, radius, -endless, endless, limit=norm)
+    return samples, lambda features: Objective(0.9 / n, 0.1 / n, 0, features, min_leaf=3)
+
+
+# All features are looked at with a part of the thresholds, and of the samples too where they are many (9000), or the
+# features are (300). Of a feature with more than 4096 values not all thresholds are looked at.
+@pytest.mark.parametrize(
+    ("n", "d", "limit"),
+    [
+        (800, 9, None), (1500, 12, None), (1500, 30, None), (3000, 300, None), (5000, 12, None), (9000, 10, None),
+        (800, 9, (1, 0.1)), (1500, 12, (2, 0.1)), (3000, 30, (0, 1.0)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_sweeps_over_promising_features_promise_the_true_score(
+    n: int, d: int, limit: tuple[int, float] | None, seed: int
+) -> None:
+    rng = np.random.default_rng([n, d, seed])
+    samples, objective_of = wide_problem(rng, n, d, limit)
+    objective, workspace = objective_of(range(d)), Workspace(samples)
+    tree = Individual(samples).become_leaf(workspace)
+    for step in range(5):
+        criterion = {"by_score": bool((step + seed) % 2), "reach": 0.3}
+        leaf = int(np.argmax(np.where(tree.nodes()[0] < 0, tree.nodes()[4].sum(axis=1), 0)))
+        found = tree.best_split(leaf, objective, workspace, **criterion)
+        if found is None:
+            break
+        # It is the best split of its feature, and its feature is one of the best.
+        assert found == tree.best_split(leaf, objective_of([found[0]]), workspace, **criterion)
+        some = [tree.best_split(leaf, objective_of([each]), workspace, **criterion) for each in range(min(d, 30))]
+        worth = 2 if criterion["by_score"] else 3
+        assert sum(each is not None and each[worth] > found[worth] for each in some) < 3
+        tree.grow(leaf, objective, workspace, **criterion)
+        assert (tree.nodes()[0][leaf], tree.nodes()[1][leaf]) == found[:2]
+        assert tree.fitness(objective) == pytest.approx(found[2], abs=1e-12)
+    n_nodes = tree.n_nodes
+    for node in np.flatnonzero(tree.nodes()[0] >= 0):
+        present = tree.best_threshold_move(node, objective_of(tree.nodes()[0][[node]]), workspace)
+        found = tree.best_threshold_move(node, objective, workspace)
+        assert found is not None
+        assert present is not None
+        assert found[2] >= present[2]
+        alone = tree.best_threshold_move(node, objective_of([found[0]]), workspace)
+        assert alone is not None
+        assert found[2] == alone[2]
+        before, predicted = tree.fitness(objective), list_predictions(tree)
+        is_moved = tree.move_threshold(node, objective, workspace)
+        if is_moved and list_predictions(tree) == predicted:
+            assert tree.fitness(objective) == pytest.approx(found[2], abs=1e-12)
+        assert tree.fitness(objective) >= before
+        if tree.n_nodes != n_nodes:
+            break
+
+
 def test_deepening_grows_at_the_leaves_and_prunes_what_is_not_worth_it() -> None:
     problem = large_problem(np.random.default_rng(3), 1500)
     samples = problem.samples

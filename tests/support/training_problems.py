@@ -105,7 +105,11 @@ def random_operation(
     elif kind == 2:
         tree.graft(int(rng.integers(tree.n_nodes)), donor, int(rng.integers(donor.n_nodes)), objective, workspace)
     elif kind == 3:
-        tree.move_threshold(int(rng.choice(inner)), objective, workspace)
+        before, nodes = tree.fitness(objective), [each.tobytes() for each in (*tree.nodes(), *tree.tests())]
+        if tree.move_threshold(int(rng.choice(inner)), objective, workspace):
+            assert tree.fitness(objective) >= before
+        else:
+            assert [each.tobytes() for each in (*tree.nodes(), *tree.tests())] == nodes
     elif rng.random() < 0.3:
         node = int(rng.choice(inner))
         promised = tree.score_if_pruned(node, objective, workspace)
