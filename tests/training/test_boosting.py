@@ -441,7 +441,7 @@ def test_a_damaged_state_is_refused(name: str, change: Any) -> None:
         ({"population": 3}, "'population-max-size' is for the search for trees"),
         ({"leaf_penalty": 1.0}, "'leaf-penalty' is for the search for trees"),
         ({"fitness": Fitness(correct=-1.0, stable=0.5)}, "boosting needs weights that reward accuracy"),
-        ({"tune": True, "max_depth": 3}, "'tune' chooses 'max-depth'"),
+        ({"tune": True, "max_depth": 3}, "'tune' and 'max-depth' exclude each other"),
     ],
 )
 def test_wrong_options(changes: dict[str, Any], message: str) -> None:
