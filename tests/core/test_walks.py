@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
 import pytest
 from support.training_problems import WEIGHTS, FeatureRadii, Problem, full_counts, random_problem
 
-from metasilvae._core.training.evolution import GreedyGrowth, Individual, Workspace
+from metasilvae._core.training.evolution import GreedyGrowth, Individual, Objective, TrainingSet, Workspace
 from metasilvae.dataset import Dataset
 
 
