@@ -42,6 +42,7 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.options import FEW_SAMPLES, BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import finish
+from metasilvae.training.results import take_model
 from metasilvae.verification.objective import Fitness
 
 SEED = 1
@@ -84,7 +85,8 @@ def measure(
     start = time.process_time()
     options = options_for(arguments, train.n_samples)
     trainer = BoostingTrainer(train, ball, options, arguments.jobs)
-    model = finish(trainer)
+    finish(trainer)
+    model = take_model(trainer)
     seconds = time.process_time() - start
     return figures_of(model, test, ball, arguments.jobs), seconds, trainer
 

@@ -38,6 +38,7 @@ from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.options import METHODS, forest_options_for, options_for
+from metasilvae.training.results import take_model
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import evaluate
@@ -69,13 +70,13 @@ def train_both(train: Dataset, test: Dataset, ball: Ball, arguments: argparse.Na
     for progress in trainer.run():
         if progress.phase != "tree":
             tuned = time.process_time() - start
-    model, seconds = trainer.model, time.process_time() - start
+    model, seconds = take_model(trainer), time.process_time() - start
     single = None
     if arguments.single:
         tree = make_trainer(train, ball, options_for("default", seed=SEED), arguments.jobs)
         for _ in tree.run():
             pass
-        single = figures_of(tree.model, test, ball, arguments.jobs)
+        single = figures_of(take_model(tree), test, ball, arguments.jobs)
     return Run(figures_of(model, test, ball, arguments.jobs), single, model.n_leaves, seconds, tuned), trainer
 
 

@@ -43,7 +43,7 @@ from metasilvae.interop.imports import import_object
 from metasilvae.model import join_trees
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
-from metasilvae.training.results import decide, judge
+from metasilvae.training.results import decide, judge, take_model
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.objective import Fitness
 
@@ -310,7 +310,7 @@ def train_ours(preset: str, n_trees: int, n_rounds: int, changes: dict[str, Any]
         trainer = make_trainer(rows, Ball(epsilon), options)
         for _ in trainer.run():
             pass
-        return trainer.model
+        return take_model(trainer)
 
     return train
 

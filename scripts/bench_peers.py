@@ -69,6 +69,7 @@ from metasilvae.perturbations.boxes import Ball
 from metasilvae.prediction import predict
 from metasilvae.training.options import PRESETS, Options, boosting_options_for, forest_options_for, options_for
 from metasilvae.training.protocol import finish
+from metasilvae.training.results import take_model
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import evaluate
@@ -286,7 +287,9 @@ def options_of(kind: str, chosen: argparse.Namespace, seed: int) -> Options:
 
 def train_ours(kind: str, split: Split, epsilon: float, chosen: argparse.Namespace) -> tuple[Model, float]:
     start = time.process_time()
-    model = finish(make_trainer(split.train, Ball(epsilon), options_of(kind, chosen, split.seed), 1))
+    trainer = make_trainer(split.train, Ball(epsilon), options_of(kind, chosen, split.seed), 1)
+    finish(trainer)
+    model = take_model(trainer)
     return model, time.process_time() - start
 
 

@@ -30,6 +30,7 @@ from metasilvae.dataset import Dataset
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.options import Options, boosting_options_for, forest_options_for, options_for
+from metasilvae.training.results import take_model
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import evaluate
@@ -97,7 +98,7 @@ def train_once(n_samples: int, noise: float, options: Options, jobs: int) -> dic
     trainer = make_trainer(dataset, Ball(RULE_EPSILON), options, jobs)
     for _ in trainer.run():
         pass
-    model = trainer.model
+    model = take_model(trainer)
     seconds, processor = time.perf_counter() - start, time.process_time() - processor_start
     # Kilobytes on Linux, bytes on macOS.
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

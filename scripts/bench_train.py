@@ -40,6 +40,7 @@ from metasilvae.formats.silva_models import read_model
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.training.options import PRESETS, TrainingOptions, options_for
+from metasilvae.training.results import take_model
 from metasilvae.training.runs import make_trainer
 from metasilvae.verification.metrics import evaluate
 from metasilvae.verification.objective import Fitness
@@ -93,7 +94,7 @@ def train_once(train: Dataset, test: Dataset, epsilon: float, seed: int, setting
     trainer = make_trainer(train, Ball(epsilon), setting(seed), jobs)
     for _ in trainer.run():
         pass
-    model = trainer.model
+    model = take_model(trainer)
     seconds = time.perf_counter() - start
     return Run(judge(model, test, epsilon), judge(model, train, epsilon), model.n_leaves, seconds)
 

@@ -31,6 +31,15 @@ PROOF_STEPS = 20
 METRICS = ("phi", "accuracy", "stability", "robust_accuracy")
 
 
+def take_model(trainer: Trainer) -> Model:
+    """The model of a run that has ended, with its ties settled."""
+    model = settle_ties(trainer.model, trainer.dataset)
+    # Without boxes, accuracy alone decides.
+    if trainer.options.training_epsilon_factor > 0:
+        model = prefer_constant(model, trainer.dataset, trainer.perturbation, trainer.options)
+    return model
+
+
 @dataclass(frozen=True)
 class TrainingResult:
     """The outcome of a training run without its data: small enough to come from a worker of a cluster.
@@ -61,13 +70,9 @@ class TrainingResult:
     @classmethod
     def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
         n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
-        model = settle_ties(trainer.model, trainer.dataset)
-        # Without boxes, accuracy alone decides.
-        if trainer.options.training_epsilon_factor > 0:
-            model = prefer_constant(model, trainer.dataset, trainer.perturbation, trainer.options)
         return cls(
-            trainer.options, model, trainer.held_out_fitness, n_held_out, trainer.seconds, trainer.stop_reason,
-            [observer.state for observer in observers], trainer.tuning,
+            trainer.options, take_model(trainer), trainer.held_out_fitness, n_held_out, trainer.seconds,
+            trainer.stop_reason, [observer.state for observer in observers], trainer.tuning,
         )  # fmt: skip
 
     @property
