@@ -330,3 +330,12 @@ def test_killed_again_and_again(kind: str, jobs: str, tmp_path: Path) -> None:
     assert len(set(steps)) == len(steps)
     assert list(tmp_path.glob(".metasilvae-*")) == []
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "model.silva").stat().st_mode)
+
+
+def test_the_kind_of_the_model_is_the_first_difference(tmp_path: Path) -> None:
+    words = ["train", "builtin:iris/train", tmp_path / "m.silva", "--epsilon", 0.1, "--preset", "fast"]
+    checkpoint = tmp_path / "run.ck"
+    run(*words, "--checkpoint", checkpoint)
+    for option, value in (("--boost", 5), ("--trees", 3)):
+        found = run(*words, option, value, "--resume", checkpoint, code=1)
+        assert f"was written with {option} none, this run has {value}" in found.stderr

@@ -305,7 +305,8 @@ def check_same_run(stored: dict[str, Any], ours: dict[str, Any]) -> None:
         option = "--seed" if len(seeds) == len(ours["seeds"]) == 1 else "--seeds"
         raise _other(f"{option} {_show_seeds(seeds)}", f"this run has {_show_seeds(ours['seeds'])}")
     options, our_options = take(stored, "options", dict), ours["options"]
-    for name in dict.fromkeys(["trees", *our_options, *options]):
+    # The kind of the model comes first: it makes other options differ, too.
+    for name in dict.fromkeys(["boost", "trees", *our_options, *options]):
         if name == TIME_LIMIT and len(ours["seeds"]) == 1:
             continue
         if options.get(name) != our_options.get(name):
