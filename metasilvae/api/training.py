@@ -60,12 +60,9 @@ def choose_options(
         changes["fitness"] = fitness_from_weights(weights)
     if trees is not None and boost is not None:
         raise RequestError("'trees' asks for a forest and 'boost' for a boosted model; give one of them")
-    try:
-        if boost is not None:
-            return boosting_options_for(preset, boost, **changes)
-        return options_for(preset, **changes) if trees is None else forest_options_for(preset, trees, **changes)
-    except TypeError as error:
-        raise RequestError(str(error)) from None
+    if boost is not None:
+        return boosting_options_for(preset, boost, **changes)
+    return options_for(preset, **changes) if trees is None else forest_options_for(preset, trees, **changes)
 
 
 def train(

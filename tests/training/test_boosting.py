@@ -454,7 +454,7 @@ def test_presets_and_unknown_options() -> None:
         boosting_options_for("paper", 5)
     with pytest.raises(RequestError, match="boost is 0"):
         boosting_options_for("fast", 0)
-    with pytest.raises(TypeError, match="no such option: nonsense"):
+    with pytest.raises(RequestError, match="no such option: nonsense"):
         boosting_options_for("fast", 5, nonsense=1)
     assert boosting_options_for("default", 5).tree.tune
     assert not boosting_options_for("default", 5, max_depth=4).tree.tune

@@ -460,5 +460,5 @@ def test_presets_with_changes() -> None:
     assert options_for("paper", seed=None).mutation == "grow-or-prune"
     assert options_for("paper", mutation="grow").mutation == "grow"
     assert options_for("default") == TrainingOptions()
-    with pytest.raises(TypeError, match="no such option"):
+    with pytest.raises(RequestError, match="no such option"):
         options_for("default", speed=9)

@@ -43,6 +43,8 @@ def test_tuning_and_what_it_chooses_exclude_each_other(kind: str, change: dict[s
         (["--trees", "3", "--robust-weight", "1"], "--tune and --robust-weight exclude each other"),
         (["--boost", "3", "--max-depth", "4"], "--tune and --max-depth exclude each other"),
         (["--population-generator", "blank"], "--tune and --population-generator exclude each other"),
+        (["--preset", "paper"], "--tune and --preset paper exclude each other"),
+        (["--preset", "cart", "--trees", "3"], "--tune and --preset cart exclude each other"),
     ],
 )
 def test_the_command_line_names_its_options(words: list[str], told: str, tmp_path: Path) -> None:
@@ -70,12 +72,40 @@ def test_options_of_other_kinds_are_refused(kind: str, change: dict[str, Any], t
 
 @every_kind
 def test_a_way_to_split_rows_needs_tuning(kind: dict[str, int]) -> None:
-    with pytest.warns(RequestWarning, match="^'split blocks' has no effect: it is for tuning"):
+    rows = " up to 3000 rows" if kind == KINDS["tree"] else ""
+    with pytest.warns(RequestWarning, match=f"^'split blocks' has no effect{rows}: it is for tuning"):
         choose_options("fast", **kind, split="blocks")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         choose_options("fast", **kind, split="auto")
         choose_options(**kind, split="blocks")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "told"),
+    [
+        ("tree", {"max_depth": "3"}, "max-depth is '3', it must be a whole number"),
+        ("tree", {"generations": 2.5}, "max-iteration is 2.5, it must be a whole number"),
+        ("tree", {"leaf_penalty": None, "robust_weight": [0.5]}, r"robust-weight is \[0.5\], it must be a number"),
+        ("tree", {"tune": "no"}, "tune is 'no', it must be True or False"),
+        ("tree", {"selection": 3}, "select is 3, it must be a word"),
+        ("forest", {"row_sample": "half"}, "row-sample is 'half', it must be a number"),
+        ("forest", {"max_leaves": True}, "max-leaves is True, it must be a whole number"),
+        ("boosting", {"refits": 1.5}, "refits is 1.5, it must be a whole number"),
+        ("boosting", {"learning_rate": "0.1"}, "learning-rate is '0.1', it must be a number"),
+        ("boosting", {"image_shifts": (28, 28)}, r"image-shifts is \(28, 28\), it must be a word"),
+        ("boosting", {"no_such": 1}, "no such option: no_such"),
+    ],
+)
+def test_values_of_another_kind_are_refused(kind: str, change: dict[str, Any], told: str) -> None:
+    with pytest.raises(RequestError, match=f"^{told}$"):
+        choose_options(**KINDS[kind], **change)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = choose_options(boost=np.int64(3), max_depth=np.int32(2), learning_rate=np.float32(0.5), refits=np.int64(0))
+    assert found == choose_options(boost=3, max_depth=2, learning_rate=0.5, refits=0)
+    assert choose_options(tune=np.False_).tree_options == choose_options(tune=False).tree_options
 
 
 def test_criteria_of_growth_are_as_many_as_the_search_takes() -> None:

@@ -8,7 +8,14 @@ from typing import Any, ClassVar, NoReturn
 
 from metasilvae.datasets.images import ImageSize
 from metasilvae.errors import RequestError
-from metasilvae.training.options.rules import public_name, refuse_foreign, settle_tuning, warn_of_split
+from metasilvae.training.options.rules import (
+    check_kinds,
+    public_name,
+    refuse_foreign,
+    refuse_unknown,
+    settle_tuning,
+    warn_of_split,
+)
 from metasilvae.training.options.tree import (
     ALWAYS_ALL_FEATURES,
     FEW_SAMPLES,
@@ -101,6 +108,7 @@ class BoostingOptions:
     image_shifts: str | None = None
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         if self.first_tree not in FIRST_TREES:
             raise RequestError(f"first-tree is {self.first_tree!r}, it must be one of {', '.join(FIRST_TREES)}")
         for name, low, high in (
@@ -206,8 +214,7 @@ def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> Boosting
         if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
             public = public_name(name)
             raise RequestError(f"'{public}' is for the search for trees; leave out '{public}' or 'boost'")
-        if name not in (*own, *BOOSTING_FIELDS):
-            raise TypeError(f"no such option: {name}")
+    refuse_unknown(chosen, (*own, *BOOSTING_FIELDS))
     values = {**_BOOSTED_TREES, **BOOSTING_PRESETS[preset], **chosen}
     tree = TrainingOptions(**{name: value for name, value in values.items() if name in BOOSTING_FIELDS})
     warn_of_split(chosen, is_tuned=tree.tune)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from metasilvae.errors import RequestError
-from metasilvae.training.options.rules import refuse_foreign, settle_tuning, warn_of_split
+from metasilvae.training.options.rules import check_kinds, refuse_foreign, refuse_tuning, settle_tuning, warn_of_split
 from metasilvae.training.options.tree import (
     ALWAYS_ALL_FEATURES,
     FEW_SAMPLES,
     PRESETS,
     SHORT_SEARCH,
+    TUNED,
     TrainingOptions,
     as_json,
     list_fixed,
@@ -90,6 +91,7 @@ class ForestOptions:
     single: TrainingOptions | None = None
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         if not 1 <= self.n_trees <= MOST_TREES:
             raise RequestError(f"trees is {self.n_trees}, it must be from 1 to {MOST_TREES}")
         if self.method not in (*METHODS, SINGLE):
@@ -179,6 +181,7 @@ def forest_options_for(
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     refuse_foreign("forest", chosen)
+    refuse_tuning(chosen, preset, TUNED & set(PRESETS[preset]))
     settle_tuning(chosen, list_fixed(chosen))
     tune = PRESETS[preset].get("tune", True)
     tree = make_tree_options(preset, {"tune": tune, **FOREST_PRESETS.get(preset, {}), **chosen})

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from metasilvae.errors import RequestError, RequestWarning
 
@@ -41,6 +45,14 @@ KINDS_WITH: dict[str, tuple[tuple[str, ...], str]] = {
     "image_shifts": _BOOSTING,
 }
 
+# What values of fields must be, by their annotation.
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "bool": ((bool, np.bool_), "True or False"),
+    "str": (str, "a word"),
+}
+
 
 def public_name(field: str) -> str:
     """The name of an option on the command line."""
@@ -55,6 +67,25 @@ def refuse_foreign(kind: str, names: Iterable[str]) -> None:
             raise RequestError(f"'{public_name(name)}' is for {wanted}")
 
 
+def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse options that there are not."""
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise RequestError(f"no such option: {', '.join(unknown)}")
+
+
+def check_kinds(options: Any) -> None:
+    """Refuse values of another kind than the fields of these options, a dataclass, are annotated with."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        name, _, may_be_none = str(field.type).partition(" | ")
+        if name not in _KINDS or (value is None and may_be_none):
+            continue
+        kinds, what = _KINDS[name]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and name != "bool"):
+            raise RequestError(f"{public_name(field.name)} is {value!r}, it must be {what}")
+
+
 def settle_tuning(chosen: dict[str, Any], fixed: Sequence[str]) -> None:
     """Turn tuning off where values are fixed that it would choose; refuse to be asked for both."""
     if not fixed:
@@ -64,9 +95,16 @@ def settle_tuning(chosen: dict[str, Any], fixed: Sequence[str]) -> None:
     chosen["tune"] = False
 
 
-def warn_of_split(chosen: dict[str, Any], *, is_tuned: bool) -> None:
-    """Warn of a way to split the rows where there is no tuning."""
+def refuse_tuning(chosen: dict[str, Any], preset: str, tuned: Iterable[str]) -> None:
+    """Refuse to be asked for the tuning of options that the preset fixes."""
+    if chosen.get("tune") and list(tuned):
+        raise RequestError(f"'tune' and 'preset {preset}' exclude each other; leave one of them out")
+
+
+def warn_of_split(chosen: dict[str, Any], *, is_tuned: bool, quick_from: int | None = None) -> None:
+    """Warn of a way to split the rows where there is no tuning, or just a quick choice from so many rows on."""
     split = chosen.get("split", "auto")
     if split != "auto" and not is_tuned:
-        message = f"'split {split}' has no effect: it is for tuning, which the other options turn off"
+        which = "" if quick_from is None else f" up to {quick_from} rows"
+        message = f"'split {split}' has no effect{which}: it is for tuning, which the other options turn off"
         warnings.warn(message, RequestWarning, stacklevel=3)

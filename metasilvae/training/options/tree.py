@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from metasilvae._core.training import evolution
-from metasilvae.datasets.splitting import SPLITS
+from metasilvae.datasets.splitting import MANY_SAMPLES, SPLITS
 from metasilvae.errors import RequestError
-from metasilvae.training.options.rules import public_name, refuse_foreign, settle_tuning, warn_of_split
+from metasilvae.training.options.rules import (
+    check_kinds,
+    public_name,
+    refuse_foreign,
+    refuse_tuning,
+    refuse_unknown,
+    settle_tuning,
+    warn_of_split,
+)
 from metasilvae.verification.objective import PAPER_FITNESS, Fitness
 from metasilvae.verification.shards import Shard
 
@@ -204,6 +212,7 @@ class TrainingOptions:
         return self.leaf_penalty * max(correct + robust, stable, 0.0) / n_samples
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if not low <= value <= high:
@@ -317,9 +326,10 @@ def options_for(preset: str, **changes: Any) -> TrainingOptions:
     """
     chosen = {name: value for name, value in changes.items() if value is not None}
     refuse_foreign("tree", chosen)
+    refuse_tuning(chosen, preset, TUNED & set(PRESETS[preset]))
     settle_tuning(chosen, list_fixed(chosen))
     options = make_tree_options(preset, chosen)
-    warn_of_split(chosen, is_tuned=options.tune)
+    warn_of_split(chosen, is_tuned=options.tune, quick_from=MANY_SAMPLES if options.pretune else None)
     return options
 
 
@@ -330,8 +340,6 @@ def list_fixed(chosen: dict[str, Any]) -> list[str]:
 
 def make_tree_options(preset: str, chosen: dict[str, Any]) -> TrainingOptions:
     """Options of a preset with changes that do not contradict each other."""
-    unknown = set(chosen) - {field.name for field in fields(TrainingOptions)}
-    if unknown:
-        raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+    refuse_unknown(chosen, TrainingOptions.__dataclass_fields__)
     quick = {"pretune": False} if {*TUNED, "blends"} & set(chosen) else {}
     return replace(TrainingOptions(), **{**PRESETS[preset], **quick, **chosen})
