@@ -4,11 +4,13 @@
         [--model cart] [--preset NAME] [--option KEY=VALUE] [--trees N] [--boost N] [--bag N]
         [--weights A,S,R]
     python scripts/bench_generalization.py --compare BEFORE AFTER
+    python scripts/bench_generalization.py --choose FIRST OTHER...
 
 The first form appends a line of JSON for each split of each set to FILE, with phi, accuracy, stability, robust
-accuracy, leaves and seconds of processor time on one thread; splits that are there already are not run again. The
+accuracy, leaves, seconds of processor time on one thread and the score by which tuning chose; splits that are there already are not run again. The
 second form prints both means with their standard errors, and the mean of the paired differences with theirs. To compare
-two versions, run this script with the interpreter of each of them.
+two versions, run this script with the interpreter of each of them. The third form shows what is gained over the models
+of the first file if each split takes the model that its own tuning found to be best, or if each set takes the best one.
 
 Made sets have label noise, values on a grid, drift in time, imbalance, irrelevant columns or columns that tell
 something only together; each split of them is drawn anew. Others come with scikit-learn and, if it is installed, with
@@ -296,11 +298,12 @@ def _take(X: NDArray[np.float64], y: NDArray[np.int32], rows: NDArray[np.intp]) 
 
 # Models
 
-Train = Callable[[Dataset, float, Fitness], Any]
+# Makes a model, with phi on held-out rows by its tuning, if there was any.
+Train = Callable[[Dataset, float, Fitness], tuple[Any, float | None]]
 
 
 def train_ours(preset: str, n_trees: int, n_rounds: int, changes: dict[str, Any]) -> Train:
-    def train(rows: Dataset, epsilon: float, fitness: Fitness) -> Any:
+    def train(rows: Dataset, epsilon: float, fitness: Fitness) -> tuple[Any, float | None]:
         changed = {"fitness": fitness, "seed": 1, **changes}
         options: Options
         if n_rounds:
@@ -310,7 +313,7 @@ def train_ours(preset: str, n_trees: int, n_rounds: int, changes: dict[str, Any]
         trainer = make_trainer(rows, Ball(epsilon), options)
         for _ in trainer.run():
             pass
-        return take_model(trainer)
+        return take_model(trainer), None if trainer.tuning is None else trainer.tuning["score"]
 
     return train
 
@@ -318,10 +321,10 @@ def train_ours(preset: str, n_trees: int, n_rounds: int, changes: dict[str, Any]
 def train_bag(train: Train, n_models: int) -> Train:
     """The sum of boosted models, each of which is trained without another part of the rows."""
 
-    def train_all(rows: Dataset, epsilon: float, fitness: Fitness) -> Any:
+    def train_all(rows: Dataset, epsilon: float, fitness: Fitness) -> tuple[Any, None]:
         folds = split_into_folds(rows.y, n_models, np.random.default_rng(0))
         parts = [rows.subset(np.flatnonzero(folds != fold)) for fold in range(n_models)]
-        return join_trees([train(part, epsilon, fitness) for part in parts])
+        return join_trees([train(part, epsilon, fitness)[0] for part in parts]), None
 
     return train_all
 
@@ -338,7 +341,7 @@ def train_peer(make: Callable[[int, float, int], Any], sizes: tuple[int, ...]) -
             return convert_groot(fitted.fit(rows.X, rows.y), rows)
         return import_object(fitted.fit(rows.X, names[rows.y])).model
 
-    def train(rows: Dataset, epsilon: float, fitness: Fitness) -> Any:
+    def train(rows: Dataset, epsilon: float, fitness: Fitness) -> tuple[Any, float]:
         folds = split_into_folds(rows.y, 3, np.random.default_rng(0))
 
         def score(size: int) -> float:
@@ -352,7 +355,9 @@ def train_peer(make: Callable[[int, float, int], Any], sizes: tuple[int, ...]) -
                 ])
             )  # fmt: skip
 
-        return fit(max(sizes, key=score), rows, epsilon)
+        scores = {size: score(size) for size in sizes}
+        best = max(sizes, key=scores.__getitem__)
+        return fit(best, rows, epsilon), scores[best]
 
     return train
 
@@ -397,13 +402,13 @@ def run(arguments: argparse.Namespace) -> None:
             if (name, number) in known:
                 continue
             start = time.process_time()
-            model = train(rows, bench.epsilon, fitness)
+            model, score = train(rows, bench.epsilon, fitness)
             seconds = time.process_time() - start
             found = decide(judge(model, judged, Ball(bench.epsilon), 1), 1)
             record = {
                 "set": name, "split": number, "part": arguments.part, "phi": found.phi(fitness),
                 "accuracy": found.accuracy, "stability": found.stability, "robust_accuracy": found.robust_accuracy,
-                "leaves": model.n_leaves, "seconds": round(seconds, 3),
+                "leaves": model.n_leaves, "seconds": round(seconds, 3), "score": score,
             }  # fmt: skip
             with path.open("a") as stream:
                 stream.write(json.dumps(record) + "\n")
@@ -446,6 +451,25 @@ def compare(*paths: Path) -> None:
     )
 
 
+def choose(*paths: Path) -> None:
+    files = [{(record["set"], record["split"]): record for record in read_records(path)} for path in paths]
+    splits: dict[str, list[list[dict[str, Any]]]] = {}
+    for key in files[0]:
+        if all(key in file for file in files):
+            splits.setdefault(key[0], []).append([file[key] for file in files])
+    by_score, by_set = [], []
+    for of_set in splits.values():
+        phi = np.array([[record["phi"] for record in records] for records in of_set])
+        # A model without tuning has no score; it is taken if no model has one.
+        scores = np.array([[-np.inf if r.get("score") is None else r["score"] for r in records] for records in of_set])
+        chosen = phi[np.arange(len(phi)), scores.argmax(axis=1)]
+        by_score.append((chosen - phi[:, 0]).mean())
+        by_set.append((phi - phi[:, :1]).mean(axis=0).max())
+    for name, gains in (("by the score of each split", by_score), ("perfectly for each set", by_set)):
+        mean, error = mean_and_error(gains)
+        print(f"Chosen {name}: {mean:+.4f} ± {error:.4f} over {len(gains)} sets.")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -462,10 +486,13 @@ def main() -> int:
     parser.add_argument("--bag", type=int, default=0, help="the sum of so many boosted models of parts of the rows")
     parser.add_argument("--weights", default="0.9,0.1,0", help="of accuracy, stability and robust accuracy")
     parser.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="files of records to compare")
+    parser.add_argument("--choose", nargs="+", metavar="FILE", help="files of records to choose from")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", MetasilvaeWarning)
     if arguments.compare:
         compare(*map(Path, arguments.compare))
+    elif arguments.choose:
+        choose(*map(Path, arguments.choose))
     else:
         run(arguments)
     return 0
