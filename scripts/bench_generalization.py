@@ -7,10 +7,11 @@
     python scripts/bench_generalization.py --choose FIRST OTHER...
 
 The first form appends a line of JSON for each split of each set to FILE, with phi, accuracy, stability, robust
-accuracy, leaves, seconds of processor time on one thread and the score by which tuning chose; splits that are there already are not run again. The
-second form prints both means with their standard errors, and the mean of the paired differences with theirs. To compare
-two versions, run this script with the interpreter of each of them. The third form shows what is gained over the models
-of the first file if each split takes the model that its own tuning found to be best, or if each set takes the best one.
+accuracy, leaves, seconds of processor time on one thread and the score by which tuning chose; splits that are there
+already are not run again. The second form prints both means with their standard errors, and the mean of the paired
+differences with theirs. To compare two versions, run this script with the interpreter of each of them. The third form
+shows what is gained over the models of the first file if each split takes the model with the highest score, or if each
+set takes the best one.
 
 Made sets have label noise, values on a grid, drift in time, imbalance, irrelevant columns or columns that tell
 something only together; each split of them is drawn anew. Others come with scikit-learn and, if it is installed, with
