@@ -346,15 +346,20 @@ class Model:
 
     def tree(self, position: int) -> Model:
         """One tree of the model, as a model of its own."""
-        start, end = self.tree_bounds[position]
+        return replace(self.take_trees(position, position + 1), is_forest=False)
+
+    def take_trees(self, first: int, last: int) -> Model:
+        """A forest of the trees from the position `first` to the one before `last`."""
+        bounds = self.tree_bounds
+        start, end = bounds[first][0], bounds[last - 1][1]
         nodes = self.nodes[start:end].copy()
         inner = nodes["feature"] >= 0
         nodes["left"][inner] -= start
         nodes["right"][inner] -= start
         leaves = nodes["leaf"][~inner]
         nodes["leaf"][~inner] = np.arange(len(leaves), dtype=np.int32)
-        roots = np.zeros(1, dtype=np.int32)
-        return replace(self, nodes=nodes, roots=roots, leaf_values=self.leaf_values[leaves], is_forest=False)
+        roots = (self.roots[first:last] - start).astype(np.int32)
+        return replace(self, nodes=nodes, roots=roots, leaf_values=self.leaf_values[leaves], is_forest=True)
 
 
 def place_features(model: Model, names: tuple[str, ...]) -> Model:

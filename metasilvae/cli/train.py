@@ -125,7 +125,7 @@ def train(ctx: click.Context, training_set: str, table: str | None, no_manifest:
 def _describe_interrupt(outcome: TrainingOutcome, shard: Shard | None) -> str:
     name = "standard output" if outcome.output == STANDARD_STREAM else outcome.output
     after = f" after {len(outcome.runs)} of {outcome.n_seeds} seeds" if outcome.n_seeds > 1 else ""
-    what = "the best tree so far was" if shard is None else "the trees so far were"
+    what = "the best tree so far was" if shard is None else "the models so far were"
     if len(outcome.kept) == 1 and outcome.kept[0].model.is_forest:
         what = f"the {name_kind(True, outcome.kept[0].model.n_trees)} so far was"
     onward = "" if outcome.checkpoint is None else f"; --resume {outcome.checkpoint} continues"

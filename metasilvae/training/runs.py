@@ -284,7 +284,7 @@ class TrainingOutcome:
 
     @property
     def model(self) -> Model:
-        """The model that was kept; of a shard, its trees as one forest."""
+        """The model that was kept; of a shard, the trees of all its models as one forest."""
         if not self.kept:
             raise ModelError("the run was stopped before there was a model; resume it, or train again")
         return _join(self.kept, self.output or IN_MEMORY)
@@ -540,7 +540,7 @@ class _Run:
         yield stop
 
     def _write_models(self, kept: Sequence[TrainingResult]) -> None:
-        """Write the model, or the trees of a shard, and the archive of the run."""
+        """Write the model, or the models of a shard, and the archive of the run."""
         request = self.request
         try:
             if request.output is not None:
@@ -553,9 +553,8 @@ class _Run:
         """What was written must have the metrics of what was trained, as far as no stop has cut them short."""
         is_file = is_file_output(output)
         again = read_model(output) if is_file else parse_model(format_model(_join(kept, output)).encode(), output)
-        for position, run in enumerate(kept):
+        for run, part in zip(kept, _split(again, kept), strict=True):
             assert run.training.perturbation is not None
-            part = again if len(kept) == 1 else again.tree(position)
             found = judge(part, run.training.dataset, run.training.perturbation, self.request.jobs, stop)
             if found.counts != run.training.counts and not stop.is_set():
                 raise OutputError(f"{output}: the written model has other metrics than the trained one; do not use it")
@@ -633,6 +632,18 @@ def _describe_first_missing(dataset: Dataset) -> str:
 
 def _join(runs: Sequence[TrainingResult], name: str) -> Model:
     return runs[0].model if len(runs) == 1 else join_trees([run.model for run in runs], name)
+
+
+def _split(joined: Model, runs: Sequence[TrainingResult]) -> Iterator[Model]:
+    """The models of several runs from the one that joins them."""
+    if len(runs) == 1:
+        yield joined
+        return
+    first = 0
+    for run in runs:
+        last = first + run.model.n_trees
+        yield joined.take_trees(first, last) if run.model.is_forest else joined.tree(first)
+        first = last
 
 
 def _write_or_rescue(model: Model, output: str, plain: bool) -> None:

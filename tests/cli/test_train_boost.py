@@ -120,7 +120,7 @@ def test_options_reach_the_trees() -> None:
         (["--boost", "3", "--max-leaves", "3"], "--max-leaves is for the search for trees"),
         (["--boost", "3", "--allowed-features", "uniform", "2"], "--allowed-features is for the search for trees"),
         (["--boost", "3", "--preset", "paper"], "is for single trees and forests; leave out --preset or --boost"),
-        (["--boost", "3", "--shard", "1/2"], "depends on those before it"),
+        (["--boost", "3", "--shard", "1/2"], "depends on those before it; give several --seeds, or leave out --shard"),
         (["--boost", "3", "--pareto", "x"], "leave out --pareto or --boost"),
         (["--boost", "3", "--tune", "--max-depth", "2"], "--tune and --max-depth exclude each other"),
         (["--trees", "3", "--refits", "1"], "--refits is for boosting"),
@@ -133,3 +133,18 @@ def test_options_reach_the_trees() -> None:
 def test_contradictions_are_wrong_usage(arguments: list[str], message: str, tmp_path: Path) -> None:
     result = run("train", IRIS, tmp_path / "f", "--epsilon", "0.1", *arguments, code=2)
     assert message in result.stderr
+
+
+def test_shards_divide_the_seeds_of_boosted_models(tmp_path: Path) -> None:
+    common = ("--epsilon", "0.1", "--boost", "3", "--no-tune")
+    for seed in (1, 2, 3, 4):
+        run("train", IRIS, tmp_path / f"seed{seed}", *common, "--seed", seed)
+    for number in (1, 2):
+        found = run("train", IRIS, tmp_path / f"part{number}", *common, "--seeds", "1..4", "--shard", f"{number}/2")
+        assert "kept all 2 models, whose scores add up, in" in found.stdout
+        assert json.loads((tmp_path / f"part{number}.manifest.json").read_text())
+    run("assemble", tmp_path / "joined", tmp_path / "part1", tmp_path / "part2")
+    run("assemble", tmp_path / "whole", *(tmp_path / f"seed{seed}" for seed in (1, 2, 3, 4)))
+    assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
+    found = run("verify", tmp_path / "joined", IRIS, "--epsilon", "0.1", "--format", "text")
+    assert "voting softargmax" in found.stdout

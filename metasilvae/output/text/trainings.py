@@ -175,7 +175,8 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
     if chosen.model.is_forest:
         table += "stability and robust accuracy are at least as shown: only what votes prove at once is counted here\n"
     if len(kept) > 1:
-        return f"{table}\nkept all {len(kept)} trees in {chosen.model.source}\n"
+        what = "models, whose scores add up," if chosen.model.is_forest else "trees"
+        return f"{table}\nkept all {len(kept)} {what} in {chosen.model.source}\n"
     judge = "phi on the training rows less the leaf penalty"
     if chosen.held_out_fitness is not None:
         judge = f"phi on {chosen.held_out_rows} rows held out"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from metasilvae.datasets.images import ImageSize
 from metasilvae.errors import RequestError
@@ -150,12 +150,14 @@ class BoostingOptions:
     def with_seed(self, seed: int) -> BoostingOptions:
         return replace(self, tree=replace(self.tree, seed=seed))
 
-    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> NoReturn:
-        """A boosted model cannot be divided: each tree depends on those before it."""
-        raise RequestError(
-            "'shard' divides the trees of a forest or the seeds of single trees, and each tree of a boosted model "
-            "depends on those before it; leave out 'shard' or 'boost', or give each job a seed of its own"
-        )
+    def take_shard(self, shard: Shard, seeds: Sequence[int] | None) -> tuple[BoostingOptions, Sequence[int]]:
+        """Each job trains the models of some seeds, because each tree of a model depends on those before it."""
+        if seeds is None:
+            raise RequestError(
+                "'shard' divides seeds, or the trees of a forest, and each tree of a boosted model depends on those "
+                "before it; give several 'seeds', or leave out 'shard'"
+            )
+        return self, shard.take_items(seeds, "seeds")
 
     def describe(self) -> dict[str, Any]:
         of_tree = self.tree.describe()
