@@ -151,6 +151,37 @@ cdef inline void _sort_few(uint64_t* items, int32_t n) noexcept nogil:
         items[place] = item
 
 
+cdef inline uint64_t* sort_keys(Scratch* scratch, int32_t n, int32_t largest) noexcept nogil:
+    """Sort the first n of scratch.keys by their ranks, the upper 32 bits, of which `largest` is the largest."""
+    cdef uint64_t* source = scratch.keys
+    cdef uint64_t* target = scratch.spare_keys
+    cdef uint64_t key
+    cdef int32_t[256] counters
+    cdef int32_t position, digit, count, total, shift = 32
+    if n <= FEW_SORTED:
+        _sort_few(source, n)
+        return source
+    while (largest >> (shift - 32)) > 0:
+        memset(counters, 0, sizeof(counters))
+        for position in range(n):
+            counters[(source[position] >> shift) & 255] += 1
+        total = 0
+        for digit in range(256):
+            count = counters[digit]
+            counters[digit] = total
+            total += count
+        for position in range(n):
+            key = source[position]
+            digit = <int32_t> ((key >> shift) & 255)
+            target[counters[digit]] = key
+            counters[digit] += 1
+        source, target = target, source
+        shift += 8
+    scratch.keys = source
+    scratch.spare_keys = target
+    return source
+
+
 cdef inline int32_t _order_few_values(const Samples* samples, int32_t feature, const uint8_t* codes, int32_t min_leaf,
                                       Scratch* scratch) except -1 nogil:
     """What `_order_events` does, for a feature with at most 256 ranks; 0 also if fewer than min_leaf are above the lowest.
@@ -251,14 +282,10 @@ cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const
     run_counts tell how many samples of which key, and lows, mids and highs where its three events are. A feature with
     few distinct values is counted, any other one sorted by radix.
     """
-    cdef int32_t n = scratch.n_entries, n_keys = scratch.n_keys, position, code, smallest, largest, shift, digit
-    cdef int32_t total, count
+    cdef int32_t n = scratch.n_entries, n_keys = scratch.n_keys, position, code, smallest, largest
     cdef int32_t n_runs = 0, key_number
     cdef const double* values = samples.values + samples.value_starts[feature]
-    cdef uint64_t key
     cdef uint64_t* source = scratch.keys
-    cdef uint64_t* target = scratch.spare_keys
-    cdef int32_t[256] counters
     cdef int32_t* cells
     cdef const double* lower_ends = samples.lower_ends + samples.value_starts[feature]
     cdef const double* upper_ends = samples.upper_ends + samples.value_starts[feature]
@@ -298,28 +325,7 @@ cdef inline int32_t _order_events(const Samples* samples, int32_t feature, const
             largest = code
     if smallest == largest:
         return 0
-    if n <= FEW_SORTED:
-        _sort_few(source, n)
-    else:
-        shift = 32
-        while (largest >> (shift - 32)) > 0:
-            memset(counters, 0, sizeof(counters))
-            for position in range(n):
-                counters[(source[position] >> shift) & 255] += 1
-            total = 0
-            for digit in range(256):
-                count = counters[digit]
-                counters[digit] = total
-                total += count
-            for position in range(n):
-                key = source[position]
-                digit = <int32_t> ((key >> shift) & 255)
-                target[counters[digit]] = key
-                counters[digit] += 1
-            source, target = target, source
-            shift += 8
-    scratch.keys = source
-    scratch.spare_keys = target
+    source = sort_keys(scratch, n, largest)
     for position in range(n):
         code = <int32_t> (source[position] >> 32)
         scratch.run_keys[position] = <int32_t> <uint32_t> source[position]

@@ -97,6 +97,8 @@ cdef struct Scratch:
     int32_t template_node
     int32_t* tables         # counters of a sweep
     size_t tables_capacity
+    double* gains           # by position in the list of features that a sweep goes through
+    size_t gains_capacity
     int32_t* path           # nodes from the root to the present node
     size_t path_capacity
     int32_t n_path
@@ -183,6 +185,7 @@ cdef inline void free_scratch(Scratch* scratch) noexcept nogil:
         free(scratch.cells)
         free(scratch.narrowed)
         free(scratch.tables)
+        free(scratch.gains)
         free(scratch.path)
         free(scratch.levels)
         free(scratch.level_entries)
@@ -211,6 +214,10 @@ cdef inline int reserve_cells(Scratch* scratch, size_t wanted) except -1 nogil:
 
 cdef inline int reserve_tables(Scratch* scratch, size_t wanted) except -1 nogil:
     return reserve(<void**> &scratch.tables, &scratch.tables_capacity, wanted, sizeof(int32_t))
+
+
+cdef inline int reserve_gains(Scratch* scratch, size_t wanted) except -1 nogil:
+    return reserve(<void**> &scratch.gains, &scratch.gains_capacity, wanted, sizeof(double))
 
 
 cdef inline int reserve_path(Scratch* scratch, size_t wanted) except -1 nogil:

@@ -468,9 +468,11 @@ def test_weights_of_the_loss() -> None:
     )
 
 
-def test_a_boosted_model_has_no_shards() -> None:
+def test_shards_of_boosted_models_divide_seeds() -> None:
+    options = boosting_options_for("fast", 5)
+    assert options.take_shard(Shard(1, 2), [1, 2, 3, 4]) == (options, [1, 2])
     with pytest.raises(RequestError, match="depends on those before it"):
-        boosting_options_for("fast", 5).take_shard(Shard(1, 2), [1, 2])
+        options.take_shard(Shard(1, 2), None)
 
 
 def test_features_of_a_level() -> None:
