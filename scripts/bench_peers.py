@@ -2,7 +2,7 @@
 
     python scripts/bench_peers.py [--data FOLDER] [--sets NAME,NAME] [--ours KIND,KIND] [--rounds N] [--preset NAME]
         [--peers NAME,NAME] [--ah19 FOLDER] [--fprdt FOLDER] [--c-program PATH] [--program 'NAME=COMMAND']
-        [--trees N] [--goal NAME] [--repeats N] [--seed N] [--records FILE] [--environment FOLDER | --here]
+        [--trees N] [--goal NAME] [--repeats N] [--split] [--seed N] [--records FILE] [--environment FOLDER | --here]
 
 Ours are a default tree, a forest and a boosted model (--ours tree,forest,boost). CART (scikit-learn) and GROOT are
 installed from the package index into an environment of their own (--environment, .venv-peers by default), because GROOT
@@ -17,10 +17,10 @@ The authors' C program takes part with --c-program. Any other program takes part
 {train}, CSV as silva reads it, and writes its tree or forest in silva's format to {model}; {epsilon} and {seed} may be
 used too.
 
-Small sets (those with a folds.tsv): the folds given there, of the first --repeats repetitions. Other sets: the test
-split with the seeds --seed and following, --repeats of them. The options of CANDIDATES below (size of a tree, rate and
-number of rounds of boosting) are chosen by the goal on a quarter of the training rows, then the model is trained on all
-of them; test rows choose nothing. Other programs run as they are. The columns, on rows not used for training, are
+Small sets (those with a folds.tsv): the folds given there, of the first --repeats repetitions. Other sets, and with
+--split all sets: the test split with the seeds --seed and following, --repeats of them. The options of CANDIDATES below
+(size of a tree, rate and number of rounds of boosting) are chosen by the goal on a quarter of the training rows, then
+the model is trained on all of them; test rows choose nothing. Other programs run as they are. The columns, on rows not used for training, are
 
     phi             0.9 accuracy + 0.1 stability (with --goal robustness: robust accuracy), mean and standard error
     acc / st / rob  accuracy, stability and robust accuracy, means
@@ -332,10 +332,10 @@ def describe_c_program(path: Path) -> str:
 # Rows
 
 
-def find_splits(folder: Path, repeats: int, seed: int) -> tuple[list[Split], float]:
+def find_splits(folder: Path, repeats: int, seed: int, uses_folds: bool) -> tuple[list[Split], float]:
     """The splits, and what the variance of a mean over them is multiplied by."""
     train, test = (read_dataset(str(folder / f"{part}.csv.gz")) for part in ("train", "test"))
-    if not (folder / "folds.tsv").exists():
+    if not uses_folds or not (folder / "folds.tsv").exists():
         return [Split(train, test, seed + number) for number in range(repeats)], 1 / repeats
     whole = join(train, test)
     folds = np.loadtxt(folder / "folds.tsv", skiprows=1, dtype=int)[:, 1 : 1 + repeats]
@@ -441,7 +441,7 @@ def measure_other(
     """Figures of another program, on the splits of a set."""
     result, command = Result(), list_commands(chosen).get(program)
     for number, split in enumerate(splits):
-        place = [name, number, split.seed, program]
+        place = [name, "test split" if chosen.split else number, split.seed, program]
         if command is None:
             result.add(measure_library(program, place, split, chosen, worker, records))
         else:
@@ -498,6 +498,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--program", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--goal", default="phi", choices=list(GOALS), help="what models are trained and chosen for")
     parser.add_argument("--repeats", type=int, default=3, help="repetitions of the folds, or seeds")
+    parser.add_argument("--split", action="store_true", help="the test split of small sets too, instead of their folds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--records", type=Path, help="file that keeps the figures of the other programs")
     parser.add_argument("--environment", type=Path, default=ENVIRONMENT, help="where the peers are installed")
@@ -536,7 +537,7 @@ def main() -> int:
             if not (folder / "train.csv.gz").exists():
                 print(f"| {name} | left out: {folder} is missing |")
                 continue
-            splits, factor = find_splits(folder, chosen.repeats, chosen.seed)
+            splits, factor = find_splits(folder, chosen.repeats, chosen.seed, not chosen.split)
             for line in compare(name, splits, factor, chosen, worker, records):
                 print(line, flush=True)
     finally:
