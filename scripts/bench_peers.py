@@ -20,7 +20,8 @@ used too.
 Small sets (those with a folds.tsv): the folds given there, of the first --repeats repetitions. Other sets, and with
 --split all sets: the test split with the seeds --seed and following, --repeats of them. The options of CANDIDATES below
 (size of a tree, rate and number of rounds of boosting) are chosen by the goal on a quarter of the training rows, then
-the model is trained on all of them; test rows choose nothing. Other programs run as they are. The columns, on rows not used for training, are
+the model is trained on all of them; test rows choose nothing. Other programs run as they are. The columns, on
+rows not used for training, are
 
     phi             0.9 accuracy + 0.1 stability (with --goal robustness: robust accuracy), mean and standard error
     acc / st / rob  accuracy, stability and robust accuracy, means
