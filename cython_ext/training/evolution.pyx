@@ -139,10 +139,13 @@ cdef class TrainingSet:
     origins : int32 array
         The column of X that each feature of a tree in training is a copy of. The first ones are the columns themselves,
         with missing values to the left; then come copies of the doubled columns, with missing values to the right.
+    has_wider_boxes : bool
+        Whether some sample lies outside the limits of its box, which is widened then.
     """
 
     cdef Samples samples
     cdef readonly object codes, labels, values, value_starts, origins
+    cdef readonly bint has_wider_boxes
     cdef object _ends, _doubled, _copies, _weights, _bytes, _costs
 
     def __init__(self, const double[:, ::1] X, const int32_t[::1] y, int32_t n_labels, radius_down, radius_up, minimum,
@@ -274,7 +277,10 @@ cdef class TrainingSet:
         self.samples.unit, self.samples.budget = make_budget(power, epsilon)
 
     def _finish(self, int32_t n_labels, lower_ends, upper_ends, limit):
-        self._ends = [np.ascontiguousarray(each, dtype=np.float64) for each in (lower_ends, upper_ends)]
+        # Lists of nodes hold the samples whose box reaches the node, so each box holds its own sample, also where a limit
+        # leaves that out; then a sample that counts as stable is stable.
+        self._ends = [np.minimum(lower_ends, self.values), np.maximum(upper_ends, self.values)]
+        self.has_wider_boxes = bool((self._ends[0] < lower_ends).any() or (self._ends[1] > upper_ends).any())
         self._set_limit(limit)
         cdef int32_t[:, ::1] codes_view = self.codes
         cdef int32_t[::1] labels_view = self.labels

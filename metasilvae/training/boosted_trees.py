@@ -114,6 +114,10 @@ class Codes:
             ),
             dataset.n_samples, jobs,
         )  # fmt: skip
+        # A tree is grown on the samples whose box reaches a leaf, so each box holds its own sample, also where a limit
+        # leaves that out.
+        np.minimum(low, own, out=low)
+        np.maximum(high, own, out=high)
         return cls(own, low, high, np.array(sizes, dtype=np.int32))
 
     @classmethod

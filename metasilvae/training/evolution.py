@@ -474,8 +474,8 @@ class TreeTrainer(BaseTrainer):
         is_stable = outcome.stability == Stability.STABLE
         counted = (outcome.is_correct, is_stable, outcome.is_correct & is_stable)
         correct, *others = (self.learned.count(each) for each in counted)
-        # In the norms l1 and l2 the search rounds to the safe side.
-        is_rounded = self._boxes.boxes(self.learned).limit is not None
+        # In the norms l1 and l2, and for samples outside their boxes, the search errs on the safe side.
+        is_rounded = self._best.samples.has_wider_boxes or self._boxes.boxes(self.learned).limit is not None
         known = self._best.counts
         if correct != known[0] or any(
             found != count and not (is_rounded and found > count)

@@ -132,6 +132,25 @@ def test_growth_splits_the_leaf_with_the_largest_gain_and_of_equal_ones_the_firs
         assert list_tests(tree) == list_tests(growth.take(n_splits + 1, workspace))
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_samples_outside_their_boxes_are_counted_cautiously(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.round(0.11 + 0.78 * rng.random((60, 3)), 2)
+    radius, low, high = np.full(3, 0.1), np.full(3, 0.2), np.full(3, 0.8)
+    dataset = Dataset(X, rng.integers(0, 2, 60).astype(np.int32), ("a", "b"))
+    problem = Problem(dataset, FeatureRadii((radius, radius, low, high)))
+    samples, objective = problem.samples, problem.objective()
+    assert samples.has_wider_boxes
+    tree = grown(Problem(dataset, problem.radii), objective, Workspace(samples), 8)
+    tree.improve_locally(objective, Workspace(samples))
+    counted, verified = tree.counts, full_counts(tree, problem)
+    assert counted[0] == verified[0]
+    assert counted[1] <= verified[1]
+    assert counted[2] <= verified[2]
+    inside = Dataset(np.clip(X, 0.2, 0.8), dataset.y, ("a", "b"))
+    assert not Problem(inside, problem.radii).samples.has_wider_boxes
+
+
 # A leaf for nearly every sample: work for each leaf that grew with the tree would take minutes here.
 def test_a_tree_of_many_leaves() -> None:
     n = 32000
@@ -194,7 +213,13 @@ def test_the_best_of_several_features_is_the_best_of_each(seed: int) -> None:
     d, min_leaf = 4, int(rng.choice([1, 2, 6]))
     X = rng.integers(0, int(rng.choice([2, 5, 300])), (problem.dataset.n_samples, d)).astype(np.float64)
     radius = rng.choice([0.0, 0.6, 2.0], d)
-    radii = FeatureRadii((radius, radius, np.full(d, -np.inf), np.full(d, np.inf)))
+    limits = np.full(d, -np.inf), np.full(d, np.inf)
+    if seed % 3 == 0:
+        limits = (
+            X.min(axis=0) + radius * rng.random(d),
+            np.maximum(X.max(axis=0) - radius * rng.random(d), X.min(axis=0)),
+        )
+    radii = FeatureRadii((radius, radius, *limits))
     problem = Problem(Dataset(X, problem.dataset.y, problem.dataset.labels), radii)
     weights = tuple(weight / len(X) for weight in WEIGHTS[seed % len(WEIGHTS)])
     objectives = [Objective(*weights, features, min_leaf) for features in ([0], [1], [2], [3], range(d))]

@@ -19,6 +19,7 @@ class TrainingSet:
     values: NDArray[np.float64]
     value_starts: NDArray[np.int64]
     origins: NDArray[np.int32]
+    has_wider_boxes: bool
     def __init__(
         self,
         X: NDArray[np.float64],
