@@ -36,7 +36,7 @@ from metasilvae.formats.datasets import read_dataset
 from metasilvae.model import Model
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.perturbations.norms import NormBall
-from metasilvae.training.norm_boosting import CANDIDATES
+from metasilvae.training.additive_boosting import CANDIDATES
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.metrics import Evaluation
 

@@ -83,11 +83,12 @@ def report(
 ) -> None:
     """Write an HTML report about MODEL on each DATA.
 
-    The page shows the model as a drawing that can be zoomed and folded, its metrics, the verdicts of `verify`, the
-    stability curve over all epsilon, the confusion matrix, the most fragile rows with adversarial examples, and the
-    features driving instability; with --target, changes that lead to a wanted label. It is a single file that loads
-    nothing from the network; the same inputs and the same --date give the same page. Requirements are checked on each
-    DATA and stand on top. The search budget holds for each search. Ctrl-C stops and writes the page with what is known.
+    The page shows the model as a drawing that can be zoomed and folded, its metrics, the ceiling that no model can
+    exceed, the verdicts of `verify`, the stability curve over all epsilon, the confusion matrix, the most fragile
+    rows with adversarial examples, and the features driving instability; with --target, changes that lead to a
+    wanted label. It is a single file that loads nothing from the network; the same inputs and the same --date give
+    the same page. Requirements are checked on each DATA and stand on top. The search budget holds for each search.
+    Ctrl-C stops and writes the page with what is known.
 
     \b
     Examples:

@@ -1,4 +1,7 @@
-"""Additive models for perturbations with a limit of the total change: one tree for each feature, whose scores add up.
+"""Additive models: one tree for each feature, whose scores add up.
+
+In a box each feature has its own worst value, so that the worst scores of trees of different features add up exactly.
+Stumps of one feature, summed up, are such a tree.
 
 In the norms l0, l1 and l2 features share what may change, so that the worst scores of trees do not add up: each tree
 would be attacked with the whole limit. If each tree tests one feature only, the attack is a knapsack problem over the
@@ -27,7 +30,14 @@ from metasilvae.execution.threads import over_rows
 from metasilvae.model import LeafKind, Model, join_trees
 from metasilvae.perturbations.boxes import Boxes
 from metasilvae.prediction import find_leaves
-from metasilvae.training.boosted_trees import VALUE_UNIT, BoostedTree, FloatArray, Tests, spread_values
+from metasilvae.training.boosted_trees import (
+    VALUE_UNIT,
+    BoostedTree,
+    FloatArray,
+    Tests,
+    choose_thresholds,
+    spread_values,
+)
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.samples import POWERS, build_tree, give_directions
 
@@ -64,6 +74,8 @@ class CellTable:
 
     @classmethod
     def of(cls, dataset: Dataset, boxes: Boxes, n_thresholds: int, seed: int, jobs: int | None = 1) -> CellTable:
+        if boxes.limit is None:
+            return cls.of_thresholds(choose_thresholds(dataset.X, boxes, n_thresholds, seed, jobs), boxes)
         rows = np.arange(dataset.n_samples)
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng([seed, 5]).permutation(len(rows))[:MOST_ROWS])
@@ -140,7 +152,10 @@ class CostModel:
 
     @classmethod
     def of(cls, boxes: Boxes) -> CostModel:
-        assert boxes.limit is not None
+        """The costs of a limit; without one, all changes within a box cost nothing."""
+        if boxes.limit is None:
+            nothing = np.zeros(len(boxes.minimum))
+            return cls(nothing, nothing, 0, 1.0)
         norm, epsilon, costs = boxes.limit.norm, boxes.limit.epsilon, boxes.limit.costs
         power = POWERS[norm]
         limit = epsilon
@@ -186,7 +201,7 @@ class AdditiveSamples:
             dataset.n_samples, jobs,
         )  # fmt: skip
         n_rivals = 1 if dataset.n_labels == 2 else dataset.n_labels
-        self.prices = np.full((dataset.n_samples, n_rivals), 0.5)
+        self.prices = np.full((dataset.n_samples, n_rivals), 0.0 if boxes.limit is None else 0.5)
         self.margins, self.bounds = np.zeros((2, dataset.n_samples, n_rivals))
         self._is_stable_wrong = np.zeros(dataset.n_samples, dtype=np.bool_)
 

@@ -32,11 +32,11 @@ from metasilvae.io.storage import STANDARD_STREAM, check_outputs, is_file_output
 from metasilvae.model import Model, join_trees, place_features
 from metasilvae.perturbations.boxes import Perturbation
 from metasilvae.prediction import align_names, find_columns
+from metasilvae.training.additive_boosting import make_boosting_trainer
 from metasilvae.training.checkpoint.runs import Checkpoint, CheckpointFiles
 from metasilvae.training.forest import ForestTrainer, Submit
 from metasilvae.training.large import make_single_tree_trainer
 from metasilvae.training.logs import ProgressLog, find_end
-from metasilvae.training.norm_boosting import make_boosting_trainer
 from metasilvae.training.options import Options
 from metasilvae.training.pareto import TreeCollector, TreeMetrics, check_folder, write_archive
 from metasilvae.training.protocol import Progress, StopReason, Trainer

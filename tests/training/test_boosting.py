@@ -21,12 +21,12 @@ from metasilvae.model import LeafKind
 from metasilvae.perturbations.attack import load_attack
 from metasilvae.perturbations.boxes import Ball, BoxFile, Perturbation
 from metasilvae.perturbations.norms import NormBall
+from metasilvae.training.additive_boosting import make_boosting_trainer
 from metasilvae.training.boosted_trees import UNIT, Codes, choose_thresholds
 from metasilvae.training.boosting import Booster, BoostingTrainer, CodedRows
 from metasilvae.training.boosting_scores import Scores, find_derivatives
 from metasilvae.training.boosting_tuning import Rows, find_base
 from metasilvae.training.forest_votes import bound
-from metasilvae.training.norm_boosting import make_boosting_trainer
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.results import judge

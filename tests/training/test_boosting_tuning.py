@@ -14,6 +14,7 @@ from metasilvae.formats.silva_models import format_model
 from metasilvae.output.text.trainings import describe_tuning
 from metasilvae.perturbations.boxes import Ball
 from metasilvae.perturbations.norms import NormBall
+from metasilvae.training.additive_boosting import AdditiveBoostingTrainer
 from metasilvae.training.boosting import (
     CANDIDATES,
     CANDIDATES_IF_FEW,
@@ -28,7 +29,6 @@ from metasilvae.training.boosting_tuning import (
     list_racing,
     score_curves,
 )
-from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import FEW_SAMPLES, boosting_options_for
 from metasilvae.training.protocol import finish
 from metasilvae.training.results import judge
@@ -44,8 +44,8 @@ def for_boxes(dataset: Dataset, n_rounds: int = 6, **changes: Any) -> BoostingTr
     return BoostingTrainer(dataset, Ball(0.1), boosting_options_for("default", n_rounds, **changes))
 
 
-def for_norm(dataset: Dataset, n_rounds: int = 6, **changes: Any) -> NormBoostingTrainer:
-    return NormBoostingTrainer(dataset, NormBall("l1", 0.1), boosting_options_for("default", n_rounds, **changes))
+def for_norm(dataset: Dataset, n_rounds: int = 6, **changes: Any) -> AdditiveBoostingTrainer:
+    return AdditiveBoostingTrainer(dataset, NormBall("l1", 0.1), boosting_options_for("default", n_rounds, **changes))
 
 
 makers = pytest.mark.parametrize("make", [for_boxes, for_norm])

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from support.checkpoints import SHORT, coarse, stored, strip
 from support.stops import Questions
@@ -17,11 +18,12 @@ from metasilvae.errors import CheckpointError, DataError, RequestError
 from metasilvae.formats.silva_models import format_model
 from metasilvae.perturbations.boxes import Ball, Perturbation
 from metasilvae.perturbations.norms import NormBall
+from metasilvae.prediction import predict
+from metasilvae.training.additive_boosting import AdditiveBoostingTrainer
 from metasilvae.training.boosting import BoostingTrainer
 from metasilvae.training.evolution import TreeTrainer
 from metasilvae.training.forest import ForestTrainer
 from metasilvae.training.large import LargeTreeTrainer
-from metasilvae.training.norm_boosting import NormBoostingTrainer
 from metasilvae.training.options import (
     Options,
     TrainingOptions,
@@ -115,6 +117,9 @@ MAKERS: dict[str, Maker] = {
         boosting_options_for("fast", 8, validation=0.3, patience=3), perturbation=NORM
     ),
     "boosting in a norm, tuned": maker(boosting_options_for("default", 4), perturbation=NORM),
+    "additive boosting": maker(boosting_options_for("fast", 5, max_depth=3, additive=True)),
+    "additive boosting, held out": maker(boosting_options_for("fast", 8, validation=0.3, patience=3, additive=True)),
+    "additive boosting, tuned": maker(boosting_options_for("default", 4, additive=True)),
     "observed tree": maker(TREE, is_observed=True),
     "observed tuned tree": maker(TUNED, is_observed=True),
 }
@@ -131,7 +136,7 @@ def places(n_steps: int) -> list[int]:
 
 
 def test_all_kinds_of_trainers_are_here() -> None:
-    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer, NormBoostingTrainer}
+    kinds = {TreeTrainer, TunedTrainer, ForestTrainer, LargeTreeTrainer, BoostingTrainer, AdditiveBoostingTrainer}
     assert {type(make()) for make in MAKERS.values()} == kinds
     assert set(TRAINERS) == {"tree", "forest", "boosting"}
 
@@ -444,3 +449,21 @@ LIMIT_REACHED = f"stopped: reached the limit of {options_for('default').generati
 )
 def test_reasons_in_words(reason: StopReason, is_forest: bool, expected: str) -> None:
     assert reason.describe(options_for("default", target=0.9), is_forest) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        options_for("fast"), options_for("default", generations=5, tune=False), options_for("cart"),
+        forest_options_for("fast", 5), boosting_options_for("fast", 20),
+        boosting_options_for("fast", 60, additive=True),
+    ],
+    ids=["fast", "default", "cart", "forest", "boosting", "additive boosting"],
+)  # fmt: skip
+def test_rows_outside_the_limits_of_their_boxes_are_learned_from(options: Any) -> None:
+    """The labels of such rows depend on values that no perturbation reaches."""
+    rng = np.random.default_rng(3)
+    X = np.round(rng.random((300, 3)), 2)
+    dataset = Dataset(X, (X[:, 0] > 0.93).astype(np.int32), ("a", "b"))
+    model = finish(make_trainer(dataset, Ball(0.1, 0.0, 0.9), options))
+    assert predict(model, X).are_correct(dataset.y).mean() > 0.97

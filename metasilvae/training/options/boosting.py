@@ -87,6 +87,9 @@ class BoostingOptions:
     image_shifts : str or None
         Rows are images of this size, such as ``28x28`` (height and width, then channels if there are several), and each
         of them is learned from also shifted by one pixel in four directions.
+    additive : bool
+        Whether to train one tree for each feature, whose worst scores in a box add up exactly; see
+        metasilvae.training.additive_models. Models for a limit of the total change are always additive.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -106,6 +109,7 @@ class BoostingOptions:
     refit_penalty: float | None = None
     first_tree: str = GROWN
     image_shifts: str | None = None
+    additive: bool = False
 
     def __post_init__(self) -> None:
         check_kinds(self)

@@ -43,6 +43,7 @@ KINDS_WITH: dict[str, tuple[tuple[str, ...], str]] = {
     "refit_penalty": _BOOSTING,
     "first_tree": _BOOSTING,
     "image_shifts": _BOOSTING,
+    "additive": _BOOSTING,
 }
 
 # What values of fields must be, by their annotation.

@@ -1,9 +1,10 @@
-"""Boosting for a limit of the total change, in the norms l0, l1 and l2.
+"""Boosting of additive models: for a limit of the total change in the norms l0, l1 and l2, and for boxes if asked for.
 
-The model is additive: one tree for each feature (metasilvae.training.additive_models says why). Every sample counts
-twice in the loss, as in metasilvae.training.boosting: by its margin, and by the bound of its margin at the worst point
-that the limit allows. A round takes a few steps down the gradient for all trees at once, each on a part of the samples.
-At its end the base score is settled, so that as many samples as possible are correct and robust.
+An additive model has one tree for each feature (metasilvae.training.additive_models says why). Every sample counts
+twice in the loss, as in metasilvae.training.boosting: by its margin, and by the bound of its margin at the worst
+point that the perturbation allows, which is exact in a box. A round takes a few steps down the gradient for all trees
+at once, each on a part of the samples. At its end the base score is settled, so that as many samples as possible are
+correct and robust.
 """
 
 from __future__ import annotations
@@ -44,17 +45,20 @@ PATIENT_FRACTION = 0.25
 TRIAL_ROUNDS = 30
 # The best prices of the training samples are searched after every round with so few cells of samples, else at the end.
 QUICK_CELLS = 5_000_000
-# Candidates of tuning. The first one is the best one on average, each of the others on some sets.
+# Candidates of tuning for a limit of the total change. The first one is the best one on average, each of the others on
+# some sets.
 CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.5, "tolerance": 0.0},
     {"max_depth": 8, "robust_weight": 0.9, "tolerance": 0.0},
     {"max_depth": 8, "robust_weight": 0.9, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.2, "tolerance": 0.0},
 )
+# The same for boxes, where small steps between values are worth nothing.
+CANDIDATES_FOR_BOXES: tuple[Candidate, ...] = tuple({**each, "max_depth": 5} for each in CANDIDATES)
 NO_GRADIENT = np.zeros((0, 0), dtype=np.int64)
 
 
-class NormBooster:
+class AdditiveBooster:
     """The rounds of an additive model, without clock and checkpoints.
 
     Parameters
@@ -216,7 +220,7 @@ def try_candidate(
     is_stopped: Stopped,
 ) -> FloatArray:
     """Lower bound of the fitness on the samples to test on, an array of one number; NaN if it was stopped."""
-    booster = NormBooster(learned, None, options, n_rounds, most_thresholds)
+    booster = AdditiveBooster(learned, None, options, n_rounds, most_thresholds)
     for _ in range(n_rounds):
         if not booster.grow_round(is_stopped):
             return np.full(1, np.nan)
@@ -225,8 +229,8 @@ def try_candidate(
     return np.array([options.tree.fitness.value(*booster.tested.fractions)])
 
 
-class NormBoostingTrainer(BaseBoostingTrainer):
-    """Training of an additive model for a norm; see `BaseBoostingTrainer` for its parameters.
+class AdditiveBoostingTrainer(BaseBoostingTrainer):
+    """Training of an additive model; see `BaseBoostingTrainer` for its parameters.
 
     Without held-out rows the model is that of the last round; with them, that of the round with the best fitness on
     these rows. Before the first round it is a single leaf with the class frequencies.
@@ -240,7 +244,7 @@ class NormBoostingTrainer(BaseBoostingTrainer):
         super().__init__(dataset, perturbation, options, jobs)
         _refuse_unusable(self.dataset, perturbation.boxes(self.dataset), perturbation, options)
         self._most_thresholds = count_thresholds(self._learned.dataset)
-        self._booster: NormBooster | None = None
+        self._booster: AdditiveBooster | None = None
         self._stored: dict[str, Any] | None = None
         # Scores and base of the best model so far.
         self._best: tuple[FloatArray, FloatArray] | None = None
@@ -288,7 +292,7 @@ class NormBoostingTrainer(BaseBoostingTrainer):
     # Parts of the run
 
     def _list_candidates(self) -> tuple[Candidate, ...]:
-        return CANDIDATES
+        return CANDIDATES_FOR_BOXES if self._learned.boxes.limit is None else CANDIDATES
 
     @property
     def _n_followed(self) -> int:
@@ -303,17 +307,17 @@ class NormBoostingTrainer(BaseBoostingTrainer):
     def _forget_booster(self) -> None:
         self._booster = None
 
-    def _make_booster(self, pool: futures.Executor | None = None) -> NormBooster:
+    def _make_booster(self, pool: futures.Executor | None = None) -> AdditiveBooster:
         """A model without rounds, and its fitness."""
         options = self.boosting_options
-        self._booster = NormBooster(
+        self._booster = AdditiveBooster(
             self._learned, self._held, options, options.n_rounds, self._most_thresholds, pool, self._jobs
         )
         self._fitness, self._held_fitness, self._best = [], [], None
         self._keep(self._booster)
         return self._booster
 
-    def _keep(self, booster: NormBooster) -> None:
+    def _keep(self, booster: AdditiveBooster) -> None:
         """Note the fitness after a round, and keep the model if it is the best one."""
         self._note(booster)
         is_best = self._fitness[-1] >= self._fitness[0]
@@ -340,7 +344,7 @@ class NormBoostingTrainer(BaseBoostingTrainer):
             yield self._report("round", step, booster)
         self._is_finished()
 
-    def _restore(self, booster: NormBooster, document: dict[str, Any]) -> None:
+    def _restore(self, booster: AdditiveBooster, document: dict[str, Any]) -> None:
         booster.n_done = take(document, "rounds", int)
         booster.model.resume(document)
         shape = booster.model.steps.shape
@@ -370,26 +374,25 @@ class NormBoostingTrainer(BaseBoostingTrainer):
 
 
 def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation, options: BoostingOptions) -> None:
-    """Refuse what the verification in a norm would refuse, and options that mean nothing here."""
+    """Refuse options that mean nothing here, and what the verification in a norm would refuse."""
+    kind = "additive models" if boxes.limit is None else f"{perturbation.describe()}: trees for a norm"
     if options.tree.min_samples_leaf > 1:
-        raise RequestError(
-            f"{perturbation.describe()}: trees for a norm have leaves without rows, so that a change takes many steps; "
-            "leave 'min-samples-leaf' out"
-        )
+        why = "" if boxes.limit is None else ", so that a change takes many steps"
+        raise RequestError(f"{kind} have leaves without rows{why}; leave 'min-samples-leaf' out")
     for name, is_given in (("refits", options.refits), ("refit-penalty", options.refit_penalty is not None)):
         if is_given:
-            raise RequestError(
-                f"{perturbation.describe()}: trees for a norm are fitted together in every round; leave '{name}' out"
-            )
+            raise RequestError(f"{kind} are fitted together in every round; leave '{name}' out")
     if options.first_tree != GROWN:
-        raise RequestError(f"{perturbation.describe()}: trees for a norm test one feature each; leave 'first-tree' out")
+        raise RequestError(f"{kind} test one feature each; leave 'first-tree' out")
     if options.image_shifts is not None:
-        raise RequestError(f"{perturbation.describe()}: training for a norm shifts no images; leave 'image-shifts' out")
+        raise RequestError(f"{kind} shift no images; leave 'image-shifts' out")
     if not all(group.is_one_hot for group in boxes.groups.groups):
-        raise PerturbationError(
-            f"{perturbation.describe()}: sets of categories change together, which has no distance in a norm; leave "
-            "the rules of categories out of the attack file"
-        )
+        why = "test one feature each" if boxes.limit is None else "know no distance between sets of categories"
+        raise PerturbationError(f"{kind} {why}; leave the rules of categories out of the attack file")
+    if boxes.limit is None:
+        if boxes.droppable is not None:
+            raise PerturbationError(f'{kind} do not know missing = "may appear" in an attack file; write "stays"')
+        return
     lower, upper = boxes.all_bounds
     is_out = (lower > dataset.X) | (upper < dataset.X)
     if is_out.any():
@@ -404,6 +407,6 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
 def make_boosting_trainer(
     dataset: Dataset, perturbation: Perturbation, options: BoostingOptions, jobs: int | None = 1
 ) -> Trainer:
-    """The trainer of boosted models for boxes, or for a limit of the total change."""
-    is_limited = perturbation.boxes(dataset).limit is not None
-    return (NormBoostingTrainer if is_limited else BoostingTrainer)(dataset, perturbation, options, jobs)
+    """The trainer of boosted models for boxes, or for a limit of the total change, which takes additive ones."""
+    is_additive = options.additive or perturbation.boxes(dataset).limit is not None
+    return (AdditiveBoostingTrainer if is_additive else BoostingTrainer)(dataset, perturbation, options, jobs)

@@ -27,6 +27,7 @@ from metasilvae.perturbations.attack_files import parse_attack
 from metasilvae.perturbations.boxes import Ball, Boxes
 from metasilvae.perturbations.norms import NormBall
 from metasilvae.prediction import predict
+from metasilvae.training.additive_boosting import PARTS, AdditiveBoostingTrainer
 from metasilvae.training.additive_models import (
     AdditiveModel,
     AdditiveSamples,
@@ -37,7 +38,6 @@ from metasilvae.training.additive_models import (
 )
 from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT
 from metasilvae.training.boosting import BoostingTrainer
-from metasilvae.training.norm_boosting import PARTS, NormBoostingTrainer
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.results import judge
@@ -317,7 +317,7 @@ def options(n_rounds: int = 12, **changes: Any) -> BoostingOptions:
 
 def proved(dataset: Dataset, perturbation: Any, chosen: BoostingOptions) -> tuple[Any, np.ndarray, Any]:
     """A trained model, the samples that the trainer calls robust, and the verdicts."""
-    trainer = NormBoostingTrainer(dataset, perturbation, chosen)
+    trainer = AdditiveBoostingTrainer(dataset, perturbation, chosen)
     model = finish(trainer)
     booster = trainer._booster
     assert booster is not None
@@ -337,6 +337,24 @@ class TestTraining:
             assert is_robust.sum() >= 0.9 * verified.sum()
             assert is_robust.mean() > (0.7 if n_labels == 2 else 0.4)
         assert predict(model, dataset.X).are_correct(dataset.y).mean() > 0.7
+
+    @pytest.mark.parametrize("n_labels", [2, 3])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_margins_in_boxes_are_exact(self, n_labels: int, seed: int) -> None:
+        dataset = rings(n_labels=n_labels, seed=seed)
+        if seed > 2:
+            X = np.where(np.random.default_rng(seed).random(dataset.X.shape) < 0.1, np.nan, dataset.X)
+            dataset = dataclasses.replace(dataset, X=X).noting_missing
+        model, is_robust, outcome = proved(dataset, Ball(0.06), options(additive=True))
+        assert (is_robust == (outcome.is_correct & (outcome.stability == Stability.STABLE))).all()
+        assert 0.3 < is_robust.mean() < 1
+        assert model.n_trees <= dataset.n_features
+
+    def test_rows_outside_the_limits_of_boxes(self) -> None:
+        dataset = rings()
+        perturbation = Ball(0.1, 0.05, 0.95)
+        _, is_robust, outcome = proved(dataset, perturbation, options(additive=True))
+        assert (outcome.is_correct & (outcome.stability == Stability.STABLE))[is_robust].all()
 
     def test_attack_files_say_what_may_change(self) -> None:
         dataset = rings()
@@ -395,17 +413,17 @@ class TestTraining:
     def test_the_number_of_changed_features_is_whole(self) -> None:
         dataset, ball = rings(), NormBall("l0", 1.0)
         first, second = (
-            finish(NormBoostingTrainer(dataset, ball, options(4, training_epsilon_factor=factor)))
+            finish(AdditiveBoostingTrainer(dataset, ball, options(4, training_epsilon_factor=factor)))
             for factor in (1.0, 1.5)
         )
         assert format_model(first) == format_model(second)
 
     def test_depth_and_thresholds_limit_the_trees(self) -> None:
-        shallow = finish(NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(max_depth=2)))
+        shallow = finish(AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(max_depth=2)))
         assert shallow.max_depth == 2
-        few = finish(NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(thresholds=5)))
+        few = finish(AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(thresholds=5)))
         assert max(few.tree(position).n_leaves for position in range(few.n_trees)) <= 6
-        leaf = finish(NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(max_depth=0)))
+        leaf = finish(AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(max_depth=0)))
         assert (leaf.n_trees, leaf.n_leaves) == (1, 1)
 
     @pytest.mark.parametrize(
@@ -416,7 +434,7 @@ class TestTraining:
     )  # fmt: skip
     def test_options_have_an_effect(self, changes: dict[str, Any]) -> None:
         one, other = (
-            finish(NormBoostingTrainer(rings(), NormBall("l1", 0.2), options(**each))) for each in ({}, changes)
+            finish(AdditiveBoostingTrainer(rings(), NormBall("l1", 0.2), options(**each))) for each in ({}, changes)
         )
         assert format_model(one) != format_model(other)
 
@@ -424,14 +442,14 @@ class TestTraining:
     def test_threads_make_no_difference(self, n_labels: int) -> None:
         dataset = rings(n_labels=n_labels)
         models = [
-            format_model(finish(NormBoostingTrainer(dataset, NormBall("l2", 0.1), options(6), jobs)))
+            format_model(finish(AdditiveBoostingTrainer(dataset, NormBall("l2", 0.1), options(6), jobs)))
             for jobs in (1, 2, 3)
         ]
         assert len(set(models)) == 1
 
     def test_metrics_are_lower_bounds(self) -> None:
         dataset, ball = rings(), NormBall("l1", 0.15)
-        model = finish(NormBoostingTrainer(dataset, ball, options()))
+        model = finish(AdditiveBoostingTrainer(dataset, ball, options()))
         bound, exact = judge(model, dataset, ball, 1), evaluate(model, dataset, [ball], jobs=1)[0]
         assert bound.accuracy == exact.accuracy
         assert (bound.robust_accuracy or 0) <= (exact.robust_accuracy or 0)
@@ -440,27 +458,27 @@ class TestTraining:
 
 class TestRuns:
     def test_held_out_rows_choose_the_round(self) -> None:
-        trainer = NormBoostingTrainer(rings(), NormBall("l1", 0.2), options(40, validation=0.4, patience=3))
+        trainer = AdditiveBoostingTrainer(rings(), NormBall("l1", 0.2), options(40, validation=0.4, patience=3))
         finish(trainer)
         assert trainer.held_out_fitness == max(trainer._held_fitness)
         assert trainer.stop_reason in (StopReason.PATIENCE, StopReason.ITERATIONS)
 
     def test_a_target_ends_the_run(self) -> None:
-        trainer = NormBoostingTrainer(rings(), NormBall("l1", 0.0), options(40, target=0.8))
+        trainer = AdditiveBoostingTrainer(rings(), NormBall("l1", 0.0), options(40, target=0.8))
         assert len(list(trainer.run())) < 40
         assert trainer.stop_reason is StopReason.TARGET
 
     def test_stops(self) -> None:
-        trainer = NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(40))
+        trainer = AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(40))
         for _ in trainer.run():
             trainer.stop()
         assert trainer.stop_reason is StopReason.INTERRUPTED
-        before = NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(40))
+        before = AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(40))
         before.stop()
         assert finish(before).n_leaves == 1
 
     def test_a_stop_in_the_last_part_of_a_round_keeps_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        make = functools.partial(NormBoostingTrainer, rings(), NormBall("l1", 0.1), options(6))
+        make = functools.partial(AdditiveBoostingTrainer, rings(), NormBall("l1", 0.1), options(6))
         whole, trainer = make(), make()
         records = list(whole.run())
         n_moves, descend = 0, AdditiveModel.descend
@@ -487,12 +505,12 @@ class TestRuns:
         ids=lambda damage: next(iter(damage)),
     )
     def test_damaged_states_are_refused(self, damage: dict[str, Any]) -> None:
-        trainer = NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(5))
+        trainer = AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(5))
         running = trainer.run()
         next(running)
         state = trainer.state
         running.close()
-        again = NormBoostingTrainer(rings(), NormBall("l1", 0.1), options(5))
+        again = AdditiveBoostingTrainer(rings(), NormBall("l1", 0.1), options(5))
         again.resume({**state, "booster": {**state["booster"], **damage}})
         with pytest.raises(CheckpointError, match="damaged"):
             finish(again)
@@ -500,11 +518,22 @@ class TestRuns:
     def test_what_cannot_be_is_refused(self) -> None:
         dataset, ball = rings(), NormBall("l1", 0.1)
         with pytest.raises(RequestError, match="leave 'min-samples-leaf' out"):
-            NormBoostingTrainer(dataset, ball, options(min_samples_leaf=4))
+            AdditiveBoostingTrainer(dataset, ball, options(min_samples_leaf=4))
+        for changes, message in (
+            ({"min_samples_leaf": 4}, "additive models have leaves without rows; leave 'min-samples-leaf' out"),
+            ({"refits": 1}, "additive models are fitted together in every round; leave 'refits' out"),
+            ({"first_tree": "searched"}, "additive models test one feature each; leave 'first-tree' out"),
+            ({"image_shifts": "1x3"}, "additive models shift no images; leave 'image-shifts' out"),
+        ):
+            with pytest.raises(RequestError, match=message):
+                AdditiveBoostingTrainer(dataset, Ball(0.1), options(additive=True, **changes))
+        droppable = fit_attack(parse_attack(b'[default]\nradius = 0.1\nmissing = "may appear"\n', "a"), dataset)
+        with pytest.raises(PerturbationError, match='additive models do not know missing = "may appear"'):
+            AdditiveBoostingTrainer(dataset, droppable, options(additive=True))
         with pytest.raises(RequestError, match="leave 'boost' out"):
-            NormBoostingTrainer(dataset, ball, options()).observe(None)  # type: ignore[arg-type]
+            AdditiveBoostingTrainer(dataset, ball, options()).observe(None)  # type: ignore[arg-type]
         with pytest.raises(PerturbationError, match=r"row 0, x\[0\] = .* does not lie in \[0.136962, 0.5\]"):
-            NormBoostingTrainer(dataset, NormBall("l1", 0.1, Ball(0.5, 0.0, 0.5)), options())
+            AdditiveBoostingTrainer(dataset, NormBall("l1", 0.1, Ball(0.5, 0.0, 0.5)), options())
         with pytest.raises(RequestError, match="a boosted model cannot be trained for the norm l1, only for linf;"):
             BoostingTrainer(dataset, ball, options())
         with pytest.raises(RequestError, match="one norm at a time"):
