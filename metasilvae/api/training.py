@@ -56,6 +56,9 @@ def choose_options(
     """
     if preset not in PRESETS:
         raise RequestError(f"preset {preset!r}: choose among {', '.join(PRESETS)}")
+    for name, public in (("n_trees", "trees"), ("n_rounds", "boost")):
+        if name in changes:
+            raise RequestError(f"no such option: {name}; give '{public}'")
     if weights is not None:
         changes["fitness"] = fitness_from_weights(weights)
     if trees is not None and boost is not None:

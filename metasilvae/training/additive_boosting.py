@@ -385,7 +385,7 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
     if options.first_tree != GROWN:
         raise RequestError(f"{kind} test one feature each; leave 'first-tree' out")
     if options.image_shifts is not None:
-        raise RequestError(f"{kind} shift no images; leave 'image-shifts' out")
+        raise RequestError(f"{kind} learn from no shifted images; leave 'image-shifts' out")
     if not all(group.is_one_hot for group in boxes.groups.groups):
         why = "test one feature each" if boxes.limit is None else "know no distance between sets of categories"
         raise PerturbationError(f"{kind} {why}; leave the rules of categories out of the attack file")

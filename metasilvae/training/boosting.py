@@ -44,7 +44,7 @@ from metasilvae.training.boosting_scores import Scores, draw_samples, find_deriv
 from metasilvae.training.boosting_tuning import BaseBoostingTrainer, Candidate, Rows, Stopped, find_base
 from metasilvae.training.checkpoint.files import damaged, take
 from metasilvae.training.first_tree import FirstTree, search_tree
-from metasilvae.training.options import FEW_SAMPLES, SEARCHED_FOR, BoostingOptions
+from metasilvae.training.options import FEW_SAMPLES, LARGEST, SEARCHED_FOR, BoostingOptions
 from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.samples import build_tree, find_doubled, give_directions
 from metasilvae.training.shifted_rows import N_COPIES, refuse_unshiftable, repeat_weights, shift_rows
@@ -311,7 +311,7 @@ def list_candidates(options: BoostingOptions, n_rows: int) -> tuple[Candidate, .
     """The candidates for so many rows; of those that the weights make equal, the first one."""
     found: dict[tuple[Any, ...], Candidate] = {}
     for usual in CANDIDATES_IF_FEW if n_rows <= FEW_SAMPLES else CANDIDATES:
-        candidate = {**usual, "score_penalty": usual["score_penalty"] * options.score_penalty}
+        candidate = {**usual, "score_penalty": min(usual["score_penalty"] * options.score_penalty, LARGEST)}
         weights = options.with_candidate(candidate).loss_weights
         found.setdefault((weights, *(usual[name] for name in usual if name != "robust_weight")), candidate)
     return tuple(found.values())

@@ -21,7 +21,7 @@ from metasilvae.training.boosted_trees import VALUE_UNIT, FloatArray
 from metasilvae.training.checkpoint.files import damaged, take, take_array
 from metasilvae.training.options import BoostingOptions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress
-from metasilvae.training.trials import TUNING_FRACTION, compare
+from metasilvae.training.trials import TUNING_FRACTION, compare, describe_cut_tuning
 
 Candidate = dict[str, Any]
 # Whether work that is under way should end.
@@ -242,8 +242,10 @@ class BaseBoostingTrainer(BaseTrainer):
 
     @property
     def tuning(self) -> dict[str, Any] | None:
-        if self.candidate is None or self._plan_trials():
+        if self.candidate is None:
             return None
+        if self._plan_trials():
+            return describe_cut_tuning(self.candidate, len(self._splits), self._split_kind, self._n_tuning_rows)
         finalists = self._finalists
         n_rounds, scores = score_curves(self._round_curves[finalists])
         mean, error = compare(scores)

@@ -31,7 +31,7 @@ from metasilvae.training.large import VERY_MANY_SAMPLES
 from metasilvae.training.options import SINGLE, ForestOptions
 from metasilvae.training.population import list_interactions
 from metasilvae.training.protocol import BaseTrainer, Observer, Progress, StopReason, TrainerGroup
-from metasilvae.training.trials import TUNING_FRACTION
+from metasilvae.training.trials import TUNING_FRACTION, describe_cut_tuning
 from metasilvae.training.tuning import SINGLE_LEAF, USUAL
 
 # Calls a function with the data set, the perturbation and the given arguments on some worker.
@@ -125,7 +125,12 @@ class ForestTrainer(BaseTrainer):
 
     @property
     def tuning(self) -> dict[str, Any] | None:
-        if self.candidate is None or self._race is None or not self._race.n_tried or self._race.plan():
+        if self.candidate is None or self._race is None:
+            return None
+        if self._race.plan():
+            validation = self._race.validation
+            return describe_cut_tuning(self.candidate, len(validation.pairs), validation.kind, validation.n_rows)
+        if not self._race.n_tried:
             return None
         compared = self._race.describe()
         of_chosen = compared[self._race.candidates.index(self.candidate)]

@@ -32,8 +32,12 @@ METRICS = ("phi", "accuracy", "stability", "robust_accuracy")
 
 
 def take_model(trainer: Trainer) -> Model:
-    """The model of a run that has ended, with its ties settled."""
-    model = settle_ties(trainer.model, trainer.dataset)
+    """The model of a run that has ended, with its ties settled as far as `settle_ties` does."""
+    return _settle(trainer.model, trainer)
+
+
+def _settle(model: Model, trainer: Trainer) -> Model:
+    model = settle_ties(model, trainer.dataset)
     # Without boxes, accuracy alone decides.
     if trainer.options.training_epsilon_factor > 0:
         model = prefer_constant(model, trainer.dataset, trainer.perturbation, trainer.options)
@@ -69,9 +73,13 @@ class TrainingResult:
 
     @classmethod
     def of(cls, trainer: Trainer, observers: Sequence[Observer] = ()) -> TrainingResult:
-        n_held_out = 0 if trainer.held_out is None else trainer.held_out.n_samples
+        trained, held_out, fitness = trainer.model, trainer.held_out, trainer.held_out_fitness
+        model = _settle(trained, trainer)
+        # Labels that tied in leaves are settled by now; what is known of a forest is a lower bound that may be better.
+        if held_out is not None and fitness is not None and (model is not trained or not model.is_forest):
+            fitness = judge(model, held_out, trainer.perturbation, 1).phi(trainer.options.fitness)
         return cls(
-            trainer.options, take_model(trainer), trainer.held_out_fitness, n_held_out, trainer.seconds,
+            trainer.options, model, fitness, 0 if held_out is None else held_out.n_samples, trainer.seconds,
             trainer.stop_reason, [observer.state for observer in observers], trainer.tuning,
         )  # fmt: skip
 

@@ -155,7 +155,7 @@ class TrainingRequest:
 
     @property
     def all_seeds(self) -> list[int]:
-        return [self.options.tree_options.seed] if self.seeds is None else list(self.seeds)
+        return [self.options.tree_options.seed] if self.seeds is None else [int(seed) for seed in self.seeds]
 
     @property
     def checkpoint_files(self) -> CheckpointFiles:
@@ -167,7 +167,7 @@ class TrainingRequest:
 
     def checked(self) -> TrainingRequest:
         """The request with its shard applied; refuses contradictions and outputs that cannot be written."""
-        if self.seeds is not None and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
+        if self.seeds is not None and not 0 < len(set(self.all_seeds)) == len(self.seeds):
             raise RequestError("seeds must be different numbers, at least one")
         if self.scheduler is not None and self.log is not None:
             raise RequestError("'log' follows a training in this process; leave out 'log' or 'scheduler'")

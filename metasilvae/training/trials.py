@@ -501,6 +501,14 @@ def choose_candidate(scores: Scores, n_errors: float = CLEAR_ERRORS) -> int:
     return int(np.argmax(np.where(mean > n_errors * error, mean, 0.0)))
 
 
+def describe_cut_tuning(chosen: dict[str, Any], n_splits: int, split: str, n_rows: int) -> dict[str, Any]:
+    """What is known of a tuning that its part of the time limit has ended, in the form of a complete one."""
+    return {
+        "chosen": dict(chosen), "score": None, "error": None, "splits": n_splits, "split": split, "rows": n_rows,
+        "finalists": [], "is_cut": True,
+    }  # fmt: skip
+
+
 def compare(gains: Scores) -> tuple[Scores, Scores]:
     """Mean and standard error of the gains of each candidate (rows) over the splits (columns)."""
     n_splits = gains.shape[1]

@@ -47,6 +47,8 @@ from metasilvae.training.trials import (
 USUAL: dict[str, float] = {"training_epsilon_factor": 1.0, "robust_weight": 0.2, "leaf_penalty": 1.0}
 # Values of many samples that tuning looks at.
 MOST_VALUES = 2e6
+# No fitness is so large; its square is finite.
+LARGEST_SCORE = 1e100
 # Options of a run whose tree will be a single leaf.
 SINGLE_LEAF: dict[str, Any] = {"generations": 0, "polish": 0, "blends": (0.3,), "seed_leaves": 2}
 # Options of the initial tree, which is there at once for a user who stops early; it is not regularized.
@@ -261,6 +263,8 @@ class TunedTrainer(BaseTrainer):
         scores = take_array(document, "scores", "<f8")
         if scores.size != self._race.scores.size:
             raise damaged("the tuning has another size")
+        if (np.abs(scores) > LARGEST_SCORE).any():
+            raise damaged("a score of the tuning is out of range")
         self._race.scores[:] = scores.reshape(self._race.scores.shape)
         self._n_trials = take(document, "trials", int)
         if take(document, "is_tuned", bool):

@@ -69,7 +69,7 @@ def test_shifted_images(tmp_path: Path) -> None:
     wrong = run("train", IRIS, tmp_path / "f", *QUICK, "--image-shifts", "3x3", code=1)
     assert "has 4 features, and an image of 3x3 has 9; give height and width of the images" in wrong.stderr
     other = run("train", IRIS, tmp_path / "f", *shifted, "--norm", "l1", code=2)
-    assert "training for a norm shifts no images; leave --image-shifts out" in other.stderr
+    assert "trees for a norm learn from no shifted images; leave --image-shifts out" in other.stderr
     assert not (tmp_path / "f").exists()
 
 

@@ -523,7 +523,7 @@ class TestRuns:
             ({"min_samples_leaf": 4}, "additive models have leaves without rows; leave 'min-samples-leaf' out"),
             ({"refits": 1}, "additive models are fitted together in every round; leave 'refits' out"),
             ({"first_tree": "searched"}, "additive models test one feature each; leave 'first-tree' out"),
-            ({"image_shifts": "1x3"}, "additive models shift no images; leave 'image-shifts' out"),
+            ({"image_shifts": "1x3"}, "additive models learn from no shifted images; leave 'image-shifts' out"),
         ):
             with pytest.raises(RequestError, match=message):
                 AdditiveBoostingTrainer(dataset, Ball(0.1), options(additive=True, **changes))

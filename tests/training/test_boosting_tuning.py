@@ -93,7 +93,10 @@ def test_too_little_time_for_tuning_trains_the_first_candidate(
     trainer = make(iris, time_limit=1e6)
     records = list(trainer.run())
     assert trainer.candidate == trainer._candidates[0]
-    assert trainer.tuning is None
+    assert trainer.tuning is not None
+    assert trainer.tuning["is_cut"]
+    assert trainer.tuning["chosen"] == trainer.candidate
+    assert describe_tuning(trainer.tuning).endswith("of the time limit, nothing was compared")
     assert [record.phase for record in records].count("round") == 6
 
 

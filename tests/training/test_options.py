@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,9 @@ def test_a_way_to_split_rows_needs_tuning(kind: dict[str, int]) -> None:
         ("boosting", {"learning_rate": "0.1"}, "learning-rate is '0.1', it must be a number"),
         ("boosting", {"image_shifts": (28, 28)}, r"image-shifts is \(28, 28\), it must be a word"),
         ("boosting", {"no_such": 1}, "no such option: no_such"),
+        ("tree", {"blends": 0.3}, "blends is 0.3, it must be a list of numbers"),
+        ("forest", {"blends": ("a",)}, r"blends is \('a',\), it must be a list of numbers"),
+        ("boosting", {"fitness": 3}, "weight is 3, it must be a Fitness"),
     ],
 )
 def test_values_of_another_kind_are_refused(kind: str, change: dict[str, Any], told: str) -> None:
@@ -106,6 +110,21 @@ def test_numbers_of_numpy_are_numbers() -> None:
     found = choose_options(boost=np.int64(3), max_depth=np.int32(2), learning_rate=np.float32(0.5), refits=np.int64(0))
     assert found == choose_options(boost=3, max_depth=2, learning_rate=0.5, refits=0)
     assert choose_options(tune=np.False_).tree_options == choose_options(tune=False).tree_options
+    every = choose_options(
+        max_depth=np.int64(3), leaf_penalty=2, tune=np.False_, blends=[0, np.float32(0.5)], seed=np.int32(1)
+    )
+    for field in dataclasses.fields(every):
+        value = getattr(every, field.name)
+        assert type(value).__module__ in ("builtins", "metasilvae.verification.objective"), field.name
+        assert str(field.type) != "float" or type(value) is float
+    assert every.blends == (0.0, 0.5)
+
+
+def test_other_names_of_counts_are_refused() -> None:
+    with pytest.raises(RequestError, match="no such option: n_trees; give 'trees'"):
+        choose_options(trees=3, n_trees=4)
+    with pytest.raises(RequestError, match="no such option: n_rounds; give 'boost'"):
+        choose_options(n_rounds=4)
 
 
 def test_criteria_of_growth_are_as_many_as_the_search_takes() -> None:

@@ -53,10 +53,34 @@ def test_no_row_loses_by_it(seed: int) -> None:
     assert after.stability is not None
     assert before.stability is not None
     assert after.stability >= before.stability
+    assert after.robust_accuracy is not None
+    assert before.robust_accuracy is not None
+    assert after.robust_accuracy >= before.robust_accuracy
     # A leaf without a tie keeps its counts.
     is_tied = np.array([len(model.leaf_predictions.sets[each]) > 1 for each in model.leaf_predictions.ids])
     assert (settled.leaf_values[~is_tied] == model.leaf_values[~is_tied]).all()
     assert (settled.leaf_values[is_tied].sum(axis=1) == model.leaf_values[is_tied].sum(axis=1) + 1).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", ["tree", "boosting"])
+def test_the_fitness_on_held_out_rows_is_that_of_the_result(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (40, 2)).astype(np.float64)
+    dataset = Dataset(X, rng.integers(0, 3, 40).astype(np.int32), ("a", "b", "c"))
+    options: Options = options_for("fast", validation=0.3, leaf_penalty=0.0, min_samples_leaf=2)
+    if kind == "boosting":
+        options = boosting_options_for("fast", 3, validation=0.3)
+    trainer = make_trainer(dataset, Ball(0.4), options)
+    for _ in trainer.run():
+        pass
+    result = TrainingResult.of(trainer)
+    assert trainer.held_out is not None
+    assert result.held_out_fitness is not None
+    phi = evaluate(result.model, trainer.held_out, [Ball(0.4)])[0].phi(options.tree_options.fitness)
+    if kind == "tree":
+        assert result.held_out_fitness == pytest.approx(phi)
+    assert result.held_out_fitness <= phi + 1e-12
 
 
 def test_the_label_of_most_rows_is_preferred() -> None:

@@ -14,6 +14,7 @@ from metasilvae.training.options import SEARCHED_FOR, SINGLE
 from metasilvae.training.pareto import StoredArchive, describe
 from metasilvae.training.protocol import Progress
 from metasilvae.training.results import METRICS, QUANTILES, TrainedModel, spread
+from metasilvae.training.trials import TUNING_FRACTION
 from metasilvae.voting import choose_voting
 
 # Steps of different phases take different times, so that a rate would say nothing.
@@ -122,6 +123,8 @@ def find_majority(run: TrainedModel) -> tuple[str, float]:
 def describe_tuning(tuning: dict[str, Any]) -> str:
     """What tuning has chosen, with its score and the standard error."""
     chosen = _describe_candidate(tuning["chosen"])
+    if tuning.get("is_cut"):
+        return f"{chosen}; not finished within {100 * TUNING_FRACTION:.0f} % of the time limit, nothing was compared"
     if tuning["score"] is None:
         return f"{chosen}; " + (
             f"by {tuning['rows']} rows" if tuning["splits"] else "there are too few rows to compare"

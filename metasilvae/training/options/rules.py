@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from metasilvae.errors import RequestError, RequestWarning
+from metasilvae.verification.objective import Fitness
 
 # Names of options on the command line, where they differ from the fields.
 PUBLIC_NAMES = {
@@ -46,13 +47,15 @@ KINDS_WITH: dict[str, tuple[tuple[str, ...], str]] = {
     "additive": _BOOSTING,
 }
 
-# What values of fields must be, by their annotation.
-_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "int": (Integral, "a whole number"),
-    "float": (Real, "a number"),
-    "bool": ((bool, np.bool_), "True or False"),
-    "str": (str, "a word"),
+# What values of fields must be, by their annotation, and what makes plain values of them.
+_KINDS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], Any]]] = {
+    "int": (Integral, "a whole number", int),
+    "float": (Real, "a number", float),
+    "bool": ((bool, np.bool_), "True or False", bool),
+    "str": (str, "a word", str),
+    "Fitness": (Fitness, "a Fitness", lambda fitness: fitness),
 }
+_NUMBERS = "tuple[float, ...]"
 
 
 def public_name(field: str) -> str:
@@ -76,15 +79,24 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_kinds(options: Any) -> None:
-    """Refuse values of another kind than the fields of these options, a dataclass, are annotated with."""
+    """Refuse values of another kind than the fields of these options, a frozen dataclass, are annotated with.
+
+    Numbers of numpy, and whole numbers for others, become plain ones of the right kind.
+    """
     for field in fields(options):
         value = getattr(options, field.name)
         name, _, may_be_none = str(field.type).partition(" | ")
-        if name not in _KINDS or (value is None and may_be_none):
+        if value is None and may_be_none:
             continue
-        kinds, what = _KINDS[name]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and name != "bool"):
-            raise RequestError(f"{public_name(field.name)} is {value!r}, it must be {what}")
+        if name == _NUMBERS:
+            if not isinstance(value, Iterable) or not all(isinstance(each, Real) for each in value):
+                raise RequestError(f"{public_name(field.name)} is {value!r}, it must be a list of numbers")
+            object.__setattr__(options, field.name, tuple(map(float, value)))
+        elif name in _KINDS:
+            kinds, what, plain = _KINDS[name]
+            if not isinstance(value, kinds) or (isinstance(value, bool) and name != "bool"):
+                raise RequestError(f"{public_name(field.name)} is {value!r}, it must be {what}")
+            object.__setattr__(options, field.name, plain(value))
 
 
 def settle_tuning(chosen: dict[str, Any], fixed: Sequence[str]) -> None:
