@@ -4,10 +4,10 @@
         [--peers NAME,NAME] [--ah19 FOLDER] [--fprdt FOLDER] [--c-program PATH] [--program 'NAME=COMMAND']
         [--trees N] [--goal NAME] [--repeats N] [--split] [--seed N] [--records FILE] [--environment FOLDER | --here]
 
-Ours are a default tree, a forest and a boosted model (--ours tree,forest,boost). CART (scikit-learn) and GROOT are
-installed from the package index into an environment of their own (--environment, .venv-peers by default), because GROOT
-needs numpy 1; it is made once. With --here they are imported where this script runs, and left out if they cannot be.
-Programs that no package index has take part by the folder of a copy of their repository:
+Ours are a default tree, a forest, a boosted and an additive model (--ours tree,forest,boost,additive). CART (scikit-
+learn) and GROOT are installed from the package index into an environment of their own (--environment, .venv-peers by
+default), because GROOT needs numpy 1; it is made once. With --here they are imported where this script runs, and left
+out if they cannot be. Programs that no package index has take part by the folder of a copy of their repository:
 
     --ah19 FOLDER   github.com/max-andr/provably-robust-boosting, robust boosting by Andriushchenko and Hein: trees
                     (AH19), stumps with the exact loss (AH19 stumps) and trees without robustness (AH19 plain)
@@ -80,7 +80,7 @@ WORKER = ROOT / "scripts" / "peers" / "worker.py"
 ENVIRONMENT = ROOT / ".venv-peers"
 # Versions that work together; GROOT does not run with numpy 2. numba is for the programs that are given by a folder.
 PACKAGES = ("groot-trees==0.0.17", "numba", "numpy<2", "scikit-learn<1.6")
-KINDS = ("tree", "forest", "boost")
+KINDS = ("tree", "forest", "boost", "additive")
 HELD_OUT = 0.25
 ROUNDS = (5, 10, 20, 40, 80)
 
@@ -121,11 +121,12 @@ BINARY = ("GROOT", "FPRDT", "PRAdaBoost")
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to judge by."""
+    """Rows to train on and rows to judge by; its name among the splits of the set, in records."""
 
     train: Dataset
     test: Dataset
     seed: int
+    name: int | str
 
 
 @dataclass
@@ -283,7 +284,8 @@ def options_of(kind: str, chosen: argparse.Namespace, seed: int) -> Options:
         return options_for(chosen.preset, seed=seed, fitness=fitness)
     if kind == "forest":
         return forest_options_for(chosen.preset, chosen.trees, seed=seed, fitness=fitness)
-    return boosting_options_for(chosen.preset, chosen.rounds, seed=seed, fitness=fitness)
+    is_additive = kind == "additive"
+    return boosting_options_for(chosen.preset, chosen.rounds, seed=seed, fitness=fitness, additive=is_additive)
 
 
 def train_ours(kind: str, split: Split, epsilon: float, chosen: argparse.Namespace) -> tuple[Model, float]:
@@ -336,8 +338,10 @@ def describe_c_program(path: Path) -> str:
 def find_splits(folder: Path, repeats: int, seed: int, uses_folds: bool) -> tuple[list[Split], float]:
     """The splits, and what the variance of a mean over them is multiplied by."""
     train, test = (read_dataset(str(folder / f"{part}.csv.gz")) for part in ("train", "test"))
-    if not uses_folds or not (folder / "folds.tsv").exists():
-        return [Split(train, test, seed + number) for number in range(repeats)], 1 / repeats
+    has_folds = (folder / "folds.tsv").exists()
+    if not uses_folds or not has_folds:
+        names = ["test split" if has_folds else number for number in range(repeats)]
+        return [Split(train, test, seed + number, name) for number, name in enumerate(names)], 1 / repeats
     whole = join(train, test)
     folds = np.loadtxt(folder / "folds.tsv", skiprows=1, dtype=int)[:, 1 : 1 + repeats]
     splits = [
@@ -345,9 +349,11 @@ def find_splits(folder: Path, repeats: int, seed: int, uses_folds: bool) -> tupl
             whole.subset(np.flatnonzero(folds[:, repeat] != fold)),
             whole.subset(np.flatnonzero(folds[:, repeat] == fold)),
             seed,
+            number,
         )
-        for repeat in range(folds.shape[1])
-        for fold in range(folds[:, repeat].max() + 1)
+        for number, (repeat, fold) in enumerate(
+            (repeat, fold) for repeat in range(folds.shape[1]) for fold in range(folds[:, repeat].max() + 1)
+        )
     ]
     ratio = splits[0].test.n_samples / splits[0].train.n_samples
     return splits, 1 / len(splits) + ratio
@@ -387,7 +393,8 @@ def show_result(
 
 
 def name_of(kind: str, chosen: argparse.Namespace) -> str:
-    extra = {"tree": "", "forest": f" --trees {chosen.trees}", "boost": f" --boost {chosen.rounds}"}
+    boost = f" --boost {chosen.rounds}"
+    extra = {"tree": "", "forest": f" --trees {chosen.trees}", "boost": boost, "additive": f"{boost} --additive"}
     return f"metasilvae{extra[kind]}"
 
 
@@ -441,8 +448,8 @@ def measure_other(
 ) -> Result:
     """Figures of another program, on the splits of a set."""
     result, command = Result(), list_commands(chosen).get(program)
-    for number, split in enumerate(splits):
-        place = [name, "test split" if chosen.split else number, split.seed, program]
+    for split in splits:
+        place = [name, split.name, split.seed, program]
         if command is None:
             result.add(measure_library(program, place, split, chosen, worker, records))
         else:

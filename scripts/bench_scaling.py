@@ -119,8 +119,10 @@ def list_options(arguments: argparse.Namespace) -> Iterator[tuple[str, Options]]
                 yield f"tree, {preset}", options_for(preset, seed=1)
             elif kind == "boost":
                 yield f"boost {arguments.boost}, {preset}", boosting_options_for(preset, arguments.boost, seed=1)
-            else:
+            elif kind == "forest":
                 yield f"forest {arguments.trees}, {preset}", forest_options_for(preset, arguments.trees, seed=1)
+            else:
+                raise SystemExit(f"--kinds {kind}: known are tree, boost and forest")
 
 
 def study_training(arguments: argparse.Namespace) -> None:
