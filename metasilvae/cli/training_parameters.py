@@ -247,7 +247,7 @@ training_options = shared_options(
             metavar="HEIGHTxWIDTH",
             help="Boosting also learns from images shifted by a pixel.",
         ),
-        option("--additive", is_flag=True, default=None, help="Boost one tree for each feature (a sum of stumps)."),
+        option("--additive", is_flag=True, default=None, help="Boost one tree for each feature."),
     ),
     option_group(
         SEARCH,

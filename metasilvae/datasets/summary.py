@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections import defaultdict
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from metasilvae._core.common.values import hash_rows
 from metasilvae.dataset import Dataset
-from metasilvae.encoding import BOOLEAN, NUMBER, Column, Encoding
+from metasilvae.encoding import BOOLEAN, MISSING_TOKENS, NUMBER, Column, Encoding
 from metasilvae.errors import list_some, shorten
 from metasilvae.formats.silva_models import label_problem
 
@@ -211,6 +212,7 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
             f"{len(class_counts)} different labels in {n_samples} rows; is the label in another column? "
             "Then use --label-column"
         )
+    oddities += describe_labels(list(class_counts))
     majority = max(class_counts, key=lambda label: class_counts[label])
     share = class_counts[majority] / n_samples
     if len(class_counts) > 1 and share >= IMBALANCED:
@@ -219,6 +221,25 @@ def _describe_classes(class_counts: dict[str, int]) -> list[str]:
             "with --class-weight balanced if the other classes matter"
         )
     return oddities
+
+
+def describe_labels(labels: Sequence[str]) -> list[str]:
+    """Labels that seem to be missing, and those that are the same number in other words."""
+    found = [
+        f"the label {label} is a class like others; if it stands for a missing label, delete these rows"
+        for label in labels
+        if label in MISSING_TOKENS
+    ]
+    by_number: defaultdict[float, list[str]] = defaultdict(list)
+    for label in labels:
+        with contextlib.suppress(ValueError):
+            by_number[float(label)].append(label)
+    found += [
+        f"the labels {' and '.join(map(shorten, same))} are different classes, and the same number; write them alike"
+        for same in by_number.values()
+        if len(same) > 1
+    ]
+    return found
 
 
 def describe_identifiers(dataset: Dataset) -> list[str]:

@@ -240,6 +240,9 @@ class RawTable:
 
 # Types
 
+# Why a column whose cells are all empty is no feature.
+NO_VALUES = "no cell has a value"
+
 
 @dataclass(frozen=True)
 class TypedColumn:
@@ -280,7 +283,9 @@ def type_columns(table: RawTable, options: TableOptions, problems: Problems) -> 
         except _Refused as refused:
             problems.report(table.line(refused.row), f"{raw.place}: {refused}")
     if not problems.found and all(each.column is None for each in typed):
-        raise DataError(f"{table.source}: every column is ignored; keep at least one")
+        reasons = {each.reason for each in typed}
+        what = f"{reasons.pop()} in any column" if reasons == {NO_VALUES} else "every column is ignored"
+        raise DataError(f"{table.source}: {what}; a table needs at least one feature")
     return typed
 
 
@@ -294,7 +299,7 @@ def _type_column(raw: RawColumn, options: TableOptions) -> TypedColumn:
     if kind is None:
         kind = _detect_kind(raw, is_number, is_text)
     if kind is None:
-        reason = "no cell has a value"
+        reason = NO_VALUES
         if is_text.any():
             reason = f"{int(is_text.sum())} different texts in as many rows are an identifier"
         return TypedColumn(raw, None, reason)

@@ -301,7 +301,7 @@ CANDIDATES_IF_FEW: tuple[Candidate, ...] = (
 )
 # Rounds of a trial.
 TRIAL_ROUNDS = 60
-# What fitting the leaves again gains on the paper's sets, whose many rows leave nothing to learn by heart.
+# What fitting the leaves again gains on the paper's sets, whose many rows leave nothing to overfit.
 REFIT_GAIN = 0.004
 # Rounds of the first candidate before tuning, for users who stop early. They are kept if tuning chooses it.
 EARLY_ROUNDS = 5
@@ -473,7 +473,7 @@ class BoostingTrainer(BaseBoostingTrainer):
             return
         curves = self._curves[self._candidates.index(self.candidate)]
         gain = float((curves[:, -1] - curves[:, -2]).mean())
-        # What is learned by heart falls with the number of rows, and there are more of them than in the trials.
+        # Overfitting shrinks as rows are added, and there are more of them than in the trials.
         share = len(self._splits[0][0]) / len(self._rows)
         if REFIT_GAIN - (REFIT_GAIN - gain) * share < 0:
             self._n_refits = 0

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.summary import describe_identifiers
+from metasilvae.datasets.summary import describe_identifiers, describe_labels
 from metasilvae.errors import DataError, MetasilvaeWarning, ModelError, OutputError, RequestError
 from metasilvae.execution.executors import TaskExecutor, open_executor, should_stop
 from metasilvae.formats.datasets import read_dataset
@@ -344,7 +344,7 @@ class _Run:
         for rows in (self.dataset, *([] if self.test is None else [self.test])):
             self.perturbation.boxes(rows)  # refuses what does not fit before the training, not after it
         self._refuse_missing()
-        for sentence in describe_identifiers(self.dataset):
+        for sentence in [*describe_identifiers(self.dataset), *describe_labels(self.dataset.labels)]:
             warnings.warn(f"{self.dataset.source}: {sentence}", MetasilvaeWarning, stacklevel=2)
         self.start = read_model(request.start) if isinstance(request.start, str) else request.start
         if self.start is not None and self.start.description.feature_names and self.dataset.feature_names:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metasilvae.dataset import Dataset
-from metasilvae.datasets.summary import describe_identifiers, find_duplicates, summarize_dataset
+from metasilvae.datasets.summary import describe_identifiers, describe_labels, find_duplicates, summarize_dataset
 
 
 @settings(max_examples=500, deadline=None)
@@ -92,3 +92,14 @@ def test_other_numbers_do_not_name_rows() -> None:
         assert describe_identifiers(dataset) == []
     few = Dataset(np.arange(5.0)[:, None], y[:5], ("a", "b"), ("id",), "t")
     assert describe_identifiers(few) == []
+
+
+def test_labels_that_may_be_mistakes() -> None:
+    labels = ("NaN", "1", "1.0", "a", "?", "1e0")
+    dataset = Dataset(np.arange(12.0)[:, None], np.tile(np.arange(6, dtype=np.int32), 2), labels)
+    assert [each for each in summarize_dataset(dataset).oddities if "label" in each][:3] == [
+        "the label NaN is a class like others; if it stands for a missing label, delete these rows",
+        "the label ? is a class like others; if it stands for a missing label, delete these rows",
+        "the labels '1' and '1.0' and '1e0' are different classes, and the same number; write them alike",
+    ]
+    assert describe_labels(("1", "2", "a", "n/a")) == []

@@ -248,7 +248,7 @@ def test_codes_can_be_categories(read) -> None:
         (options_of(categorical=("z",)), DataError, "no column is called z (--categorical)"),
         (options_of(ignored=("z_*",)), DataError, "no column is called z_* (--ignore)"),
         (options_of(categorical=("x",), ignored=("x",)), RequestError, "both categorical and ignored"),
-        (options_of(ignored=("*",)), DataError, "every column is ignored"),
+        (options_of(ignored=("*",)), DataError, "every column is ignored; a table needs at least one feature"),
     ],
 )
 def test_options_that_do_not_fit(read, columns: TableOptions, error: type[Exception], message: str) -> None:

@@ -91,7 +91,8 @@ def _describe_ceiling(perturbation: Perturbation, ceiling: Ceiling) -> str:
     if ceiling.limit:
         conflicts = f"not all were considered, because {ceiling.limit}"
     else:
-        conflicts = f"{ceiling.n_conflicts} pairs of rows with different labels and a common perturbation"
+        pairs = "1 pair" if ceiling.n_conflicts == 1 else f"{ceiling.n_conflicts} pairs"
+        conflicts = f"{pairs} of rows with different labels and a common perturbation"
         conflicts += f", {ceiling.n_conflicting} rows in all"
     sharpness = "some model reaches it" if ceiling.is_exact else f"some model reaches {ceiling.reached}"
     n_rows = ceiling.n_rows

@@ -171,7 +171,10 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
     columns["leaves"] = spread(runs, lambda run: run.model.n_leaves)
     columns["seconds"] = spread(runs, lambda run: run.seconds)
     records: list[dict[str, Cell]] = [
-        {f"{len(runs)} seeds": quantile, **{name: values[quantile] for name, values in columns.items()}}
+        {
+            "1 seed" if len(runs) == 1 else f"{len(runs)} seeds": quantile,
+            **{name: values[quantile] for name, values in columns.items()},
+        }
         for quantile in QUANTILES
     ]
     table = as_text(in_words(records))
@@ -180,7 +183,7 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
     if len(kept) > 1:
         what = "models, whose scores add up," if chosen.model.is_forest else "trees"
         return f"{table}\nkept all {len(kept)} {what} in {chosen.model.source}\n"
-    judge = "phi on the training rows less the leaf penalty"
+    judge = "phi on the training rows" + ("" if chosen.model.is_forest else " less the leaf penalty")
     if chosen.held_out_fitness is not None:
         judge = f"phi on {chosen.held_out_rows} rows held out"
     return f"{table}\nkept the model of seed {chosen.seed}, the best by {judge}\n"
