@@ -170,8 +170,7 @@ training_options = shared_options(
             "--split",
             type=click.Choice(SPLITS),
             metavar="NAME",
-            help=f"Splits of tuning: {list_choices(SPLITS)}. blocks: consecutive rows; auto: if rows look ordered.  "
-            "[default: auto]",
+            help=f"Tuning splits: {list_choices(SPLITS)} of rows.  [default: auto]",
         ),
     ),
     option_group(
