@@ -11,8 +11,10 @@ import tomllib
 from collections.abc import Callable
 from typing import NamedTuple
 
+import click
 import pytest
 
+from metasilvae.cli import main
 from support.documented import DOCUMENTS, ROOT, read_document
 from support.script_parsers import parser_of
 from support.sessions import find_sessions
@@ -46,6 +48,14 @@ def check_dask(words: list[str]) -> None:
 def check_script(words: list[str]) -> None:
     """The script takes these options."""
     parser_of(words[0]).parse_args(words[1:])
+
+
+def check_train(words: list[str]) -> None:
+    """The command takes these options."""
+    context = click.Context(main, info_name="metasilvae", **main.context_settings)
+    command = main.get_command(context, words[1])
+    assert command is not None
+    command.make_context(words[1], words[2:], parent=context)
 
 
 def check_paper(words: list[str]) -> None:
@@ -104,6 +114,7 @@ class Exemption(NamedTuple):
 
 
 EXEMPT = [
+    Exemption("metasilvae train cache:mnist/train ...", check_train, "takes long, and a download"),
     Exemption("make build", check_make, "makes an environment"),
     Exemption("make demo", check_make, "makes an environment; `test_the_demo_runs` runs its script"),
     Exemption("make test", check_make, "makes an environment, and runs this test"),
