@@ -39,7 +39,7 @@ cdef struct Bin:
     int64_t hessian
 
 
-cpdef object fill_worst(const int32_t[::1] pair_rows, const int64_t[::1] segments, const double[::1] values, double[::1] worst):
+cdef object fill_worst(const int32_t[::1] pair_rows, const int64_t[::1] segments, const double[::1] values, double[::1] worst):
     """Lower the worst value of each sample to that of each leaf that it reaches.
 
     Values of positive samples are those of the leaves, values of negative ones have the other sign: low is bad.
@@ -59,7 +59,7 @@ cpdef object fill_worst(const int32_t[::1] pair_rows, const int64_t[::1] segment
                     worst[pair_rows[pair]] = value
 
 
-cpdef object weigh_pairs(const int32_t[::1] pair_rows, const int64_t[::1] segments, const double[::1] values,
+cdef object weigh_pairs(const int32_t[::1] pair_rows, const int64_t[::1] segments, const double[::1] values,
                 const double[::1] worst, double share, const int32_t[::1] gradient, const int32_t[::1] hessian,
                 int32_t[::1] pair_gradient, int32_t[::1] pair_hessian):
     """Write the derivatives of each pair: those of its sample in its worst leaf, and a share of them elsewhere."""
@@ -80,7 +80,7 @@ cpdef object weigh_pairs(const int32_t[::1] pair_rows, const int64_t[::1] segmen
                         pair_hessian[pair] = <int32_t> (share * hessian[row])
 
 
-cpdef object sum_derivatives(const int32_t[::1] own_rows, const int64_t[::1] own_starts, const int32_t[::1] own_gradient,
+cdef object sum_derivatives(const int32_t[::1] own_rows, const int64_t[::1] own_starts, const int32_t[::1] own_gradient,
                     const int32_t[::1] own_hessian, const int64_t[::1] segments, const int32_t[::1] pair_gradient,
                     const int32_t[::1] pair_hessian, int64_t[:, ::1] sums):
     """Write the sums of first and second derivatives in each leaf."""
@@ -310,7 +310,7 @@ cpdef object find_splits(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] 
     free(parts)
 
 
-cpdef object count_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
+cdef object count_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
                    const int32_t[::1] split_features, const int32_t[::1] split_codes,
                    const int32_t[::1] own_rows, const int64_t[::1] own_starts,
                    const int32_t[::1] pair_rows, const int64_t[::1] segments, int64_t[:, :, ::1] counts):
@@ -344,7 +344,7 @@ cpdef object count_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::
                 counts[leaf, 1, 1 + kind] = n_right
 
 
-cpdef object fill_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
+cdef object fill_children(const uint8_t[:, ::1] own_codes, const uint8_t[:, ::1] low_codes, const uint8_t[:, ::1] high_codes,
                   const int32_t[::1] split_features, const int32_t[::1] split_codes,
                   const int32_t[::1] own_rows, const int64_t[::1] own_starts,
                   const int32_t[::1] pair_rows, const int64_t[::1] segments,

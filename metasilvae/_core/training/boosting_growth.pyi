@@ -1,33 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def fill_worst(
-    pair_rows: NDArray[np.int32],
-    segments: NDArray[np.int64],
-    values: NDArray[np.float64],
-    worst: NDArray[np.float64],
-) -> None: ...
-def weigh_pairs(
-    pair_rows: NDArray[np.int32],
-    segments: NDArray[np.int64],
-    values: NDArray[np.float64],
-    worst: NDArray[np.float64],
-    share: float,
-    gradient: NDArray[np.int32],
-    hessian: NDArray[np.int32],
-    pair_gradient: NDArray[np.int32],
-    pair_hessian: NDArray[np.int32],
-) -> None: ...
-def sum_derivatives(
-    own_rows: NDArray[np.int32],
-    own_starts: NDArray[np.int64],
-    own_gradient: NDArray[np.int32],
-    own_hessian: NDArray[np.int32],
-    segments: NDArray[np.int64],
-    pair_gradient: NDArray[np.int32],
-    pair_hessian: NDArray[np.int32],
-    sums: NDArray[np.int64],
-) -> None: ...
 def find_splits(
     own_codes: NDArray[np.uint8],
     low_codes: NDArray[np.uint8],
@@ -49,31 +22,6 @@ def find_splits(
     gains: NDArray[np.float64],
     chosen: NDArray[np.int32],
     sums: NDArray[np.int64],
-) -> None: ...
-def count_children(
-    own_codes: NDArray[np.uint8],
-    low_codes: NDArray[np.uint8],
-    high_codes: NDArray[np.uint8],
-    split_features: NDArray[np.int32],
-    split_codes: NDArray[np.int32],
-    own_rows: NDArray[np.int32],
-    own_starts: NDArray[np.int64],
-    pair_rows: NDArray[np.int32],
-    segments: NDArray[np.int64],
-    counts: NDArray[np.int64],
-) -> None: ...
-def fill_children(
-    own_codes: NDArray[np.uint8],
-    low_codes: NDArray[np.uint8],
-    high_codes: NDArray[np.uint8],
-    split_features: NDArray[np.int32],
-    split_codes: NDArray[np.int32],
-    own_rows: NDArray[np.int32],
-    own_starts: NDArray[np.int64],
-    pair_rows: NDArray[np.int32],
-    segments: NDArray[np.int64],
-    child_own_rows: NDArray[np.int32],
-    child_pair_rows: NDArray[np.int32],
 ) -> None: ...
 
 class Growth:
