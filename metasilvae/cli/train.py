@@ -20,7 +20,7 @@ from metasilvae.model import name_kind
 from metasilvae.output.text.tables import TABLE_FORMATS
 from metasilvae.output.text.terminal import print_summary, tell
 from metasilvae.output.text.trainings import ProgressBar, describe_archive, describe_study, describe_training
-from metasilvae.training.protocol import Progress
+from metasilvae.training.protocol import Progress, StopReason
 from metasilvae.training.runs import TrainingMonitor, TrainingOutcome, run_training
 from metasilvae.verification.budget import Budget
 from metasilvae.verification.shards import Shard
@@ -124,7 +124,8 @@ def train(ctx: click.Context, training_set: str, table: str | None, no_manifest:
 
 def _describe_interrupt(outcome: TrainingOutcome, shard: Shard | None) -> str:
     name = "standard output" if outcome.output == STANDARD_STREAM else outcome.output
-    after = f" after {len(outcome.runs)} of {outcome.n_seeds} seeds" if outcome.n_seeds > 1 else ""
+    n_finished = sum(run.stop_reason is not StopReason.INTERRUPTED for run in outcome.runs)
+    after = f" with {n_finished} of {outcome.n_seeds} seeds finished" if outcome.n_seeds > 1 else ""
     what = "the best tree so far was" if shard is None else "the models so far were"
     if len(outcome.kept) == 1 and outcome.kept[0].model.is_forest:
         what = f"the {name_kind(True, outcome.kept[0].model.n_trees)} so far was"

@@ -94,7 +94,7 @@ def test_a_signal_ends_a_study_over_seeds(tmp_path: Path) -> None:
         log.read()
     code, out, err = finish(process)
     assert code == 130
-    assert err.endswith("interrupted after 1 of 9 seeds; the best tree so far was written to standard output\n")
+    assert err.endswith("interrupted with 0 of 9 seeds finished; the best tree so far was written to standard output\n")
     assert out.startswith("classifier-decision-tree 64 10\n")
 
 
