@@ -1,4 +1,6 @@
-"""Worst margins of samples in additive models, where features share what may change; and what lowers their loss.
+"""Worst margins of samples in additive models, and what lowers their loss.
+
+Features may share what may change; where they do not, changes cost nothing.
 
 An additive model has a score for each cell of each feature: for each interval between neighbouring thresholds, and for
 missing values. The scores of a sample's cells add up. An attacker moves values to other cells, each at a cost, and the

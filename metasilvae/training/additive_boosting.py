@@ -53,8 +53,10 @@ CANDIDATES: tuple[Candidate, ...] = (
     {"max_depth": 8, "robust_weight": 0.9, "tolerance": 1.0},
     {"max_depth": 8, "robust_weight": 0.2, "tolerance": 0.0},
 )
-# The same for boxes, where small steps between values are worth nothing.
-CANDIDATES_FOR_BOXES: tuple[Candidate, ...] = tuple({**each, "max_depth": 5} for each in CANDIDATES)
+# The same for boxes; the depth is that of the options.
+CANDIDATES_FOR_BOXES: tuple[Candidate, ...] = tuple(
+    {name: value for name, value in each.items() if name != "max_depth"} for each in CANDIDATES
+)
 NO_GRADIENT = np.zeros((0, 0), dtype=np.int64)
 
 
@@ -95,7 +97,9 @@ class AdditiveBooster:
         self.learned = AdditiveSamples(self.table, enlarged.dataset, enlarged.boxes, jobs)
         self.tested = None if tested is None else AdditiveSamples(self.table, tested.dataset, tested.boxes, jobs)
         rows = learned.dataset
-        self.model = AdditiveModel(self.table, find_base(rows.y, rows.n_labels, rows.weights))
+        self.model = AdditiveModel(
+            self.table, find_base(rows.y, rows.n_labels, rows.weights), rows.columns_with_missing
+        )
         self.n_done = 0
         self.measure()
 
@@ -382,6 +386,8 @@ def _refuse_unusable(dataset: Dataset, boxes: Boxes, perturbation: Perturbation,
     for name, is_given in (("refits", options.refits), ("refit-penalty", options.refit_penalty is not None)):
         if is_given:
             raise RequestError(f"{kind} are fitted together in every round; leave '{name}' out")
+    if options.additive and boxes.limit is not None:
+        raise RequestError(f"{perturbation.describe()}: models for a norm are additive anyway; leave 'additive' out")
     if options.first_tree != GROWN:
         raise RequestError(f"{kind} test one feature each; leave 'first-tree' out")
     if options.image_shifts is not None:

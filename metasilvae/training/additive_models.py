@@ -305,8 +305,11 @@ class AdditiveModel:
         What is added to the base in the end, see `settle_base`.
     """
 
-    def __init__(self, table: CellTable, base: FloatArray) -> None:
+    def __init__(
+        self, table: CellTable, base: FloatArray, columns_with_missing: NDArray[np.bool_] | None = None
+    ) -> None:
         self.table, self.base, self.shift = table, base.copy(), np.zeros_like(base)
+        self._has_missing = np.zeros(table.n_features, bool) if columns_with_missing is None else columns_with_missing
         n_cells = int(table.starts[-1])
         self.steps = np.zeros((len(base), n_cells))
         sizes = np.diff(table.starts)
@@ -332,10 +335,14 @@ class AdditiveModel:
     @property
     def size(self) -> tuple[int, int]:
         """Numbers of leaves and of trees."""
-        is_cut = (np.diff(self.scores, axis=1, prepend=0.0) != 0).any(axis=0) & self._is_step & ~self._is_missing
+        scores = self.scores
+        is_cut = (np.diff(scores, axis=1, prepend=0.0) != 0).any(axis=0) & self._is_step & ~self._is_missing
         cuts = np.bincount(self._features[is_cut], minlength=self.table.n_features)
-        n_trees = int((cuts > 0).sum())
-        return int(cuts.sum()) + max(n_trees, 1), max(n_trees, 1)
+        # Missing values have a leaf of their own.
+        differs = (scores[:, self.table.missing] != scores[:, self.table.starts[:-1]]).any(axis=0)
+        is_tree = (cuts > 0) | (self._has_missing & differs)
+        n_trees = max(int(is_tree.sum()), 1)
+        return int(cuts.sum()) + n_trees + int((is_tree & self._has_missing).sum()), n_trees
 
     def copy(self) -> AdditiveModel:
         """A model of its own with the same scores."""

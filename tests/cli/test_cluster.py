@@ -145,7 +145,10 @@ def test_an_interrupt_keeps_the_seeds_that_are_done(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("metasilvae.training.runs.open_executor", open_executor)
     options = ["--epsilon", "0.1", "--preset", "fast", "--seeds", "1..3", "--scheduler", "x:1"]
     found = run("train", TRAINING[0], tmp_path / "t.silva", *options, code=130)
-    assert f"interrupted with 2 of 3 seeds finished; the best tree so far was written to {tmp_path}/t.silva\n" == found.stderr
+    assert (
+        f"interrupted with 2 of 3 seeds finished; the best tree so far was written to {tmp_path}/t.silva\n"
+        == found.stderr
+    )
     assert "2 seeds" in found.stdout
 
 

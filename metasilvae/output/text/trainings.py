@@ -178,7 +178,11 @@ def describe_study(runs: Sequence[TrainedModel], kept: Sequence[TrainedModel]) -
         for quantile in QUANTILES
     ]
     table = as_text(in_words(records))
-    if chosen.model.is_forest:
+    if any(
+        part is not None and part.counts is not None and part.counts.no_info
+        for run in runs
+        for part in (run.training, run.test)
+    ):
         table += "stability and robust accuracy are at least as shown: only what votes prove at once is counted here\n"
     if len(kept) > 1:
         what = "models, whose scores add up," if chosen.model.is_forest else "trees"

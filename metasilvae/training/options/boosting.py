@@ -39,12 +39,16 @@ BOOSTING_PRESETS: dict[str, dict[str, Any]] = {
 }
 # Options that the tuning of boosting chooses.
 BOOSTING_TUNED = frozenset({"training_epsilon_factor", "robust_weight", "max_depth", "tolerance", "first_tree"})
+# Additive models keep the depth, which limits their thresholds, and have no first tree to choose.
+ADDITIVE_TUNED = BOOSTING_TUNED - {"max_depth", "first_tree"}
 # How the first tree of a boosted model is made.
 GROWN, SEARCHED_FOR = FIRST_TREES = ("grown", "searched")
 # Values of the options above in boosting, where they differ from those of a single tree.
 _BOOSTED_TREES: dict[str, Any] = {
     "training_epsilon_factor": 1.0, "robust_weight": 0.25, "max_depth": 6, "min_samples_leaf": 1,
 }  # fmt: skip
+# Depth of the trees of additive models: each has up to 31 thresholds.
+_ADDITIVE_DEPTH = 5
 MOST_ROUNDS = 100_000
 # Passes that fit the leaves of all boosted trees again. With few rows nothing is gained by them.
 REFITS = 3
@@ -89,7 +93,7 @@ class BoostingOptions:
         of them is learned from also shifted by one pixel in four directions.
     additive : bool
         Whether to train one tree for each feature, whose worst scores in a box add up exactly; see
-        metasilvae.training.additive_models. Models for a limit of the total change are always additive.
+        metasilvae.training.additive_models. Models for a limit of the total change are additive without it.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -214,14 +218,16 @@ def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> Boosting
         raise RequestError(f"preset {preset!r} is for single trees and forests; leave out 'preset' or 'boost'")
     chosen = {name: value for name, value in changes.items() if value is not None}
     refuse_foreign("boosting", chosen)
-    settle_tuning(chosen, sorted(BOOSTING_TUNED & set(chosen)))
+    is_additive = chosen.get("additive") is not None and bool(chosen["additive"])
+    settle_tuning(chosen, sorted((ADDITIVE_TUNED if is_additive else BOOSTING_TUNED) & set(chosen)))
     own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
     for name in chosen:
         if name in TrainingOptions.__dataclass_fields__ and name not in BOOSTING_FIELDS:
             public = public_name(name)
             raise RequestError(f"'{public}' is for the search for trees; leave out '{public}' or 'boost'")
     refuse_unknown(chosen, (*own, *BOOSTING_FIELDS))
-    values = {**_BOOSTED_TREES, **BOOSTING_PRESETS[preset], **chosen}
+    usual = {**_BOOSTED_TREES, "max_depth": _ADDITIVE_DEPTH} if is_additive else _BOOSTED_TREES
+    values = {**usual, **BOOSTING_PRESETS[preset], **chosen}
     tree = TrainingOptions(**{name: value for name, value in values.items() if name in BOOSTING_FIELDS})
     warn_of_split(chosen, is_tuned=tree.tune)
     return BoostingOptions(tree, n_rounds, **{name: value for name, value in values.items() if name in own})
