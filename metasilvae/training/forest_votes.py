@@ -216,30 +216,45 @@ def bound(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int 
 
 
 def _bound_scores(model: Model, dataset: Dataset, perturbation: Perturbation, jobs: int | None) -> Outcome:
+    """A row is stable if no rival of its label can get ahead of it, even if each tree is attacked by itself."""
     start = time.perf_counter()
     true_labels = match_labels(model, dataset)
     predictions = predict(model, dataset.X, jobs=jobs)
     boxes = perturbation.boxes(dataset)
     searched = boxes.domains.restrict(model).feasible
     right_starts = boxes.domains.right_starts(searched)
-    lowest, highest = np.empty((2, dataset.n_samples, model.n_labels))
+    only = predictions.only_label[predictions.ids]
+    # Sums are off by at most one rounding of the running size for each tree, and each difference by one.
+    slack = 2 * (model.n_trees + 1) * 2.0**-52 * 2 * np.abs(model.leaf_values).max() * model.n_trees
+    is_stable = np.zeros(dataset.n_samples, dtype=np.bool_)
+    for label in np.unique(only[only >= 0]).tolist():
+        rows = np.flatnonzero(only == label)
+        lead = np.ascontiguousarray(searched.leaf_values - searched.leaf_values[:, [label]])
+        most = _find_most(searched, lead, boxes, right_starts, rows, jobs)
+        most[:, label] = -np.inf
+        is_stable[rows] = most.max(axis=1) < -slack
+    stability = np.where(is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
+    return Outcome(predictions, predictions.are_correct(true_labels), stability, seconds=time.perf_counter() - start)
+
+
+def _find_most(
+    model: Model, values: NDArray[np.float64], boxes: Boxes, right_starts: NDArray[np.float64], rows: NDArray[np.intp],
+    jobs: int | None,
+) -> NDArray[np.float64]:  # fmt: skip
+    """The sum over all trees of the largest value of a leaf that the box of a row reaches, by row and label."""
+    low_center, high_center, down, up, minimum, maximum = boxes.arrays
+    centers = np.ascontiguousarray(low_center[rows]), np.ascontiguousarray(high_center[rows])
+    dropping = boxes.dropping[rows] if len(boxes.dropping) else boxes.dropping
+    least, most = np.empty((2, len(rows), values.shape[1]))
 
     def fill(first: int, last: int) -> None:
         reach.fill_score_bounds(
-            searched.nodes, searched.roots, searched.leaf_values, searched.max_depth, *boxes.arrays, boxes.dropping,
-            right_starts, first, last, lowest, highest,
+            model.nodes, model.roots, values, model.max_depth, *centers, down, up, minimum, maximum, dropping,
+            right_starts, first, last, least, most,
         )  # fmt: skip
 
-    over_rows(fill, dataset.n_samples, jobs)
-    only, rows = predictions.only_label[predictions.ids], np.arange(dataset.n_samples)
-    label = np.maximum(only, 0)
-    # Sums are off by at most one rounding of the running size for each tree.
-    sizes = np.abs(model.leaf_values).max() * model.n_trees
-    slack = 2 * (model.n_trees + 1) * 2.0**-52 * sizes
-    highest[rows, label] = -np.inf
-    is_stable = (only >= 0) & (lowest[rows, label] - highest.max(axis=1) > slack)
-    stability = np.where(is_stable, Stability.STABLE, Stability.UNKNOWN).astype(np.uint8)
-    return Outcome(predictions, predictions.are_correct(true_labels), stability, seconds=time.perf_counter() - start)
+    over_rows(fill, len(rows), jobs)
+    return most
 
 
 def _margins(of_label: Counts, of_rivals: Counts, labels: NDArray[np.int32]) -> Counts:

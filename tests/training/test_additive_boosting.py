@@ -38,6 +38,7 @@ from metasilvae.training.additive_models import (
 )
 from metasilvae.training.boosted_trees import UNIT, VALUE_UNIT
 from metasilvae.training.boosting import BoostingTrainer
+from metasilvae.training.forest_votes import bound
 from metasilvae.training.options import BoostingOptions, boosting_options_for
 from metasilvae.training.protocol import StopReason, finish
 from metasilvae.training.results import judge
@@ -349,6 +350,9 @@ class TestTraining:
         assert (is_robust == (outcome.is_correct & (outcome.stability == Stability.STABLE))).all()
         assert 0.3 < is_robust.mean() < 1
         assert model.n_trees <= dataset.n_features
+        # So do the scores of the written model, without any search.
+        proven = bound(model, dataset, Ball(0.06)).stability == Stability.STABLE
+        assert (proven == (outcome.stability == Stability.STABLE)).all()
 
     def test_rows_outside_the_limits_of_boxes(self) -> None:
         dataset = rings()
