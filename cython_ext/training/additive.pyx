@@ -200,8 +200,8 @@ cdef inline double _next_price(double price, double spent) noexcept nogil:
     return max(price * exp(PRICE_RATE * min(max(spent - 1.0, -1.0), 1.0)), SMALLEST_NEXT_PRICE)
 
 
-cdef inline double _share(double margin) noexcept nogil:
-    """The logistic function of minus a margin: the first derivative of the logistic loss, without its sign."""
+cdef inline double _failure_probability(double margin) noexcept nogil:
+    """Probability of another label at a margin: the first derivative of the logistic loss, without its sign."""
     return 1.0 / (1.0 + exp(min(max(margin, -LARGEST_EXPONENT), LARGEST_EXPONENT)))
 
 
@@ -210,10 +210,10 @@ cdef void _add_gradient_of_two(const Sample* sample, double sign, double weight,
                                const uint8_t* reached, int64_t[:, ::1] gradient,
                                int64_t[::1] base_gradient) noexcept nogil:
     """Add the derivatives of the loss of a sample by the only row of scores: log(1 + exp(-margin)) for each part."""
-    cdef double share = _share(bound)
-    cdef int64_t natural = <int64_t> rint(-sign * weight * natural_weight * _share(margin))
+    cdef double failure = _failure_probability(bound)
+    cdef int64_t natural = <int64_t> rint(-sign * weight * natural_weight * _failure_probability(margin))
     cdef int64_t certified = <int64_t> rint(
-        -sign * weight * certified_weight * share * pow(1.0 - share, tolerance))
+        -sign * weight * certified_weight * failure * pow(1.0 - failure, tolerance))
     cdef Py_ssize_t f
     base_gradient[0] += natural + certified
     for f in range(sample.n_features):
@@ -223,7 +223,7 @@ cdef void _add_gradient_of_two(const Sample* sample, double sign, double weight,
 
 cdef void _add_gradient_of_many(const Sample* sample, int32_t label, int32_t n_rivals, double weight,
                                 double part_weight, double tolerance, const double* margins, const uint8_t* cells,
-                                Py_ssize_t stride, double* shares, int64_t[:, ::1] gradient,
+                                Py_ssize_t stride, double* probabilities, int64_t[:, ::1] gradient,
                                 int64_t[::1] base_gradient) noexcept nogil:
     """Add the derivatives of one part of the loss of a sample: log(1 + sum of exp(-margin)) over the other labels.
 
@@ -232,7 +232,7 @@ cdef void _add_gradient_of_many(const Sample* sample, int32_t label, int32_t n_r
     weight, part_weight, tolerance : of the sample, in units; of the part; the exponent of `measure_rows`
     margins : to each other label
     cells, stride : the cells in which each margin is lost; those for the next label come `stride` places later
-    shares : room for a number by label
+    probabilities : buffer, a number by label
     """
     cdef double worst = 0.0, total, of_label, factor
     cdef int32_t rival
@@ -244,15 +244,15 @@ cdef void _add_gradient_of_many(const Sample* sample, int32_t label, int32_t n_r
     # By exponents that are at most 0; that of the true label comes first.
     of_label = total = exp(max(worst, -LARGEST_EXPONENT))
     for rival in range(n_rivals):
-        shares[rival] = 0.0
+        probabilities[rival] = 0.0
         if rival != label:
-            shares[rival] = exp(min(max(worst - margins[rival], -LARGEST_EXPONENT), 0.0))
-            total += shares[rival]
+            probabilities[rival] = exp(min(max(worst - margins[rival], -LARGEST_EXPONENT), 0.0))
+            total += probabilities[rival]
     factor = part_weight * pow(of_label / total, tolerance)
     for rival in range(n_rivals):
         if rival == label:
             continue
-        slope = <int64_t> rint(weight * shares[rival] / total * factor)
+        slope = <int64_t> rint(weight * probabilities[rival] / total * factor)
         base_gradient[rival] += slope
         base_gradient[label] -= slope
         for f in range(sample.n_features):
@@ -305,10 +305,10 @@ def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const d
     cdef bint is_of_two = scores.shape[0] == 1, has_gradient = gradient.shape[0] > 0
     cdef uint8_t* cells
     cdef uint8_t* reached = <uint8_t*> malloc(n_features * n_rivals + 1)
-    cdef double* shares = <double*> malloc((n_rivals + 1) * sizeof(double))
-    if reached == NULL or shares == NULL:
+    cdef double* probabilities = <double*> malloc((n_rivals + 1) * sizeof(double))
+    if reached == NULL or probabilities == NULL:
         free(reached)
-        free(shares)
+        free(probabilities)
         raise MemoryError
     costs.last_value, costs.first_value = &last_value[0], &first_value[0]
     costs.factors, costs.fixed = &factors[0], &fixed[0]
@@ -351,8 +351,8 @@ def measure_rows(const double[:, ::1] X, const int64_t[::1] cell_starts, const d
             else:
                 # The natural part is lost where the sample is, whatever the other label.
                 _add_gradient_of_many(&sample, label, n_rivals, weight, natural_weight, 0.0, &margins[row, 0],
-                                      sample.home, 0, shares, gradient, base_gradient)
+                                      sample.home, 0, probabilities, gradient, base_gradient)
                 _add_gradient_of_many(&sample, label, n_rivals, weight, certified_weight, tolerance, &bounds[row, 0],
-                                      reached, n_features, shares, gradient, base_gradient)
+                                      reached, n_features, probabilities, gradient, base_gradient)
     free(reached)
-    free(shares)
+    free(probabilities)

@@ -117,7 +117,7 @@ cdef struct Leaf:
     double before           # the blended impurity, or the loss, of the leaf
 
 
-cdef struct Cut:
+cdef struct SweepState:
     # What lies left and right of the present threshold, besides the tables of the leaf.
     int32_t low             # numbers of events passed
     int32_t mid
@@ -205,10 +205,10 @@ cdef inline void _measure_leaf(const Criterion* criterion, const Scratch* scratc
                             impurity_of(criterion.impurity, leaf.n_reached, leaf.reach_mass, leaf.unit))
 
 
-cdef inline Cut _begin(Leaf* leaf) noexcept nogil:
+cdef inline SweepState _begin(Leaf* leaf) noexcept nogil:
     """A threshold below all values: all samples and boxes lie on the right only."""
     cdef int32_t m = leaf.n_labels
-    cdef Cut cut
+    cdef SweepState cut
     memset(leaf.own_left, 0, m * sizeof(int32_t))
     memset(leaf.reach_left, 0, m * sizeof(int32_t))
     memset(leaf.sure_left, 0, 2 * m * sizeof(int32_t))
@@ -217,7 +217,7 @@ cdef inline Cut _begin(Leaf* leaf) noexcept nogil:
     memcpy(leaf.reach_right, leaf.reach_total, m * sizeof(int32_t))
     memcpy(leaf.sure_right, leaf.sure_total, m * sizeof(int32_t))
     memcpy(leaf.only_right, leaf.category_total, leaf.n_categories * sizeof(int32_t))
-    memset(&cut, 0, sizeof(Cut))
+    memset(&cut, 0, sizeof(SweepState))
     cut.right_reach = leaf.n_reached
     cut.right_mass, cut.reach_right_mass = leaf.own_mass, leaf.reach_mass
     cut.right_max = -1
@@ -225,7 +225,7 @@ cdef inline Cut _begin(Leaf* leaf) noexcept nogil:
 
 
 cdef inline void _pass_events(const Scratch* scratch, Impurity impurity, bint has_reach, int32_t n_runs, double event,
-                              Leaf* leaf, Cut* cut) noexcept nogil:
+                              Leaf* leaf, SweepState* cut) noexcept nogil:
     """Move the threshold to an event: boxes begin to reach left, samples fall left, boxes no longer reach right."""
     cdef int32_t key, count, label, category
     while cut.low < scratch.n_sides and scratch.low_ends[cut.low] <= event:
@@ -282,7 +282,8 @@ cdef inline void _pass_events(const Scratch* scratch, Impurity impurity, bint ha
         cut.high += 1
 
 
-cdef inline double _score_at(const Tree* tree, const Weights* weights, const Leaf* leaf, Cut* cut) noexcept nogil:
+cdef inline double _score_at(const Tree* tree, const Weights* weights, const Leaf* leaf,
+                             SweepState* cut) noexcept nogil:
     """Score of the whole tree with the leaf split at the present threshold."""
     cdef int32_t label, left_prediction, right_prediction
     cdef int64_t correct = leaf.correct, stable = leaf.stable, robust = leaf.robust
@@ -399,7 +400,7 @@ cdef inline int sweep_features(const Samples* samples, const Tree* tree, Scratch
     # Masses of reach sets are left out where they have no weight.
     cdef bint has_reach = criterion.reach != 0 and criterion.impurity != EXPONENTIAL
     cdef Leaf leaf
-    cdef Cut cut
+    cdef SweepState cut
     cdef Split candidate, best
     for item in range(n_finalists):
         finalists[item].feature = -1
