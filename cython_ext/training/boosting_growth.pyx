@@ -60,9 +60,9 @@ cdef object fill_worst(const int32_t[::1] pair_rows, const int64_t[::1] segments
 
 
 cdef object weigh_pairs(const int32_t[::1] pair_rows, const int64_t[::1] segments, const double[::1] values,
-                const double[::1] worst, double share, const int32_t[::1] gradient, const int32_t[::1] hessian,
+                const double[::1] worst, double fraction, const int32_t[::1] gradient, const int32_t[::1] hessian,
                 int32_t[::1] pair_gradient, int32_t[::1] pair_hessian):
-    """Write the derivatives of each pair: those of its sample in its worst leaf, and a share of them elsewhere."""
+    """Write the derivatives of each pair: those of its sample in its worst leaf, and a fraction of them elsewhere."""
     cdef Py_ssize_t leaf, pair
     cdef int32_t row, side
     cdef double value
@@ -76,8 +76,8 @@ cdef object weigh_pairs(const int32_t[::1] pair_rows, const int64_t[::1] segment
                         pair_gradient[pair] = gradient[row]
                         pair_hessian[pair] = hessian[row]
                     else:
-                        pair_gradient[pair] = <int32_t> (share * gradient[row])
-                        pair_hessian[pair] = <int32_t> (share * hessian[row])
+                        pair_gradient[pair] = <int32_t> (fraction * gradient[row])
+                        pair_hessian[pair] = <int32_t> (fraction * hessian[row])
 
 
 cdef object sum_derivatives(const int32_t[::1] own_rows, const int64_t[::1] own_starts, const int32_t[::1] own_gradient,
@@ -426,13 +426,13 @@ cdef class Growth:
     rows : samples to grow on, increasing
     penalty : added to each sum of second derivatives
     min_samples : own samples that each leaf must have at least
-    share : weight of a sample in leaves that it reaches but where it is not worst off
+    fraction : weight of a sample in leaves that it reaches but where it is not worst off
     most_pairs : pairs that a level may have; splits with the largest gain come first
     """
 
     cdef const uint8_t[:, ::1] _own_codes, _low_codes, _high_codes
     cdef const int32_t[::1] _n_thresholds, _own_gradient, _own_hessian, _gradient, _hessian, _features
-    cdef double _penalty, _share
+    cdef double _penalty, _fraction
     cdef int64_t _min_samples, _most_pairs
     cdef Leaves _open
     cdef list _closed, _levels
@@ -448,14 +448,14 @@ cdef class Growth:
                  const uint8_t[:, ::1] high_codes, const int32_t[::1] n_thresholds, const int32_t[::1] own_gradient,
                  const int32_t[::1] own_hessian, const int32_t[::1] gradient, const int32_t[::1] hessian,
                  const uint8_t[::1] is_positive, const int32_t[::1] rows, double penalty, int64_t min_samples,
-                 double share, int64_t most_pairs):
+                 double fraction, int64_t most_pairs):
         cdef Py_ssize_t n_samples = own_codes.shape[1], n = rows.shape[0], item, place, kind
         cdef Leaves root = Leaves(1, n, n)
         self._own_codes, self._low_codes, self._high_codes = own_codes, low_codes, high_codes
         self._n_thresholds = n_thresholds
         self._own_gradient, self._own_hessian = own_gradient, own_hessian
         self._gradient, self._hessian = gradient, hessian
-        self._penalty, self._min_samples, self._share, self._most_pairs = penalty, min_samples, share, most_pairs
+        self._penalty, self._min_samples, self._fraction, self._most_pairs = penalty, min_samples, fraction, most_pairs
         self._open, self._closed, self._levels = root, [], []
         self._n_nodes = 1
         self._worst, self._worst_closed = np.full((2, n_samples), np.inf)
@@ -495,7 +495,7 @@ cdef class Growth:
         if n_samples:
             memcpy(&self._worst[0], &self._worst_closed[0], n_samples * sizeof(double))
         fill_worst(leaves.pair_rows, leaves.segments, leaves.values, self._worst)
-        weigh_pairs(leaves.pair_rows, leaves.segments, leaves.values, self._worst, self._share, self._gradient,
+        weigh_pairs(leaves.pair_rows, leaves.segments, leaves.values, self._worst, self._fraction, self._gradient,
                     self._hessian, leaves.pair_gradient, leaves.pair_hessian)
         self._features = features
         self._gains = np.empty((n_features, n_leaves))

@@ -474,8 +474,8 @@ class BoostingTrainer(BaseBoostingTrainer):
         curves = self._curves[self._candidates.index(self.candidate)]
         gain = float((curves[:, -1] - curves[:, -2]).mean())
         # Overfitting shrinks as rows are added, and there are more of them than in the trials.
-        share = len(self._splits[0][0]) / len(self._rows)
-        if REFIT_GAIN - (REFIT_GAIN - gain) * share < 0:
+        fraction = len(self._splits[0][0]) / len(self._rows)
+        if REFIT_GAIN - (REFIT_GAIN - gain) * fraction < 0:
             self._n_refits = 0
 
     def _rounds_for_all_rows(self, n_rounds: int) -> int:

@@ -243,7 +243,8 @@ def _find_most(
 ) -> NDArray[np.float64]:  # fmt: skip
     """The sum over all trees of the largest value of a leaf that the box of a row reaches, by row and label."""
     low_center, high_center, down, up, minimum, maximum = boxes.arrays
-    centers = np.ascontiguousarray(low_center[rows]), np.ascontiguousarray(high_center[rows])
+    low = low_center[rows]
+    centers = low, low if high_center is low_center else high_center[rows]
     dropping = boxes.dropping[rows] if len(boxes.dropping) else boxes.dropping
     least, most = np.empty((2, len(rows), values.shape[1]))
 

@@ -100,7 +100,7 @@ def describe_trained(
     seed : int
         The seed that gave this model.
     tuning : dict or None
-        What tuning has chosen.
+        What tuning has chosen; nothing, if a time limit has ended it.
     """
     words = run["perturbation"]["description"].split(" --feature-weights")[0]
     # Files have names that differ from machine to machine.
@@ -114,7 +114,7 @@ def describe_trained(
         **({} if run["start"] is None else {"start": run["start"]}),
         "options": {name: value for name, value in run["options"].items() if name != TIME_LIMIT},
         "seed": seed,
-        **({} if tuning is None else {"tuning": dict(sorted(tuning["chosen"].items()))}),
+        **({} if tuning is None or tuning.get("is_cut") else {"tuning": dict(sorted(tuning["chosen"].items()))}),
     }
     names = dataset.feature_names
     problem = None if names is None else names_problem(names, model.n_features)

@@ -148,3 +148,12 @@ def test_shards_divide_the_seeds_of_boosted_models(tmp_path: Path) -> None:
     assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
     found = run("verify", tmp_path / "joined", IRIS, "--epsilon", "0.1", "--format", "text")
     assert "voting softargmax" in found.stdout
+
+
+def test_tuning_that_the_time_limit_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metasilvae.training.boosting_tuning.TUNING_FRACTION", 1e-9)
+    found = run("train", IRIS, tmp_path / "f", "--epsilon", "0.1", "--boost", "3", "--time-limit", "1e6")
+    assert "not finished within 30 % of the time limit, nothing was compared" in found.stdout
+    assert '"tuning"' not in (tmp_path / "f").read_text(), "the usual settings were not chosen"
+    run("train", IRIS, tmp_path / "g", "--epsilon", "0.1", "--boost", "3")
+    assert '"tuning"' in (tmp_path / "g").read_text()

@@ -354,6 +354,19 @@ class TestTraining:
         proven = bound(model, dataset, Ball(0.06)).stability == Stability.STABLE
         assert (proven == (outcome.stability == Stability.STABLE)).all()
 
+    @pytest.mark.parametrize("n_labels", [2, 3])
+    @pytest.mark.parametrize("perturbation", [Ball(0.06), NormBall("l1", 0.1)])
+    def test_reports_count_the_leaves_of_missing_values(self, perturbation: Any, n_labels: int) -> None:
+        dataset = rings(n_labels=n_labels)
+        X = dataset.X.copy()
+        X[::7, 0] = np.nan
+        dataset = dataclasses.replace(dataset, X=X).noting_missing
+        trainer = AdditiveBoostingTrainer(
+            dataset, perturbation, options(6, additive=not isinstance(perturbation, NormBall))
+        )
+        *_, last = trainer.run()
+        assert last.leaves == trainer.model.n_leaves
+
     def test_rows_outside_the_limits_of_boxes(self) -> None:
         dataset = rings()
         perturbation = Ball(0.1, 0.05, 0.95)

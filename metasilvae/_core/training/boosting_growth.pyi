@@ -39,7 +39,7 @@ class Growth:
         rows: NDArray[np.int32],
         penalty: float,
         min_samples: int,
-        share: float,
+        fraction: float,
         most_pairs: int,
     ) -> None: ...
     @property

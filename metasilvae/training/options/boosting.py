@@ -218,7 +218,7 @@ def boosting_options_for(preset: str, n_rounds: int, **changes: Any) -> Boosting
         raise RequestError(f"preset {preset!r} is for single trees and forests; leave out 'preset' or 'boost'")
     chosen = {name: value for name, value in changes.items() if value is not None}
     refuse_foreign("boosting", chosen)
-    is_additive = chosen.get("additive") is not None and bool(chosen["additive"])
+    is_additive = bool(chosen.get("additive"))
     settle_tuning(chosen, sorted((ADDITIVE_TUNED if is_additive else BOOSTING_TUNED) & set(chosen)))
     own = {field.name for field in fields(BoostingOptions)} - {"tree", "n_rounds"}
     for name in chosen:

@@ -89,9 +89,10 @@ def check_kinds(options: Any) -> None:
         if value is None and may_be_none:
             continue
         if name == _NUMBERS:
-            if not isinstance(value, Iterable) or not all(isinstance(each, Real) for each in value):
+            numbers = tuple(value) if isinstance(value, Iterable) else (value, None)
+            if not all(isinstance(each, Real) for each in numbers):
                 raise RequestError(f"{public_name(field.name)} is {value!r}, it must be a list of numbers")
-            object.__setattr__(options, field.name, tuple(map(float, value)))
+            object.__setattr__(options, field.name, tuple(map(float, numbers)))
         elif name in _KINDS:
             kinds, what, plain = _KINDS[name]
             if not isinstance(value, kinds) or (isinstance(value, bool) and name != "bool"):
